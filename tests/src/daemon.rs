@@ -88,23 +88,12 @@ impl Daemon {
         self.await_socket();
     }
 
-    /// Waits for the folder to change until the socket accepts.
+    /// Waits until the socket accepts: it has its file before it listens, and listening makes no event.
     fn await_socket(&self) {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        use rustix::fs::inotify;
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
-        let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MODIFY;
-        inotify::add_watch(&watch, self.folder.path(), events).unwrap();
-        loop {
-            // The mode is set right after listening: before that the socket may not accept.
-            if std::os::unix::net::UnixStream::connect(self.socket()).is_ok() {
-                return;
-            }
-            let mut set = [PollFd::new(&watch, PollFlags::IN)];
-            let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
-            let ready = poll(&mut set, Some(&patience)).unwrap();
-            assert!(ready > 0, "the daemon did not come up: {}", self.log());
-            let _ = rustix::io::read(&watch, &mut [0; 4096]);
+        let end = Instant::now() + PATIENCE.unwrap();
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < end, "the daemon did not come up: {}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -207,6 +196,18 @@ impl Daemon {
             assert!(Instant::now() < end, "no {what}: {status:#?}");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Puts a new daemon in the place of the running one. Returns the report of it.
+    ///
+    /// # Panics
+    /// Where that fails, or something was not as before afterwards.
+    pub fn upgrade(&self) -> serde_json::Value {
+        let upgraded = crate::command::run(self.ringroad(&["--json", "upgrade"]));
+        assert!(upgraded.status.success(), "{}", crate::command::stderr(&upgraded));
+        let report: serde_json::Value = serde_json::from_slice(&upgraded.stdout).unwrap();
+        assert_eq!(report["problem"], "", "{report}");
+        report
     }
 
     /// What the daemon says of one port.

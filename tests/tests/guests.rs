@@ -139,6 +139,14 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let fetched = run(&daemon, &["vm", "exec", "a", "wget -q -O - http://10.0.0.2/file | sha256sum"]);
     assert_eq!(fetched, served);
     assert_eq!(served.trim().len(), 67, "{served}");
+    // The same while one daemon takes the place of the other: neither guest connects anew.
+    let fetch = ["vm", "exec", "a", "for i in 1 2 3; do wget -q -O - http://10.0.0.2/file; done | wc -c"];
+    let mut fetching = Service::start(command(&daemon, &fetch));
+    for _ in 0..3 {
+        assert_eq!(daemon.upgrade()["reopened"], serde_json::json!([]));
+    }
+    assert_eq!(fetching.await_end().1.trim(), "12000000");
+    assert!(daemon.status().ports.iter().all(|port| port.peer.as_ref().unwrap().connections == 1));
     await_conserved(&daemon);
 
     let failed =

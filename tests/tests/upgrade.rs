@@ -12,14 +12,6 @@ use ringroad_tests::network::{NetworkNamespace, is_root};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
-fn upgrade(daemon: &Daemon) -> Value {
-    let upgraded = run(daemon.ringroad(&["--json", "upgrade"]));
-    assert!(upgraded.status.success(), "{}", stderr(&upgraded));
-    let report: Value = serde_json::from_slice(&upgraded.stdout).unwrap();
-    assert_eq!(report["problem"], "", "{report}");
-    report
-}
-
 #[test]
 fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
     for workers in 1..=2 {
@@ -39,7 +31,7 @@ fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
         let mut upgrades = 0;
         while sender.is_running() && upgrades < 5 {
             let before = daemon.status();
-            let report = upgrade(&daemon);
+            let report = daemon.upgrade();
             assert_ne!(report["pid"], before.pid);
             assert_eq!((&report["reopened"], &report["lost"]), (&Value::from([0; 0]), &Value::from([0; 0])));
             let after = daemon.status();
@@ -78,7 +70,7 @@ fn programs_keep_ports_pipes_shared_regions_and_connections() {
     b.tx().sync().unwrap();
     assert_eq!(receive(&mut a).len(), 100);
     for round in 0..3 {
-        upgrade(&daemon);
+        daemon.upgrade();
         assert_eq!(receive(&mut b), numbered(station(9), station(1), 1, 100));
         // Still where they were learned: no other port gets these.
         for number in 0..200 {
@@ -153,7 +145,7 @@ fn containers_keep_their_links_and_interfaces_are_opened_anew() {
     for _ in 0..2 {
         let mut stream = Service::start(ping("100"));
         stream.await_line("icmp_seq=5 ");
-        let report = upgrade(&daemon);
+        let report = daemon.upgrade();
         assert_eq!(report["reopened"], Value::from(vec!["vale0:up"]));
         let (_, told) = stream.await_end();
         assert!(told.contains(" 100 received") || told.contains("100 packets received"), "{told}");
@@ -185,7 +177,7 @@ fn a_process_that_cannot_go_on_leaves_the_old_one_running() {
     assert_eq!(receive(&mut b), [0xff; 60]);
     // What only a start can change is in force after the next one.
     daemon.write_config("[workers]\ncount = 2\n");
-    upgrade(&daemon);
+    daemon.upgrade();
     assert_eq!(daemon.status().workers.len(), 2);
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();

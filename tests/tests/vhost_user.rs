@@ -11,8 +11,10 @@ use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
 use ringroad_tests::network::finished;
 use ringroad_tests::passage;
+use ringroad_tests::service::Service;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// A daemon with two switches, a guest's port on each, and a program's on each.
 struct Site {
@@ -94,6 +96,52 @@ fn frames_pass_a_guest_with_rings_of_every_kind() {
             let peer = report.peer.as_ref().unwrap();
             assert!(peer.connected && peer.agreed.contains(agreed), "{peer:?}");
             assert_eq!((report.counters.violations, &report.error), (0, &None), "{device}");
+        }
+    }
+}
+
+#[test]
+fn a_guest_stays_through_upgrades_and_loses_no_frame() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let kinds = [
+        ("", "queues=1,queue_size=1024"),
+        ("", "queues=1,queue_size=1024,packed_vq=1,in_order=0"),
+        ("@role=client", "queues=1,queue_size=1024,server=1"),
+        ("@queues=2", "queues=2,queue_size=1024"),
+    ];
+    for (options, device) in kinds {
+        let site = Site::new(options);
+        let both = ["--rxq=2", "--txq=2", "--disable-rss"];
+        let device_options = if device.starts_with("queues=2") { &both[..] } else { &[] };
+        let _guest = Testpmd::start(&Memory::Ordinary, &site.cards(device), device_options);
+        site.await_guest();
+        let frames = "40000";
+        let mut receiver =
+            Service::start(site.daemon.ringroad(&["--json", "recv", "vale1:b", "--count", frames]));
+        site.daemon.await_status("receiver", |status| status.ports.len() == 3);
+        let mut sender =
+            Service::start(site.daemon.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", frames]));
+        site.daemon.await_status("a stream", |status| {
+            status.switches.iter().all(|switch| switch.totals.received_frames > 0)
+        });
+        let mut upgrades = 0;
+        while sender.is_running() && upgrades < 3 {
+            let report = site.daemon.upgrade();
+            assert_eq!(report["reopened"], Value::from([0; 0]), "{device}");
+            upgrades += 1;
+        }
+        assert!(sender.await_end().0.success() && upgrades > 1, "{device}");
+        let (status, told) = receiver.await_end();
+        assert!(status.success() && told.contains(&format!("\"frames\":{frames}")), "{device}: {told}");
+        let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+        passage::both_ways(a.queue(), b.queue(), &LENGTHS, 1, 3000);
+        let status = await_conserved(&site.daemon);
+        for number in 0..2 {
+            let report = status.ports.iter().find(|report| report.name == port(number)).unwrap();
+            let peer = report.peer.as_ref().unwrap();
+            assert_eq!((peer.connected, peer.connections, &report.error), (true, 1, &None), "{device}");
         }
     }
 }

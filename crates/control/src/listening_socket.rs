@@ -135,6 +135,12 @@ impl ListeningSocket {
         Ok(Self(BoundSocket { socket, file }))
     }
 
+    /// Whether its file is still at its path.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.0.file.is_at(&self.0.file.path)
+    }
+
     /// Listens at `path`. An unserved socket file of this user is replaced; any other file stays as it is. `mode` are
     /// the permissions of the file, independent of the process's umask.
     ///

@@ -295,6 +295,9 @@ impl Engine {
     /// Has its worker do nothing but what it is called for, or everything again.
     pub fn hold(&mut self, holds: bool) {
         self.holds = holds;
+        if !holds {
+            self.queues.iter_mut().flatten().for_each(|queue| queue.port.go_on());
+        }
     }
 
     /// Whether its worker does nothing but what it is called for.

@@ -3,11 +3,11 @@
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, HandOver, PortQueue};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::catalogue::{open_device, plan_device};
+use crate::catalogue::{open_device, plan_device, take_over_device};
 use crate::device::{Device, DeviceError, Role};
 
 /// Opens the device called `name` as a port of a switch.
@@ -19,6 +19,12 @@ pub(crate) fn open(name: &str) -> Device {
 pub(crate) fn try_open(name: &str, role: Role) -> Result<Device, DeviceError> {
     let name = name.parse().unwrap();
     open_device(&name, plan_device(&name, None).unwrap(), role, None)
+}
+
+/// Goes on with what is left of a device of one queue, in the place of another process.
+pub(crate) fn resume(name: &str, left: HandOver) -> Device {
+    let name = name.parse().unwrap();
+    take_over_device(&name, plan_device(&name, None).unwrap(), Role::SwitchPort, None, vec![left]).unwrap()
 }
 
 /// The frames of a batch.

@@ -156,10 +156,18 @@ pub trait PortQueue: Send {
         self.inner()?.diagnosis()
     }
 
-    /// What another process needs to go on with the port where this one stops. Asked while the queue lends nothing, and
-    /// the queue goes on as before where that process does not take over. `None`: the port has to be opened again.
+    /// What another process needs to go on with the port where this one stops. Asked while the queue lends nothing.
+    /// `None`: the port has to be opened again.
     fn hand_over(&mut self) -> Option<HandOver> {
         self.inner()?.hand_over()
+    }
+
+    /// The port is this process's from now on, and no other's: one that was to take over does not, or the one that
+    /// handed over has ended.
+    fn go_on(&mut self) {
+        if let Some(inner) = self.inner() {
+            inner.go_on();
+        }
     }
 
     /// The program at its other side; `None` where that is a device.

@@ -106,6 +106,11 @@ impl<T> Held<T> {
         self.current.as_mut()
     }
 
+    /// Begins with what a worker of another process had.
+    pub(crate) fn begin_with(&mut self, state: Option<T>) {
+        self.current = state;
+    }
+
     /// The state, to look at.
     pub(crate) fn peek(&self) -> Option<&T> {
         self.current.as_ref()

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use ringroad_ring::eventfd;
 use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
@@ -29,10 +28,15 @@ use crate::peer::handover::Desk;
 use crate::peer::wake_set::{WakeSet, check_eventfd};
 use crate::peer::watch::PeerWatch;
 
+mod succession;
+
 /// Most regions of memory: as many as QEMU has slots for.
 const MAX_MEMORY_SLOTS: usize = 509;
 /// The network card's configuration (virtio 1.2, section 5.1.4): address, status, pairs of queues, MTU.
 const CONFIG_BYTES: usize = 12;
+/// Most regions whose files are kept for another process: as many as every front end may have. A guest with more is
+/// met anew after a hand-over.
+const MAX_KEPT_FILES: usize = 8;
 const LINK_UP: u16 = 1;
 
 /// One ring as the front end has set it up.
@@ -60,6 +64,22 @@ struct VringAddresses {
     is_logged: bool,
 }
 
+/// A region of the guest's memory.
+#[derive(Debug, Clone)]
+struct KnownRegion {
+    mapped: Arc<GuestRegion>,
+    /// Its file, for a process that goes on with it.
+    file: Option<Arc<OwnedFd>>,
+}
+
+impl KnownRegion {
+    fn map(place: RegionPlace, file: impl Into<OwnedFd>) -> Result<Self> {
+        let file = file.into();
+        let mapped = GuestRegion::map(place, file.as_fd()).map_err(refuse)?;
+        Ok(Self { mapped: Arc::new(mapped), file: Some(Arc::new(file)) })
+    }
+}
+
 /// Where a ring's state goes to.
 #[derive(Debug)]
 pub(super) struct RingDesk {
@@ -72,7 +92,8 @@ pub(super) struct RingDesk {
 pub(super) struct BackEnd {
     offered: u64,
     features: u64,
-    regions: Vec<Arc<GuestRegion>>,
+    protocol_features: u64,
+    regions: Vec<KnownRegion>,
     memory: Arc<GuestMemory>,
     log: Option<Arc<DirtyLog>>,
     inflight: Option<Arc<Inflight>>,
@@ -93,6 +114,7 @@ impl BackEnd {
         Self {
             offered,
             features: 0,
+            protocol_features: 0,
             regions: Vec::new(),
             memory: Arc::default(),
             log: None,
@@ -109,7 +131,7 @@ impl BackEnd {
             self.stop(index);
         }
         self.vrings.iter_mut().for_each(|setup| *setup = VringSetup::default());
-        self.features = 0;
+        (self.features, self.protocol_features) = (0, 0);
         self.regions.clear();
         self.memory = Arc::default();
         self.log = None;
@@ -143,14 +165,24 @@ impl BackEnd {
 
     /// Hands a ring to the worker if it is to run. The worker does not have it.
     fn start(&mut self, index: usize) -> Result<()> {
+        let Some(mut vring) = self.prepare(index)? else { return Ok(()) };
+        vring.begin();
+        if let Some(desk) = self.desks.get(index) {
+            desk.desk.exchange(Some(vring));
+        }
+        Ok(())
+    }
+
+    /// A ring for the worker if it is to run, which changes nothing that the guest sees.
+    fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
         let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else {
-            return Ok(());
+            return Ok(None);
         };
         let enabled = setup.is_enabled || features & feature::PROTOCOL_FEATURES == 0;
         let Some(addresses) = setup.addresses.filter(|_| setup.is_started && enabled && !setup.is_broken)
         else {
-            return Ok(());
+            return Ok(None);
         };
         let has = |bits: u64| features & bits == bits;
         let place = RingPlace {
@@ -166,7 +198,6 @@ impl BackEnd {
         if let Some(inflight) = &self.inflight {
             ring.track(inflight, index as u16).map_err(refuse)?;
         }
-        ring.wake_me(false);
         let short = !is_mergeable && !has(feature::VERSION_1);
         let vring = Vring {
             ring,
@@ -185,13 +216,8 @@ impl BackEnd {
         if let Some(kick) = &setup.kick {
             desk.wake.add(kick.as_fd()).map_err(refuse)?;
         }
-        desk.desk.exchange(Some(vring));
         setup.runs = true;
-        // What was used before went to whoever was to be woken then; one call too many does no harm, one too few would leave the guest asleep.
-        if let Some(call) = &setup.call {
-            eventfd::ring(call.as_fd());
-        }
-        Ok(())
+        Ok(Some(vring))
     }
 
     /// Makes a change to a ring while no worker has it.
@@ -223,8 +249,12 @@ impl BackEnd {
         self.watch.agreed(describe(self.features), pairs as u16);
     }
 
-    fn set_memory(&mut self, regions: Vec<Arc<GuestRegion>>) -> Result<()> {
-        let memory = GuestMemory::new(regions.clone()).map_err(refuse)?;
+    fn set_memory(&mut self, mut regions: Vec<KnownRegion>) -> Result<()> {
+        let mapped = regions.iter().map(|region| Arc::clone(&region.mapped)).collect();
+        let memory = GuestMemory::new(mapped).map_err(refuse)?;
+        if regions.len() > MAX_KEPT_FILES {
+            regions.iter_mut().for_each(|region| region.file = None);
+        }
         self.change_all(|this| {
             (this.regions, this.memory) = (regions, Arc::new(memory));
             Ok(())
@@ -282,6 +312,9 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if odd != 0 {
             return Err(refuse(format!("the front end wants features that were not offered: {odd:#x}")));
         }
+        if features == self.features {
+            return Ok(());
+        }
         self.change_all(|this| {
             this.features = features;
             Ok(())
@@ -294,11 +327,8 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
-        let map = |(region, file): (&VhostUserMemoryRegion, File)| {
-            GuestRegion::map(place_of(region), file.as_fd()).map(Arc::new).map_err(refuse)
-        };
-        let regions = regions.iter().zip(files).map(map).collect::<Result<Vec<_>>>()?;
-        self.set_memory(regions)?;
+        let map = |(region, file)| KnownRegion::map(place_of(region), file);
+        self.set_memory(regions.iter().zip(files).map(map).collect::<Result<_>>()?)?;
         Ok(None)
     }
 
@@ -354,7 +384,10 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     fn set_protocol_features(&mut self, features: u64) -> Result<()> {
         let odd = features & !(offered_protocol() | VhostUserProtocolFeatures::REPLY_ACK).bits();
         match odd {
-            0 => Ok(()),
+            0 => {
+                self.protocol_features = features;
+                Ok(())
+            }
             odd => {
                 Err(refuse(format!("the front end wants protocol features that were not offered: {odd:#x}")))
             }
@@ -427,9 +460,8 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if self.regions.len() == MAX_MEMORY_SLOTS {
             return Err(refuse(format!("more than {MAX_MEMORY_SLOTS} regions of memory")));
         }
-        let added = GuestRegion::map(place_of(region), file.as_fd()).map_err(refuse)?;
         let mut regions = self.regions.clone();
-        regions.push(Arc::new(added));
+        regions.push(KnownRegion::map(place_of(region), file)?);
         self.set_memory(regions)?;
         Ok(None)
     }
@@ -441,7 +473,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
             (place.guest, place.user, place.bytes) == (gone.guest, gone.user, gone.bytes)
         };
         let mut regions = self.regions.clone();
-        regions.retain(|region| !is_gone(region.place()));
+        regions.retain(|region| !is_gone(region.mapped.place()));
         if regions.len() == self.regions.len() {
             return Err(refuse(format!("there is no region of memory at {:#x}", gone.guest)));
         }

@@ -1,12 +1,18 @@
 //! The thread that listens to a guest's front end.
+#![allow(unsafe_code)]
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ringroad_control::listening_socket::ListeningSocket;
+use ringroad_port::port_queue::HandOver;
+use ringroad_ring::eventfd;
+use rustix::io::DupFlags;
 use rustix::net::{RecvFlags, SocketType};
 use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
 
@@ -14,13 +20,17 @@ use super::back_end::BackEnd;
 use super::vring::Vring;
 use crate::device::DeviceError;
 use crate::peer::handover::Closer;
-use crate::peer::options::SocketRole;
+use crate::peer::inheritance::{Inheritance, leave};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::watch::PeerWatch;
 
 /// A message's request, flags and length of what follows, each of four bytes.
 const HEADER_BYTES: usize = 12;
+const GET_FEATURES: u32 = 1;
+const SET_FEATURES: u32 = 2;
+const GET_PROTOCOL_FEATURES: u32 = 15;
+const SET_PROTOCOL_FEATURES: u32 = 16;
 const SET_VRING_ENABLE: u32 = 18;
 /// Flags of a message: the protocol's version, that it is a reply, that one is needed.
 const VERSION: u32 = 1;
@@ -30,57 +40,137 @@ const NEED_REPLY: u32 = 1 << 3;
 /// A port's connection. Ends with the value.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// The socket in use, to be shut when the thread waits for the rest of a message.
-    current: Arc<Mutex<Option<UnixStream>>>,
     thread: PeerThread<Vring>,
+    /// Behind the thread: the socket's file goes after it.
+    card: Arc<Card>,
 }
 
-/// Where front ends come from.
-enum Meeting {
-    Listen(ListeningSocket),
-    Connect(PathBuf),
+/// What the thread shares with the port's queues.
+#[derive(Debug)]
+pub(super) struct Card {
+    /// Where front ends come from; `None`: this side connects.
+    listener: Option<ListeningSocket>,
+    back_end: Arc<Mutex<BackEnd>>,
+    /// The socket in use.
+    current: Mutex<Option<UnixStream>>,
+    /// Held while a front end's message is taken and answered.
+    turn: Mutex<()>,
+    /// Whether no other process has the sockets: only then are messages taken.
+    is_ours: AtomicBool,
+    /// Rung when the sockets have become ours.
+    ours: OwnedFd,
+}
+
+impl Card {
+    /// A card whose front ends come to `listener`, or are connected to; `current` is the socket of the one that another
+    /// process leaves.
+    pub(super) fn new(
+        listener: Option<ListeningSocket>,
+        back_end: BackEnd,
+        current: Option<UnixStream>,
+        is_ours: bool,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            listener,
+            back_end: Arc::new(Mutex::new(back_end)),
+            current: Mutex::new(current),
+            turn: Mutex::default(),
+            is_ours: AtomicBool::new(is_ours),
+            ours: eventfd::create()?,
+        })
+    }
+
+    /// The sockets that another process leaves of the port at `path`: the one that listens, and a front end's.
+    ///
+    /// # Errors
+    /// Something else is at the path by now.
+    pub(super) fn sockets_of(
+        left: &mut Inheritance,
+        path: &Path,
+    ) -> Result<(Option<ListeningSocket>, Option<UnixStream>), DeviceError> {
+        let failed =
+            |source| DeviceError::Connection { name: format!("vhost-user:{}", path.display()), source };
+        let listener = left.optional_descriptor().map_err(failed)?;
+        let listener = listener.map(|socket| ListeningSocket::resume(path, socket)).transpose()?;
+        Ok((listener, left.optional_descriptor().map_err(failed)?.map(UnixStream::from)))
+    }
+
+    fn back_end(&self) -> MutexGuard<'_, BackEnd> {
+        self.back_end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What pair `queue` leaves to another process, with its rings in the front end's order; the first one leaves the
+    /// sockets as well. From then on no message is taken here before [`Self::go_on`]. `None`: a message is being
+    /// answered just now, the socket's file is gone, or the guest has to be met anew.
+    pub(super) fn leave(&self, queue: usize, rings: [Option<&Vring>; 2]) -> Option<HandOver> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.listener.as_ref().is_some_and(|listener| !listener.is_in_place()) {
+            return None;
+        }
+        let back_end = self.back_end();
+        let mut left = HandOver::default();
+        if queue == 0 {
+            leave(&mut left, self.listener.as_ref()).ok()?;
+            leave(&mut left, self.current().as_ref()).ok()?;
+            back_end.leave(&mut left)?;
+        }
+        for (place, vring) in rings.into_iter().enumerate() {
+            back_end.leave_ring(2 * queue + place, vring, &mut left)?;
+        }
+        self.is_ours.store(false, Ordering::Release);
+        Some(left)
+    }
+
+    /// No other process has the sockets any more.
+    pub(super) fn go_on(&self) {
+        self.is_ours.store(true, Ordering::Release);
+        eventfd::ring_own(&self.ours);
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        if !self.is_ours.load(Ordering::Acquire) {
+            // The file is another process's.
+            std::mem::forget(self.listener.take());
+        }
+    }
 }
 
 impl Connection {
-    /// Starts the thread.
+    /// Starts the thread. `path` is where it connects to.
     ///
     /// # Errors
-    /// No socket, or what `failed` makes of the kernel's answer.
+    /// The kernel has no threads or descriptors left.
     pub(super) fn start(
         path: &Path,
-        role: SocketRole,
-        socket_mode: Option<u32>,
-        back_end: BackEnd,
+        card: Arc<Card>,
         closers: Vec<Closer<Vring>>,
         watch: Arc<PeerWatch>,
-        failed: impl Fn(std::io::Error) -> DeviceError,
-    ) -> Result<Self, DeviceError> {
-        let meeting = match role {
-            SocketRole::Server => {
-                Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, socket_mode)?)
-            }
-            SocketRole::Client => Meeting::Connect(path.to_owned()),
-        };
-        let stop = StopBell::new().map_err(|errno| failed(errno.into()))?;
-        let current = Arc::<Mutex<Option<UnixStream>>>::default();
-        let host = Host {
-            meeting,
-            stop: stop.clone(),
-            current: Arc::clone(&current),
-            watch,
-            back_end: Arc::new(Mutex::new(back_end)),
-        };
+    ) -> std::io::Result<Self> {
+        let stop = StopBell::new()?;
+        let host = Host { path: path.to_owned(), stop: stop.clone(), watch, card: Arc::clone(&card) };
         let run = move || while host.serve_one().is_some() {};
-        let thread = PeerThread::start("vhost-user", stop, closers, run).map_err(failed)?;
-        Ok(Self { current, thread })
+        let thread = PeerThread::start("vhost-user", stop, closers, run)?;
+        Ok(Self { thread, card })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.thread.stop();
-        // After the thread was told, so that it takes up no other socket.
-        if let Some(socket) = &*self.current.lock().unwrap_or_else(PoisonError::into_inner) {
+        // After the thread was told, so that it takes up no other socket: it may wait for the rest of a message.
+        if let Some(socket) = &*self.card.current()
+            && self.card.is_ours.load(Ordering::Acquire)
+        {
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -88,84 +178,160 @@ impl Drop for Connection {
 
 /// What the thread has.
 struct Host {
-    meeting: Meeting,
+    path: PathBuf,
     stop: StopBell,
-    current: Arc<Mutex<Option<UnixStream>>>,
     watch: Arc<PeerWatch>,
-    back_end: Arc<Mutex<BackEnd>>,
+    card: Arc<Card>,
 }
 
 impl Host {
+    /// Waits until one of `descriptors` has something to say and the sockets are ours. Says which have, with the turn in
+    /// which to act on it. `None` when the port ends.
+    fn await_turn<const N: usize>(
+        &self,
+        descriptors: [BorrowedFd<'_>; N],
+    ) -> Option<([bool; N], MutexGuard<'_, ()>)> {
+        loop {
+            let ready = if N == 0 { [false; N] } else { self.stop.wait(descriptors, None)? };
+            let turn = self.card.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.card.is_ours.load(Ordering::Acquire) {
+                return Some((ready, turn));
+            }
+            drop(turn);
+            self.stop.wait([self.card.ours.as_fd()], None)?;
+            eventfd::drain(&self.card.ours);
+        }
+    }
+
     /// Waits for a front end and serves it until it goes. `None` when the port ends.
     fn serve_one(&self) -> Option<()> {
-        let socket = match &self.meeting {
-            Meeting::Connect(path) => {
-                let told = |why| self.watch.disconnected(Some(why));
-                self.stop.await_server(path, SocketType::STREAM, told)?
+        let current = self.card.current().as_ref().map(UnixStream::try_clone);
+        let socket = match current {
+            Some(socket) => socket,
+            None => self.meet()?,
+        };
+        match socket {
+            Ok(socket) => self.serve(socket),
+            Err(error) => {
+                self.end(Some(error.to_string()));
+                Some(())
             }
-            Meeting::Listen(listener) => loop {
-                self.stop.wait([listener.as_fd()], None)?;
-                match listener.accept() {
-                    Ok(Some(socket)) => break socket,
-                    Ok(None) => {}
-                    Err(error) => {
-                        self.watch.disconnected(Some(format!("accepting a connection: {error}")));
-                        self.stop.wait([], Some(std::time::Duration::from_millis(200)))?;
-                    }
-                }
-            },
-        };
-        self.watch.connected();
-        let ending = self.serve(socket);
-        *self.current() = None;
-        self.back_end.lock().unwrap_or_else(PoisonError::into_inner).reset();
-        let (error, goes_on) = ending;
-        self.watch.disconnected(error);
-        goes_on
+        }
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<UnixStream>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Serves a front end. Returns why it ended, where that was no good end, and whether the port goes on.
-    fn serve(&self, socket: OwnedFd) -> (Option<String>, Option<()>) {
-        let socket = UnixStream::from(socket);
-        let (wait, shut) = match (socket.try_clone(), socket.try_clone()) {
-            (Ok(wait), Ok(shut)) => (wait, shut),
-            (Err(error), _) | (_, Err(error)) => return (Some(error.to_string()), Some(())),
-        };
-        *self.current() = Some(shut);
-        let mut handler = BackendReqHandler::from_stream(socket, Arc::clone(&self.back_end));
+    /// Waits for a front end. `None` when the port ends.
+    fn meet(&self) -> Option<std::io::Result<UnixStream>> {
         loop {
-            let is_ready = match &self.meeting {
-                Meeting::Connect(_) => self.stop.wait([wait.as_fd()], None).map(|[own]| own),
-                Meeting::Listen(listener) => {
-                    self.stop.wait([wait.as_fd(), listener.as_fd()], None).map(|[own, other]| {
+            let (socket, turn) = match &self.card.listener {
+                None => {
+                    drop(self.await_turn([])?);
+                    let told = |why| self.watch.disconnected(Some(why));
+                    let socket = self.stop.await_server(&self.path, SocketType::STREAM, told)?;
+                    (Ok(Some(socket)), self.await_turn([])?.1)
+                }
+                Some(listener) => {
+                    let (_, turn) = self.await_turn([listener.as_fd()])?;
+                    (listener.accept(), turn)
+                }
+            };
+            match socket {
+                Ok(Some(socket)) => {
+                    let socket = UnixStream::from(socket);
+                    let own = socket.try_clone();
+                    *self.card.current() = Some(socket);
+                    self.watch.connected();
+                    return Some(own);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.watch.disconnected(Some(format!("accepting a connection: {error}")));
+                    drop(turn);
+                    self.stop.wait([], Some(std::time::Duration::from_millis(200)))?;
+                }
+            }
+        }
+    }
+
+    /// Forgets the front end. Where it went on its own, the caller has the turn.
+    fn end(&self, error: Option<String>) {
+        *self.card.current() = None;
+        self.card.back_end().reset();
+        self.watch.disconnected(error);
+    }
+
+    /// Serves a front end until it goes. `None` when the port ends.
+    fn serve(&self, socket: UnixStream) -> Option<()> {
+        let (wait, mut handler) = match socket.try_clone().and_then(|wait| Ok((wait, self.handler(socket)?)))
+        {
+            Ok(both) => both,
+            Err(error) => {
+                self.end(Some(error.to_string()));
+                return Some(());
+            }
+        };
+        loop {
+            let awaited = match &self.card.listener {
+                None => self.await_turn([wait.as_fd()]).map(|([own], turn)| (own, turn)),
+                Some(listener) => {
+                    self.await_turn([wait.as_fd(), listener.as_fd()]).map(|([own, other], turn)| {
                         // One card, one guest: whoever else comes is told by the end of the connection.
                         if other {
                             drop(listener.accept());
                         }
-                        own
+                        (own, turn)
                     })
                 }
             };
-            match is_ready {
-                None => return (None, None),
-                Some(false) => continue,
-                Some(true) => {}
+            let Some((is_ready, _turn)) = awaited else {
+                self.end(None);
+                return None;
+            };
+            if !is_ready {
+                continue;
             }
             let result = match self.switch_ring(&wait) {
                 Ok(true) => continue,
                 Ok(false) => handler.handle_request(),
                 Err(error) => Err(error),
             };
-            match result {
-                Ok(()) => {}
-                Err(Error::Disconnected) => return (None, Some(())),
-                Err(error) => return (Some(format!("the guest's front end: {error}")), Some(())),
-            }
+            let error = match result {
+                Ok(()) => continue,
+                Err(Error::Disconnected) => None,
+                Err(error) => Some(format!("the guest's front end: {error}")),
+            };
+            self.end(error);
+            return Some(());
         }
+    }
+
+    /// What answers the messages that come by `socket`.
+    ///
+    /// It knows only those features that were agreed before its eyes. So a front end that was met by another process
+    /// acknowledges them once more here, by a socket in whose place its own is put then.
+    fn handler(&self, socket: UnixStream) -> std::io::Result<BackendReqHandler<Mutex<BackEnd>>> {
+        let back_end = Arc::clone(&self.card.back_end);
+        let acknowledged = self.card.back_end().acknowledged();
+        if acknowledged == [0; 2] {
+            return Ok(BackendReqHandler::from_stream(socket, back_end));
+        }
+        let [features, protocol_features] = acknowledged;
+        let (mut front, own) = UnixStream::pair()?;
+        let mut handler = BackendReqHandler::from_stream(own, back_end);
+        for (request, value) in [
+            (GET_FEATURES, None),
+            (GET_PROTOCOL_FEATURES, None),
+            (SET_PROTOCOL_FEATURES, Some(protocol_features)),
+            (SET_FEATURES, Some(features)),
+        ] {
+            let payload: Vec<u8> = value.into_iter().flat_map(u64::to_ne_bytes).collect();
+            let header = [request, VERSION, payload.len() as u32].map(u32::to_ne_bytes).concat();
+            front.write_all(&[header, payload].concat())?;
+            handler.handle_request().map_err(std::io::Error::other)?;
+        }
+        // SAFETY: the handler's descriptor, which is open and stays the handler's.
+        let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(handler.as_raw_fd()) });
+        rustix::io::dup3(&socket, &mut place, DupFlags::CLOEXEC)?;
+        Ok(handler)
     }
 
     /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and says whether it was.
@@ -183,10 +349,7 @@ impl Host {
         socket.read_exact(&mut message).map_err(Error::SocketError)?;
         let [_, _, _, index, value] = words(&message);
         let switched = match value {
-            0 | 1 => {
-                let mut back_end = self.back_end.lock().unwrap_or_else(PoisonError::into_inner);
-                back_end.set_vring_enable(index, value == 1)
-            }
+            0 | 1 => self.card.back_end().set_vring_enable(index, value == 1),
             _ => Err(Error::InvalidParam),
         };
         if flags & NEED_REPLY != 0 {

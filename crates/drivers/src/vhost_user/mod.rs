@@ -7,15 +7,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
+use rustix::net::SocketType;
 
 use self::back_end::{BackEnd, RingDesk};
-use self::connection::Connection;
+use self::connection::{Card, Connection};
 use self::queue::VhostQueue;
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
+use crate::peer::inheritance::Inheritance;
 use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
@@ -55,11 +58,11 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 
 /// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are planned.
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan, .. } = opening;
+    let Opening { target, options, plan, left, .. } = opening;
     let (path, options, queues) = (Path::new(target), &options.device, plan.queues);
     let name = format!("vhost-user:{}", path.display());
     let failed = |source: std::io::Error| DeviceError::Connection { name: name.clone(), source };
-    let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
+    let mut pairs = Vec::new();
     let mut desks = Vec::new();
     let mut closers = Vec::new();
     for _ in 0..queues {
@@ -69,7 +72,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         closers.extend([to_desk.closer(), from_desk.closer()]);
         desks.push(RingDesk { desk: to_desk, wake: Arc::clone(&wake) });
         desks.push(RingDesk { desk: from_desk, wake: Arc::clone(&wake) });
-        ports.push(Box::new(VhostQueue::new(wake, from_guest, to_guest)));
+        pairs.push((wake, [to_guest, from_guest]));
     }
     let offered = features::offered(
         queues,
@@ -77,10 +80,34 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         options.flag(&PACKED).unwrap_or(true),
     );
     let watch = Arc::<PeerWatch>::default();
-    let back_end = BackEnd::new(offered, desks, Arc::clone(&watch));
+    let mut back_end = BackEnd::new(offered, desks, Arc::clone(&watch));
     let role = role(options).unwrap_or(SocketRole::Server);
-    let connection =
-        Connection::start(path, role, socket_mode(options), back_end, closers, Arc::clone(&watch), failed)?;
+    let mut left: Vec<Inheritance> = left.into_iter().map(Inheritance::from).collect();
+    let is_shared = !left.is_empty();
+    let (listener, current) = match left.first_mut() {
+        Some(left) => Card::sockets_of(left, path)?,
+        None if role == SocketRole::Client => (None, None),
+        None => (Some(ListeningSocket::bind(path, SocketType::STREAM, socket_mode(options))?), None),
+    };
+    // A guest that another process met, and that cannot be served here, is disconnected: that process's end shows it.
+    let current = current.filter(|_| match back_end.resume(&mut left) {
+        Ok(rings) => {
+            let helds = pairs.iter_mut().flat_map(|(_, pair)| pair);
+            helds.zip(rings).for_each(|(held, vring)| held.begin_with(vring));
+            true
+        }
+        Err(error) => {
+            back_end.reset();
+            watch.disconnected(Some(error.to_string()));
+            false
+        }
+    });
+    let card = Card::new(listener, back_end, current, !is_shared).map(Arc::new).map_err(failed)?;
+    let queue = |(number, (wake, rings))| -> Box<dyn PortQueue> {
+        Box::new(VhostQueue::new((&card, number), wake, rings, is_shared))
+    };
+    let ports = pairs.into_iter().enumerate().map(queue).collect();
+    let connection = Connection::start(path, card, closers, Arc::clone(&watch)).map_err(failed)?;
     let side = match role {
         SocketRole::Server => "listens at",
         SocketRole::Client => "connects to",

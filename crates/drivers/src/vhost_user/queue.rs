@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, HandOver, PortQueue, Sleep, Way};
 use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
 
+use super::connection::Card;
 use super::vring::{Lent, Vring};
 use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
@@ -20,6 +21,11 @@ const USUAL_BUFFER_BYTES: usize = 1526;
 /// A pair of queues.
 #[derive(Debug)]
 pub struct VhostQueue {
+    /// The card, and the pair's number in it.
+    card: Weak<Card>,
+    number: usize,
+    /// Whether another process is to go on with it, or another one has left it to this one.
+    is_shared: bool,
     wake: Arc<WakeSet>,
     /// The guest's transmit queue.
     from_guest: Held<Vring>,
@@ -33,8 +39,17 @@ pub struct VhostQueue {
 }
 
 impl VhostQueue {
-    pub(super) fn new(wake: Arc<WakeSet>, from_guest: Held<Vring>, to_guest: Held<Vring>) -> Self {
+    /// Pair `number` of the card, with its rings in the order of the front end. `is_shared`: another process leaves it.
+    pub(super) fn new(
+        (card, number): (&Arc<Card>, usize),
+        wake: Arc<WakeSet>,
+        [to_guest, from_guest]: [Held<Vring>; 2],
+        is_shared: bool,
+    ) -> Self {
         Self {
+            card: Arc::downgrade(card),
+            number,
+            is_shared,
             wake,
             from_guest,
             to_guest,
@@ -100,6 +115,31 @@ impl PortQueue for VhostQueue {
     fn flush(&mut self) -> u32 {
         let woken = |held: &mut Held<Vring>| held.get().is_some_and(Vring::publish);
         u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
+    }
+
+    fn hand_over(&mut self) -> Option<HandOver> {
+        if self.from_guest.is_recalled() || self.to_guest.is_recalled() || !self.lent.is_empty() {
+            return None;
+        }
+        self.flush();
+        let rings = [self.to_guest.peek(), self.from_guest.peek()];
+        let left = self.card.upgrade()?.leave(self.number, rings)?;
+        self.is_shared = true;
+        Some(left)
+    }
+
+    fn go_on(&mut self) {
+        if !std::mem::take(&mut self.is_shared) {
+            return;
+        }
+        for held in [&mut self.from_guest, &mut self.to_guest] {
+            if let Some(vring) = held.get() {
+                vring.begin();
+            }
+        }
+        if let Some(card) = self.card.upgrade() {
+            card.go_on();
+        }
     }
 
     fn takes_unfinished(&mut self) -> bool {

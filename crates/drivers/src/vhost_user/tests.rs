@@ -17,7 +17,7 @@ use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, Vr
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::device::Device;
-use crate::test_queue::{deliver, frames_of};
+use crate::test_queue::{deliver, frames_of, resume, take};
 
 const ENTRIES: u16 = 8;
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -31,6 +31,10 @@ const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
 const BUFFERS: u64 = 0x2_0000;
 const BUFFER_BYTES: u64 = 0x1000;
+
+fn name(folder: &tempfile::TempDir) -> String {
+    format!("vhost-user:{}", folder.path().join("s").display())
+}
 
 struct Site {
     folder: tempfile::TempDir,
@@ -73,8 +77,7 @@ fn ring_place(ring: u64, flags: u32) -> VringConfigData {
 impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut device =
-            crate::test_queue::open(&format!("vhost-user:{}", folder.path().join("s").display()));
+        let mut device = crate::test_queue::open(&name(&folder));
         let queue = device.queues.pop().unwrap();
         Self { folder, device, queue, front: None, file: memory(MEMORY_BYTES), calls: Vec::new() }
     }
@@ -345,6 +348,58 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
     next.ask(|front| front.set_inflight_fd(&answer, kept_fd)).unwrap();
     next.start(0);
     assert_eq!(frames_of(&next.receive()), [[1; 60], [2; 60]]);
+}
+
+#[test]
+fn a_guest_stays_connected_while_another_process_goes_on_with_its_rings() {
+    let mut site = Site::with_guest(MODERN);
+    site.send(0, &[0; 12], b"by the first process");
+    assert_eq!(take(&mut *site.queue), [b"by the first process"]);
+    let left = site.queue.hand_over().unwrap();
+    // The next process gives up before it goes on: nobody sees anything of it.
+    drop(resume(&name(&site.folder), left));
+    site.queue.go_on();
+    site.send(1, &[0; 12], b"by the first one again");
+    assert_eq!(take(&mut *site.queue), [b"by the first one again"]);
+    assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
+
+    let left = site.queue.hand_over().unwrap();
+    let mut next = resume(&name(&site.folder), left);
+    site.queue = next.queues.pop().unwrap();
+    site.device = next;
+    assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 1);
+    site.calls.iter().for_each(|call| drop(call.read()));
+    site.queue.go_on();
+    // Whoever was to be woken before is woken now.
+    assert!(site.calls.iter().all(|call| call.read().is_ok()));
+    site.send(2, &[0; 12], b"by the next one");
+    site.offer(RECEIVE, 20, 1600, DESC_WRITE, None);
+    assert_eq!(take(&mut *site.queue), [b"by the next one"]);
+    assert_eq!(site.deliver(b"to the guest").frames, 1);
+    assert_eq!(site.used(RECEIVE), 1);
+    // Its messages are answered as before, those that need what was agreed included.
+    let more = memory(1 << 20);
+    let plugged = region(&more, GUEST + (64 << 20), 1 << 20);
+    site.ask(|front| front.add_mem_region(&plugged)).unwrap();
+    assert_eq!(site.ask(|front| front.get_vring_base(TRANSMIT as usize)).unwrap(), 3);
+    let socket = site.folder.path().join("s");
+    assert!(socket.exists());
+    let Site { device, folder: _folder, .. } = site;
+    drop(device);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_is_met_anew() {
+    let mut site = Site::with_guest(MODERN);
+    let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
+    site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
+    assert!(site.queue.hand_over().is_none());
+    let mut site = Site::with_guest(MODERN);
+    std::fs::remove_file(site.folder.path().join("s")).unwrap();
+    assert!(site.queue.hand_over().is_none());
+    // What cannot be handed over goes on here.
+    assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 }
 
 #[test]

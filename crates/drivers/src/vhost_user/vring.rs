@@ -98,6 +98,15 @@ impl Vring {
         }
     }
 
+    /// Begins, where somebody else may have been the last to serve it. What was used before went to whoever was to be
+    /// woken then: one call too many does no harm, one too few would leave the guest asleep.
+    pub(super) fn begin(&mut self) {
+        self.ring.wake_me(false);
+        if let Some(call) = &self.call {
+            eventfd::ring(&**call);
+        }
+    }
+
     /// Whether it stands still. Looks whether the guest's memory is still there.
     #[inline]
     pub(super) fn is_stopped(&mut self) -> bool {

@@ -1,0 +1,77 @@
+//! What another process leaves of a port with a peer, read in the order in which it was written.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ringroad_port::port_queue::HandOver;
+
+/// The rest of what one queue leaves.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    numbers: std::vec::IntoIter<u64>,
+    descriptors: std::vec::IntoIter<OwnedFd>,
+}
+
+fn too_little() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "another process left less of a port than its state needs")
+}
+
+impl From<HandOver> for Inheritance {
+    fn from(left: HandOver) -> Self {
+        Self { numbers: left.numbers.into_iter(), descriptors: left.descriptors.into_iter() }
+    }
+}
+
+impl Inheritance {
+    pub(crate) fn number(&mut self) -> io::Result<u64> {
+        self.numbers.next().ok_or_else(too_little)
+    }
+
+    pub(crate) fn numbers<const N: usize>(&mut self) -> io::Result<[u64; N]> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = self.number()?;
+        }
+        Ok(numbers)
+    }
+
+    pub(crate) fn flag(&mut self) -> io::Result<bool> {
+        Ok(self.number()? != 0)
+    }
+
+    pub(crate) fn descriptor(&mut self) -> io::Result<OwnedFd> {
+        self.descriptors.next().ok_or_else(too_little)
+    }
+
+    /// A descriptor that [`leave`] wrote.
+    pub(crate) fn optional_descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
+        if self.flag()? { self.descriptor().map(Some) } else { Ok(None) }
+    }
+}
+
+/// Leaves a copy of a descriptor, or a note that there is none.
+pub(crate) fn leave(left: &mut HandOver, descriptor: Option<&impl AsFd>) -> io::Result<()> {
+    left.numbers.push(descriptor.is_some().into());
+    if let Some(descriptor) = descriptor {
+        left.descriptors.push(descriptor.as_fd().try_clone_to_owned()?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_is_read_in_order_and_too_little_is_an_error() {
+        let mut left = HandOver { numbers: vec![7, 8, 9], descriptors: Vec::new() };
+        leave(&mut left, Some(&io::stdin())).unwrap();
+        leave(&mut left, None::<&OwnedFd>).unwrap();
+        let mut inheritance = Inheritance::from(left);
+        assert_eq!(inheritance.number().unwrap(), 7);
+        assert_eq!(inheritance.numbers().unwrap(), [8, 9]);
+        assert!(inheritance.optional_descriptor().unwrap().is_some());
+        assert!(inheritance.optional_descriptor().unwrap().is_none());
+        assert!(inheritance.number().is_err() && inheritance.descriptor().is_err());
+    }
+}
