@@ -308,7 +308,8 @@ impl Engine {
 
     /// Sends on what was received before. Says whether nothing is left of it: every frame was delivered,
     /// dropped by cause or handed to another worker, which has copied it, and every queue has all its slots back. A
-    /// `patient` caller lets devices send what programs have lent them; for another their slots count as back.
+    /// `patient` caller lets devices send what programs have lent them, and drivers end what they do beside the worker;
+    /// for another the slots count as back.
     pub fn come_to_rest(&mut self, patient: bool) -> bool {
         self.receive_handoffs(u64::MAX);
         let mut places = 0..self.queues.len() as u32;
@@ -325,7 +326,14 @@ impl Engine {
             }
             self.flush_source(place);
         }
-        !self.rota.has_rest()
+        let mut is_quiet = true;
+        if patient {
+            for queue in self.queues.iter_mut().flatten().filter(|queue| queue.pending.is_empty()) {
+                is_quiet &= queue.port.prepare_hand_over();
+            }
+        }
+        is_quiet
+            && !self.rota.has_rest()
             && !self.inboxes.iter().any(Inbox::has_waiting)
             && is_consumed(&positions(&self.outboxes), &self.outboxes)
             && places.all(|place| !self.has_pending(place))

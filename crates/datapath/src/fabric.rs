@@ -1013,12 +1013,13 @@ impl Fabric {
     }
 
     /// Has the workers, which hold, send on what they had received, until nothing is left of it or `deadline` has
-    /// passed. Says whether nothing is left. Devices have half of the time to send what programs have lent them.
+    /// passed. Says whether nothing is left. Devices and drivers have a tenth of the time for what
+    /// they do by themselves: a peer must not prolong it.
     ///
     /// # Errors
     /// A worker that is gone.
     pub fn come_to_rest(&self, deadline: Instant) -> Result<bool, FabricError> {
-        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 10;
         loop {
             let now = Instant::now();
             let mut at_rest = true;

@@ -156,6 +156,12 @@ pub trait PortQueue: Send {
         self.inner()?.diagnosis()
     }
 
+    /// Has what its driver does beside the worker stand still until [`Self::go_on`], and says whether it does. Asked
+    /// again and again, while the queue lends nothing, before the port is handed over.
+    fn prepare_hand_over(&mut self) -> bool {
+        self.inner().is_none_or(|inner| inner.prepare_hand_over())
+    }
+
     /// What another process needs to go on with the port where this one stops. Asked while the queue lends nothing.
     /// `None`: the port has to be opened again.
     fn hand_over(&mut self) -> Option<HandOver> {

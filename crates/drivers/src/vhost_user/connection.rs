@@ -103,16 +103,23 @@ impl Card {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes no message any more before [`Self::go_on`]. `false`: one is being answered just now.
+    pub(super) fn pause(&self) -> bool {
+        match self.turn.try_lock() {
+            Err(TryLockError::WouldBlock) => false,
+            Ok(_) | Err(TryLockError::Poisoned(_)) => {
+                self.is_ours.store(false, Ordering::Release);
+                true
+            }
+        }
+    }
+
     /// What pair `queue` leaves to another process, with its rings in the front end's order; the first one leaves the
-    /// sockets as well. From then on no message is taken here before [`Self::go_on`]. `None`: a message is being
-    /// answered just now, the socket's file is gone, or the guest has to be met anew.
+    /// sockets as well. `None`: messages are still taken, the socket's file is gone, or the guest has to be met anew.
     pub(super) fn leave(&self, queue: usize, rings: [Option<&Vring>; 2]) -> Option<HandOver> {
-        let _turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        if self.listener.as_ref().is_some_and(|listener| !listener.is_in_place()) {
+        if self.is_ours.load(Ordering::Acquire)
+            || self.listener.as_ref().is_some_and(|listener| !listener.is_in_place())
+        {
             return None;
         }
         let back_end = self.back_end();
@@ -125,7 +132,6 @@ impl Card {
         for (place, vring) in rings.into_iter().enumerate() {
             back_end.leave_ring(2 * queue + place, vring, &mut left)?;
         }
-        self.is_ours.store(false, Ordering::Release);
         Some(left)
     }
 

@@ -24,7 +24,7 @@ pub struct VhostQueue {
     /// The card, and the pair's number in it.
     card: Weak<Card>,
     number: usize,
-    /// Whether another process is to go on with it, or another one has left it to this one.
+    /// Whether the card takes no messages, for another process is to go on with it or has left it.
     is_shared: bool,
     wake: Arc<WakeSet>,
     /// The guest's transmit queue.
@@ -117,15 +117,19 @@ impl PortQueue for VhostQueue {
         u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
     }
 
+    fn prepare_hand_over(&mut self) -> bool {
+        // Whoever answers a message may wait for this.
+        self.follow();
+        self.is_shared = self.card.upgrade().is_some_and(|card| card.pause());
+        self.is_shared
+    }
+
     fn hand_over(&mut self) -> Option<HandOver> {
         if self.from_guest.is_recalled() || self.to_guest.is_recalled() || !self.lent.is_empty() {
             return None;
         }
         self.flush();
-        let rings = [self.to_guest.peek(), self.from_guest.peek()];
-        let left = self.card.upgrade()?.leave(self.number, rings)?;
-        self.is_shared = true;
-        Some(left)
+        self.card.upgrade()?.leave(self.number, [self.to_guest.peek(), self.from_guest.peek()])
     }
 
     fn go_on(&mut self) {
