@@ -37,6 +37,10 @@ LAB := $(TARGET)/tools/lab
 RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
+# The Python package: its wheel, and what the wheel holds, from where the tests import it.
+PYTHON_CRATE := crates/python
+WHEELS := $(TARGET)/wheels
+PYTHON_PACKAGE := $(TARGET)/python-package
 LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 DEBIAN_PACKAGES := $(TARGET)/debian
@@ -76,6 +80,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory python
 	@$(MAKE) --no-print-directory lab
 	@$(MAKE) --no-print-directory cost
 	@$(MAKE) --no-print-directory compat
@@ -93,12 +98,13 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	$(LAB)/bin/ruff check --no-cache tests/clients lab
+	$(LAB)/bin/ruff check --no-cache tests/clients lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml packaging/debian/write-copyright
-	$(LAB)/bin/ruff format --no-cache --check tests/clients lab
+	$(LAB)/bin/ruff format --no-cache --check tests/clients lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check packaging/debian/write-copyright
 	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
+	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
 	$(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging packaging/debian/write-copyright
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
@@ -119,6 +125,17 @@ e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests
 		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
 		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
+
+.PHONY: wheel
+wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
+	rm -rf $(WHEELS)
+	$(PYTHON)/bin/maturin build --quiet --release $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(WHEELS)
+
+.PHONY: python
+python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installed from its wheel
+	rm -rf $(PYTHON_PACKAGE)
+	$(PIP) install --no-deps --no-index --target $(PYTHON_PACKAGE) $(WHEELS)/*.whl
+	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
 lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers

@@ -53,7 +53,7 @@ pub use embedded::{Embedded, EmbeddedThread};
 pub use error::{OpenError, PortError};
 pub use port::{OpenOptions, Port, PortInfo, Reconnections};
 pub use queue::{Interest, Queue};
-pub use ring::{Forwarded, RxRing, TxRing};
+pub use ring::{Forwarded, Mapping, RxRing, TxRing};
 
 pub use ringroad_control as control;
 

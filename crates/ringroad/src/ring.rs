@@ -12,6 +12,7 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::{ProgramEnd, Synced};
 use ringroad_ring::program_window::{FreeSlot, ProgramWindow};
+use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{SharedBytes, SlotWord};
 use ringroad_ring::violation::RingViolation;
 
@@ -100,6 +101,13 @@ impl Half {
         let OtherSide::Here { stepped, device: Some(place) } = &self.other else { return Ok(()) };
         stepped.lock().failure(*place, way).map_or(Ok(()), |failure| Err(PortError::Device(failure)))
     }
+}
+
+/// Keeps the memory of a ring mapped, also after its port has ended: for views of buffers that outlive a batch. What
+/// lies in them changes when their slots are used again.
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    _ring: RingView,
 }
 
 /// A transmit ring: the program fills slots from the front and gives them away.
@@ -196,6 +204,12 @@ impl TxRing {
     #[must_use]
     pub fn buffer(&mut self, offset: u32) -> SharedBytes<'_> {
         self.window().buffer(offset)
+    }
+
+    /// What keeps the ring's memory mapped.
+    #[must_use]
+    pub fn mapping(&self) -> Mapping {
+        Mapping { _ring: self.window().view().clone() }
     }
 
     /// The slot `offset` after the first.
@@ -412,6 +426,22 @@ impl RxRing {
     #[must_use]
     pub fn frame(&self, offset: u32) -> SharedBytes<'_> {
         self.end.window().bytes(offset)
+    }
+
+    /// The whole buffer of the slot `offset` after the first; no byte where the other side named none.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`RxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn buffer(&self, offset: u32) -> SharedBytes<'_> {
+        self.end.window().buffer(offset)
+    }
+
+    /// What keeps the ring's memory mapped.
+    #[must_use]
+    pub fn mapping(&self) -> Mapping {
+        Mapping { _ring: self.end.window().view().clone() }
     }
 
     /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true is

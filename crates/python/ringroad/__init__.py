@@ -1,0 +1,34 @@
+"""Ringroad's ports: rings of frames in shared memory.
+
+``Port`` sends and receives, ``AsyncPort`` does so under asyncio, ``Daemon`` asks and tells the daemon.
+"""
+
+from ringroad._ringroad import (
+    DaemonRefused,
+    FrameTooLong,
+    Port,
+    PortBusy,
+    PortGone,
+    RingroadError,
+    RxBatch,
+    TxBatch,
+    View,
+    __version__,
+)
+from ringroad.async_port import AsyncPort
+from ringroad.daemon import Daemon
+
+__all__ = [
+    "AsyncPort",
+    "Daemon",
+    "DaemonRefused",
+    "FrameTooLong",
+    "Port",
+    "PortBusy",
+    "PortGone",
+    "RingroadError",
+    "RxBatch",
+    "TxBatch",
+    "View",
+    "__version__",
+]

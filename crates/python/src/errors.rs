@@ -1,0 +1,64 @@
+//! The exceptions of the package. Each is a [`RingroadError`], and also the built-in one that fits.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use ringroad::control::ControlError;
+use ringroad::{OpenError, PortError};
+
+create_exception!(ringroad, RingroadError, PyRuntimeError, "What Ringroad refused, or could not do.");
+create_exception!(
+    ringroad,
+    PortGone,
+    RingroadError,
+    "The port does not work any more: close it, and open it again."
+);
+create_exception!(
+    ringroad,
+    PortBusy,
+    RingroadError,
+    "Another thread uses the port, or a batch of it is open."
+);
+create_exception!(ringroad, FrameTooLong, PyValueError, "A frame that no ring of the port can hold.");
+create_exception!(
+    ringroad,
+    DaemonRefused,
+    RingroadError,
+    "The daemon's reason, in words; `kind` names it for programs, `advice` is the remedy."
+);
+
+pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("RingroadError", py.get_type::<RingroadError>())?;
+    module.add("PortGone", py.get_type::<PortGone>())?;
+    module.add("PortBusy", py.get_type::<PortBusy>())?;
+    module.add("FrameTooLong", py.get_type::<FrameTooLong>())?;
+    module.add("DaemonRefused", py.get_type::<DaemonRefused>())
+}
+
+/// The exception for a port that stopped working, or a frame that does not fit.
+pub(crate) fn of_port(error: PortError) -> PyErr {
+    match error {
+        PortError::FrameTooLong { .. } => FrameTooLong::new_err(error.to_string()),
+        _ => PortGone::new_err(error.to_string()),
+    }
+}
+
+/// The exception for a port that cannot be opened.
+pub(crate) fn of_opening(py: Python<'_>, error: OpenError) -> PyErr {
+    match error {
+        OpenError::Name(error) => PyValueError::new_err(error.to_string()),
+        OpenError::Control(error) => of_control(py, &error),
+        _ => RingroadError::new_err(error.to_string()),
+    }
+}
+
+/// The exception for a request that was not served.
+pub(crate) fn of_control(py: Python<'_>, error: &ControlError) -> PyErr {
+    let ControlError::Refused(reply) = error else { return RingroadError::new_err(error.to_string()) };
+    let raised = DaemonRefused::new_err(reply.to_string());
+    let kind = serde_json::to_value(reply.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
+    let value = raised.value(py);
+    let named = value.setattr("kind", kind).and_then(|()| value.setattr("advice", &reply.advice));
+    named.err().unwrap_or(raised)
+}

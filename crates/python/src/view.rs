@@ -1,0 +1,158 @@
+//! Memory that Python sees without a copy, by its buffer protocol: `memoryview(view)`, `numpy.asarray(view)`.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// What keeps the memory of a view where it is: of a ring's region, others may change what lies in it.
+pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
+
+/// Memory of one or two dimensions. It stays mapped as long as the view, or anything that was made of it, is there.
+#[pyclass(frozen, module = "ringroad")]
+#[derive(Debug)]
+pub(crate) struct View {
+    start: *mut c_void,
+    shape: Box<[ffi::Py_ssize_t]>,
+    strides: Box<[ffi::Py_ssize_t]>,
+    item_bytes: ffi::Py_ssize_t,
+    format: &'static CStr,
+    is_readonly: bool,
+    _keeper: Keeper,
+}
+
+// SAFETY: the memory is shared with other processes anyway, and the pointer is given only to Python, whose code may
+// read and write any buffer in any thread.
+unsafe impl Send for View {}
+// SAFETY: as above; nothing of a view changes.
+unsafe impl Sync for View {}
+
+impl View {
+    /// `rows` buffers of `bytes` bytes, the first at `start` and each `stride` bytes behind the one before.
+    ///
+    /// # Safety
+    /// All of them lie in the memory of `keeper`.
+    pub(crate) unsafe fn of_buffers(
+        keeper: Keeper,
+        start: *mut u8,
+        (rows, bytes): (usize, usize),
+        stride: isize,
+        is_readonly: bool,
+    ) -> Self {
+        Self {
+            start: start.cast(),
+            shape: Box::new([rows as isize, bytes as isize]),
+            strides: Box::new([stride, 1]),
+            item_bytes: 1,
+            format: c"B",
+            is_readonly,
+            _keeper: keeper,
+        }
+    }
+
+    /// `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They lie in the memory of `keeper`.
+    pub(crate) unsafe fn of_frame(keeper: Keeper, start: *mut u8, bytes: usize, is_readonly: bool) -> Self {
+        Self::row(keeper, start.cast(), bytes, 1, c"B", is_readonly)
+    }
+
+    /// Lengths, which Python may write.
+    pub(crate) fn of_lengths(lengths: &Arc<[AtomicU32]>, is_readonly: bool) -> Self {
+        let start = lengths.as_ptr().cast_mut().cast();
+        Self::row(Arc::new(Arc::clone(lengths)), start, lengths.len(), 4, c"I", is_readonly)
+    }
+
+    /// Points in time.
+    pub(crate) fn of_times(times: &Arc<[u64]>) -> Self {
+        let start = times.as_ptr().cast_mut().cast();
+        Self::row(Arc::new(Arc::clone(times)), start, times.len(), 8, c"Q", true)
+    }
+
+    fn row(
+        keeper: Keeper,
+        start: *mut c_void,
+        items: usize,
+        item_bytes: isize,
+        format: &'static CStr,
+        is_readonly: bool,
+    ) -> Self {
+        Self {
+            start,
+            shape: Box::new([items as isize]),
+            strides: Box::new([item_bytes]),
+            item_bytes,
+            format,
+            is_readonly,
+            _keeper: keeper,
+        }
+    }
+
+    /// Whether it is one run of bytes.
+    fn is_contiguous(&self) -> bool {
+        let mut expected = self.item_bytes;
+        self.shape.iter().zip(&self.strides).rev().all(|(&count, &stride)| {
+            let fits = stride == expected || count <= 1;
+            expected *= count;
+            fits
+        })
+    }
+}
+
+#[pymethods]
+impl View {
+    /// Fills a `Py_buffer`, as the C API asks for it (`PyObject_GetBuffer`).
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no view to fill"));
+        }
+        let own = slf.get();
+        let asks = |wanted: c_int| flags & wanted == wanted;
+        let refusal = if own.is_readonly && asks(ffi::PyBUF_WRITABLE) {
+            Some("received frames cannot be written: copy them")
+        } else if !asks(ffi::PyBUF_STRIDES) && !own.is_contiguous() {
+            Some("the buffers do not lie side by side: take them by numpy.asarray or memoryview")
+        } else if (asks(ffi::PyBUF_C_CONTIGUOUS) || asks(ffi::PyBUF_ANY_CONTIGUOUS)) && !own.is_contiguous() {
+            Some("the buffers do not lie side by side")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            // SAFETY: the caller's view is writable.
+            unsafe { (*view).obj = ptr::null_mut() };
+            return Err(PyBufferError::new_err(refusal));
+        }
+        let given = |wanted: c_int, numbers: &[isize]| {
+            if asks(wanted) { numbers.as_ptr().cast_mut() } else { ptr::null_mut() }
+        };
+        let filled = ffi::Py_buffer {
+            buf: own.start,
+            len: own.shape.iter().product::<isize>() * own.item_bytes,
+            itemsize: own.item_bytes,
+            readonly: own.is_readonly.into(),
+            format: if asks(ffi::PyBUF_FORMAT) { own.format.as_ptr().cast_mut() } else { ptr::null_mut() },
+            ndim: own.shape.len() as c_int,
+            shape: given(ffi::PyBUF_ND, &own.shape),
+            strides: given(ffi::PyBUF_STRIDES, &own.strides),
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+            obj: slf.clone().into_any().into_ptr(),
+        };
+        // SAFETY: the caller's view is writable. Shape, strides and format live as long as the object, which the view
+        // holds; so does the memory.
+        unsafe { view.write(filled) };
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        let access = if self.is_readonly { "read" } else { "written" };
+        format!("<ringroad.View of shape {:?}, to be {access}>", self.shape)
+    }
+}
