@@ -73,6 +73,8 @@ impl ListenError {
 pub struct BoundSocket {
     socket: OwnedFd,
     file: SocketFile,
+    /// Whether the file stays.
+    leaves_file: bool,
 }
 
 impl BoundSocket {
@@ -93,7 +95,7 @@ impl BoundSocket {
             error => ListenError::system("binding", path)(error),
         })?;
         let taken = || ListenError::Taken { path: path.to_owned() };
-        let this = Self { socket, file: SocketFile::open(path)?.ok_or_else(taken)? };
+        let this = Self { socket, file: SocketFile::open(path)?.ok_or_else(taken)?, leaves_file: false };
         this.file.allow(mode)?;
         Ok(this)
     }
@@ -116,7 +118,9 @@ impl AsFd for BoundSocket {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        let _ = self.file.remove();
+        if !self.leaves_file {
+            let _ = self.file.remove();
+        }
     }
 }
 
@@ -132,7 +136,12 @@ impl ListeningSocket {
     pub fn resume(path: &Path, socket: OwnedFd) -> Result<Self, ListenError> {
         let taken = || ListenError::Taken { path: path.to_owned() };
         let file = SocketFile::open(path)?.ok_or_else(taken)?;
-        Ok(Self(BoundSocket { socket, file }))
+        Ok(Self(BoundSocket { socket, file, leaves_file: false }))
+    }
+
+    /// Leaves the file where it is: it is another process's, which has the socket as well.
+    pub fn leave_file(&mut self) {
+        self.0.leaves_file = true;
     }
 
     /// Whether its file is still at its path.

@@ -144,9 +144,10 @@ impl Card {
 
 impl Drop for Card {
     fn drop(&mut self) {
-        if !self.is_ours.load(Ordering::Acquire) {
-            // The file is another process's.
-            std::mem::forget(self.listener.take());
+        if !self.is_ours.load(Ordering::Acquire)
+            && let Some(listener) = &mut self.listener
+        {
+            listener.leave_file();
         }
     }
 }
