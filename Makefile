@@ -224,10 +224,11 @@ uninstall: ## remove what `make install` put there; a changed configuration stay
 
 # The files as they are installed, to $DESTDIR: what packages are made of.
 .PHONY: stage
-stage: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat
+stage: $(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) install-compat
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
-	$(STRIP) $(addprefix $(DESTDIR)$(PREFIX)/,bin/ringroad bin/ringroadd $(addprefix lib/ringroad/,$(notdir $(PRELOADED))))
+	install -DT $(BIN)/ringroad-cni $(DESTDIR)$(PREFIX)/lib/cni/ringroad
+	$(STRIP) $(addprefix $(DESTDIR)$(PREFIX)/,bin/ringroad bin/ringroadd lib/cni/ringroad $(addprefix lib/ringroad/,$(notdir $(PRELOADED))))
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
 		fish/vendor_completions.d)
 	$(BIN)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
@@ -262,7 +263,7 @@ endef
 $(DPDK_PLUGIN):
 	$(MAKE) dpdk-szedata2
 
-$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
+$(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
 	$(MAKE) build
 
 include compat/install.mk

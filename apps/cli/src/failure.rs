@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use ringroad_attachment::veth_pair::AttachmentError;
 use ringroad_capture::CaptureError;
 use ringroad_control::{ControlError, Reply};
 use serde::Serialize;
@@ -132,6 +133,15 @@ impl From<ControlError> for Failure {
     }
 }
 
+impl From<AttachmentError> for Failure {
+    fn from(error: AttachmentError) -> Self {
+        match error {
+            AttachmentError::Daemon(error) => error.into(),
+            error => Self::from_words(&error.to_string()),
+        }
+    }
+}
+
 impl From<ringroad::OpenError> for Failure {
     fn from(error: ringroad::OpenError) -> Self {
         match error {
@@ -165,6 +175,7 @@ macro_rules! from_words {
 }
 
 from_words!(
+    ringroad_attachment::container_name::ContainerNameError,
     ringroad_guest::GuestError,
     ringroad_netdev::NamespaceError,
     ringroad_netdev::NetdevError,

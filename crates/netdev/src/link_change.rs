@@ -11,6 +11,9 @@ use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, Addres
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage,
 };
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
@@ -162,6 +165,42 @@ pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> Result<(), N
         .map(drop)
 }
 
+/// Adds a route to the network of `destination`, of which the first `prefix_bits` bits count, by way of an interface, and
+/// there of a gateway if one is given.
+///
+/// # Errors
+/// [`NetdevError`]: with `EXIST` where there is such a route, with `NETUNREACH` where the gateway is in no network of the
+/// interface.
+pub fn add_route(
+    name: &str,
+    (destination, prefix_bits): (IpAddr, u8),
+    gateway: Option<IpAddr>,
+) -> Result<(), NetdevError> {
+    let address = |address: IpAddr| match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    };
+    let mut request = RouteMessage::default();
+    request.header.address_family =
+        if destination.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    request.header.destination_prefix_length = prefix_bits;
+    request.header.table = RouteHeader::RT_TABLE_MAIN;
+    request.header.protocol = RouteProtocol::Static;
+    request.header.kind = RouteType::Unicast;
+    request.header.scope = if gateway.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    request.attributes = vec![
+        RouteAttribute::Destination(address(destination)),
+        RouteAttribute::Oif(link_by_name(name)?.index),
+    ];
+    request.attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(address(gateway))));
+    Requests::open(NETLINK_ROUTE)?
+        .ask(RouteNetlinkMessage::NewRoute(request), NLM_F_CREATE | NLM_F_EXCL, &|| {
+            let way = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
+            format!("add the route to {destination}/{prefix_bits}{way} at {name}")
+        })
+        .map(drop)
+}
+
 fn by_name(name: &str) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -230,6 +269,29 @@ mod tests {
             delete_link("va").unwrap();
             let left: Vec<_> = links().unwrap().into_iter().map(|link| link.name).collect();
             assert_eq!(left, ["lo"], "both ends go");
+        });
+    }
+
+    #[test]
+    fn routes_lead_by_their_gateways() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            add_address("va", "10.1.0.2".parse().unwrap(), 24).unwrap();
+            add_address("va", "fd00::2".parse().unwrap(), 64).unwrap();
+            set_up("va", true).unwrap();
+            set_up("vb", true).unwrap();
+            let to = |text: &str, bits| (text.parse().unwrap(), bits);
+            add_route("va", to("0.0.0.0", 0), Some("10.1.0.1".parse().unwrap())).unwrap();
+            add_route("va", to("10.9.0.0", 16), None).unwrap();
+            add_route("va", to("::", 0), Some("fd00::1".parse().unwrap())).unwrap();
+            let twice = add_route("va", to("10.9.0.0", 16), None).unwrap_err();
+            assert!(matches!(twice, NetdevError::Refused { source: Errno::EXIST, .. }), "{twice}");
+            let far = add_route("va", to("10.8.0.0", 16), Some("192.0.2.1".parse().unwrap())).unwrap_err();
+            assert!(far.to_string().contains("10.8.0.0/16 by 192.0.2.1 at va"), "{far}");
+            let routes = std::process::Command::new("ip").args(["route"]).output().unwrap();
+            let routes = String::from_utf8(routes.stdout).unwrap();
+            assert!(routes.contains("default via 10.1.0.1 dev va"), "{routes}");
+            assert!(routes.contains("10.9.0.0/16 dev va"), "{routes}");
         });
     }
 

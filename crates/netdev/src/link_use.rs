@@ -15,6 +15,24 @@ use crate::netlink::Requests;
 /// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not what they lie on.
 const PAIRS: [&str; 2] = ["veth", "netkit"];
 
+/// The addresses of `link`, an interface of the calling thread's network namespace, and how many bits of each are the
+/// network's.
+///
+/// # Errors
+/// [`NetdevError`] where the kernel is not to be asked.
+pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
+    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let operation = || format!("list the addresses of {}", link.name);
+    let answers = Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, &operation)?;
+    let of_link = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewAddress(message) if message.header.index == link.index => {
+            Some((own_address(&message.attributes)?, message.header.prefix_len))
+        }
+        _ => None,
+    });
+    Ok(of_link.collect())
+}
+
 /// The host's uses of `link`, an interface of the calling thread's network namespace: its addresses, the bridge or bond
 /// that it belongs to, and the interfaces that lie on it, else the first of its routes, in words for people. Empty where
 /// the host has no use for it.
@@ -26,15 +44,9 @@ const PAIRS: [&str; 2] = ["veth", "netkit"];
 /// [`NetdevError`] where the kernel is not to be asked.
 pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
     let mut uses = Vec::new();
-    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    let operation = || format!("list the addresses of {}", link.name);
-    for answer in Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, &operation)? {
-        if let RouteNetlinkMessage::NewAddress(message) = answer
-            && message.header.index == link.index
-            && let Some(address) = own_address(&message.attributes)
-            && !matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
-        {
-            uses.push(format!("it has the address {address}/{}", message.header.prefix_len));
+    for (address, bits) in addresses_of(link)? {
+        if !matches!(address, IpAddr::V6(address) if address.is_unicast_link_local()) {
+            uses.push(format!("it has the address {address}/{bits}"));
         }
     }
     for other in links()? {

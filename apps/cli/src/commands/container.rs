@@ -1,13 +1,12 @@
 //! `ringroad container`: a network namespace as a guest of a switch.
 
-mod veth_pair;
-
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ringroad_attachment::veth_pair::{Outside, VethPair, outside};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
 use ringroad_netdev::link_change::{add_address, set_mac, set_up};
@@ -17,11 +16,10 @@ use ringroad_traffic::mac_address::MacAddress;
 use serde::Serialize;
 
 use crate::arguments::Global;
-use crate::commands::container::veth_pair::{Outside, VethPair, outside};
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
-use crate::commands::namespaces;
+use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -32,7 +30,7 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// The namespace has the container's name, and its interface is the port of the switch: one end of a veth pair whose
 /// other end the daemon serves, or a TAP that the daemon makes in the namespace. Namespace, interface and port go when the command ends. With --netns an existing namespace gets
-/// the interface, such as that of a docker container: --netns PID. Command and daemon need root. See docs/guests.md.
+/// the interface, such as that of a container: --netns docker:web. Command and daemon need root. See docs/guests.md.
 ///
 /// Exit status: that of the command.
 #[derive(Debug, Args)]
@@ -55,8 +53,9 @@ pub(crate) struct Container {
     /// Name of the interface [default: eth0, with --netns rr0]
     #[arg(long = "name", value_name = "IFACE")]
     interface: Option<String>,
-    /// Use this existing namespace and do not remove it: a name from ip netns list, or a process in it
-    #[arg(long, value_name = "NAME|PID")]
+    /// Use this existing namespace and do not remove it: a name from ip netns list, a process in it, or a container
+    /// (podman:NAME, docker:NAME)
+    #[arg(long, value_name = "NAMESPACE")]
     netns: Option<String>,
     /// Keep namespace, interface and port at the end
     #[arg(long)]
@@ -175,9 +174,9 @@ impl Container {
         namespace: &Namespace,
         interface: &str,
     ) -> Result<String, Failure> {
-        let within = self.netns.as_ref().unwrap_or(&self.name);
+        let within = namespaces::as_text(namespace);
         let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
-        self.note_lent(guest, interface)?;
+        self.note_lent(guest, namespace, interface)?;
         // It keeps its addresses while the daemon is restarted.
         let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
         in_namespace(namespace, || -> Result<(), Failure> {
@@ -192,9 +191,12 @@ impl Container {
     }
 
     /// Notes an interface in a namespace that stays.
-    fn note_lent(&self, guest: &mut Guest, interface: &str) -> Result<(), Failure> {
-        let Some(within) = &self.netns else { return Ok(()) };
-        guest.note(|record| record.lent_interface = Some((within.clone(), interface.to_owned())))
+    fn note_lent(&self, guest: &mut Guest, namespace: &Namespace, interface: &str) -> Result<(), Failure> {
+        if self.netns.is_none() {
+            return Ok(());
+        }
+        let lent = (namespaces::as_text(namespace), interface.to_owned());
+        guest.note(|record| record.lent_interface = Some(lent))
     }
 
     fn join_by_veth(
@@ -204,9 +206,10 @@ impl Container {
         interface: &str,
     ) -> Result<String, Failure> {
         let Outside { namespace: outside, process } = outside(guest.daemon())?;
-        let pair = VethPair::make(&outside, namespace, interface)?;
+        let names = (1..=NAMESAKES_MAX).map(|number| name_after(namespace, number));
+        let pair = VethPair::make(&outside, namespace, interface, names)?;
         guest.note(|record| record.interface = Some(pair.outer.clone()))?;
-        self.note_lent(guest, interface)?;
+        self.note_lent(guest, namespace, interface)?;
         let attached = guest.attach(&self.port, format!("veth:{}@netns={process}", pair.outer));
         let port = match attached {
             Ok(port) => port,

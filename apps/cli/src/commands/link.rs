@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::commands::link::addresses::Addresses;
-use crate::commands::namespaces::{self, name_after};
+use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -25,20 +25,17 @@ use crate::run::StopFlag;
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
 
-/// Namespaces whose names begin alike.
-const NAMESAKES_MAX: u32 = 99;
-
 /// Time after which a link without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
 ///
 /// Each namespace gets an interface with an address: a TAP that is a port of the switch. A namespace is given by its name
-/// (ip netns list) or by a process in it; 1 is the machine's own. `ringroad unlink` undoes all of it. Needs root. The
+/// (ip netns list), by a process in it, or by a container (podman:NAME, docker:NAME); 1 is the machine's own. `ringroad unlink` undoes all of it. Needs root. The
 /// command starts the daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Link {
-    /// The namespaces: names, or processes in them
+    /// The namespaces: names, processes in them, or containers (podman:NAME, docker:NAME)
     #[arg(value_name = "NAMESPACE", required = true)]
     namespaces: Vec<String>,
     /// The switch
@@ -99,7 +96,7 @@ impl Link {
                 let tap = Tap { namespace: namespace.clone(), interface: self.interface.clone() };
                 let text = self.namespaces.get(number).map(String::as_str).unwrap_or_default();
                 let name = self.port_of(&tap, &ports, &mut daemon)?;
-                let port = self.attach(&mut daemon, name, text)?;
+                let port = self.attach(&mut daemon, name, &namespaces::as_text(namespace))?;
                 made.push(tap.clone());
                 let address = addresses.nth(number);
                 tap.set_up(address, addresses.bits())?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use ringroad_attachment::container_name::namespace_of;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::{Namespace, NamespaceId};
 
@@ -12,14 +13,27 @@ const PREFIX: &str = "rr-";
 /// Longest name of an interface, bytes, and so of the port called like it.
 const NAME_BYTES_MAX: usize = 15;
 
+/// Namespaces whose names begin alike.
+pub(super) const NAMESAKES_MAX: u32 = 99;
+
 /// A namespace as users give it.
 pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
-    match text.parse()? {
+    match namespace_of(text)? {
         Namespace::Current => Err(Failure::usage(
             "a namespace without a name",
-            "give a name from ip netns list, or the number of a process in it",
+            "give a name from ip netns list, the number of a process in it, or a container as podman:NAME",
         )),
         namespace => Ok(namespace),
+    }
+}
+
+/// The same as the options of a port's name take it.
+pub(super) fn as_text(namespace: &Namespace) -> String {
+    match namespace {
+        Namespace::Current => String::new(),
+        Namespace::Named(name) => name.clone(),
+        Namespace::OfProcess(process) => process.to_string(),
+        Namespace::File(path) => path.display().to_string(),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Containers by the names that their engines know.
+
+use std::process::{Command, Stdio};
+
+use ringroad_netdev::{Namespace, NamespaceError};
+
+/// Engines that tell a container's process in the same words.
+const ENGINES: [&str; 2] = ["podman", "docker"];
+
+/// Why a container's namespace is not found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContainerNameError {
+    /// It is no container's name, and names no namespace either.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The engine cannot be asked.
+    #[error(
+        "asking {engine} for its containers: {source}; install it, or give the number of a process in the container"
+    )]
+    NoEngine {
+        /// Its command.
+        engine: &'static str,
+        /// Why it does not start.
+        source: std::io::Error,
+    },
+    /// The engine does not know it.
+    #[error("{engine} knows no container {name} ({said}); {engine} ps lists those that run")]
+    Unknown {
+        /// Its command.
+        engine: &'static str,
+        /// The container.
+        name: String,
+        /// The engine's answer.
+        said: String,
+    },
+    /// It does not run.
+    #[error("the container {name} does not run: {engine} start {name} starts it")]
+    NotRunning {
+        /// The engine's command.
+        engine: &'static str,
+        /// The container.
+        name: String,
+    },
+}
+
+/// The namespace that `text` names: `podman:NAME`, `docker:NAME`, `pid:NUMBER`, or as [`Namespace`] reads it.
+///
+/// # Errors
+/// [`ContainerNameError`].
+pub fn namespace_of(text: &str) -> Result<Namespace, ContainerNameError> {
+    if let Some(process) = text.strip_prefix("pid:") {
+        let process = process.parse().map_err(|_| NamespaceError::BadName(text.to_owned()))?;
+        return Ok(Namespace::OfProcess(process));
+    }
+    let of_engine = |engine: &&'static str| Some((*engine, text.strip_prefix(*engine)?.strip_prefix(':')?));
+    match ENGINES.iter().find_map(of_engine) {
+        Some((engine, name)) => process_of(engine, name).map(Namespace::OfProcess),
+        None => Ok(text.parse()?),
+    }
+}
+
+/// The first process of a container.
+fn process_of(engine: &'static str, name: &str) -> Result<u32, ContainerNameError> {
+    let mut command = Command::new(engine);
+    command.args(["inspect", "--type", "container", "--format", "{{.State.Pid}}", "--", name]);
+    let told = command.stdin(Stdio::null()).output();
+    let told = told.map_err(|source| ContainerNameError::NoEngine { engine, source })?;
+    let name = name.to_owned();
+    if !told.status.success() {
+        let said = String::from_utf8_lossy(&told.stderr);
+        let said = said.lines().next().unwrap_or("no reason given").to_owned();
+        return Err(ContainerNameError::Unknown { engine, name, said });
+    }
+    match String::from_utf8_lossy(&told.stdout).trim().parse() {
+        Ok(0) | Err(_) => Err(ContainerNameError::NotRunning { engine, name }),
+        Ok(process) => Ok(process),
+    }
+}

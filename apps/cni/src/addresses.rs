@@ -1,0 +1,57 @@
+//! The plugin that gives addresses (IPAM), which does what the runtime asked this one to do.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::NEWEST;
+use crate::answer::{CniError, Code};
+use crate::request::{Outcome, Request};
+
+/// Has the plugin do an operation; nothing is done where the network has none.
+pub(crate) fn ask(request: &Request, operation: &str) -> Result<Outcome, CniError> {
+    let Some(answer) = run(request, operation)? else { return Ok(Outcome::default()) };
+    serde_json::from_value(answer)
+        .map_err(|error| CniError::new(Code::Decoding, "the addresses cannot be read", error))
+}
+
+/// The same for the operations that came with version 1.1.0, which an older plugin does not know.
+pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), CniError> {
+    let versions = run(request, "VERSION")?.unwrap_or_default();
+    let known = versions.get("supportedVersions").and_then(Value::as_array);
+    if known.is_some_and(|known| known.iter().any(|version| version == NEWEST)) {
+        run(request, operation)?;
+    }
+    Ok(())
+}
+
+/// The plugin's answer; `None` where there is no plugin, or it has nothing to say.
+fn run(request: &Request, operation: &str) -> Result<Option<Value>, CniError> {
+    let Some(plugin) = request.network.ipam.as_ref().map(|ipam| &ipam.plugin).filter(|name| !name.is_empty())
+    else {
+        return Ok(None);
+    };
+    let program = request.plugins.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    let program = program.ok_or_else(|| {
+        let message = format!("there is no plugin {plugin} in CNI_PATH");
+        CniError::new(Code::InvalidConfiguration, message, "install it, or change ipam.type")
+    })?;
+    let failed =
+        |error: std::io::Error| CniError::new(Code::Io, format!("running {}", program.display()), error);
+    let mut command = Command::new(&program);
+    command.env("CNI_COMMAND", operation).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut input) = child.stdin.take() {
+        // One that does not read says so by its answer.
+        let _ = input.write_all(&request.configuration);
+    }
+    let told = child.wait_with_output().map_err(failed)?;
+    if told.status.success() && told.stdout.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let answer = serde_json::from_slice(&told.stdout).map_err(|error| {
+        CniError::new(Code::Decoding, format!("{plugin} answers what is no JSON ({})", told.status), error)
+    })?;
+    if told.status.success() { Ok(Some(answer)) } else { Err(CniError::OfAddresses(answer)) }
+}

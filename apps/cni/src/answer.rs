@@ -1,0 +1,55 @@
+//! What a runtime gets to read: results and errors (CNI 1.1.0, section 5).
+
+use serde_json::{Value, json};
+
+use crate::{NEWEST, VERSIONS};
+
+/// Codes of errors (section 5, "Error").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    IncompatibleVersion = 1,
+    UnknownContainer = 3,
+    InvalidEnvironment = 4,
+    Io = 5,
+    Decoding = 6,
+    InvalidConfiguration = 7,
+    TryAgain = 11,
+    NotAvailable = 50,
+    /// Of this plugin's own: the daemon or the kernel refused.
+    Refused = 100,
+}
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub(crate) enum CniError {
+    Own {
+        code: Code,
+        message: String,
+        details: String,
+    },
+    /// The answer of the plugin for addresses, which goes to the runtime as it is.
+    OfAddresses(Value),
+}
+
+impl CniError {
+    pub(crate) fn new(code: Code, message: impl ToString, details: impl ToString) -> Self {
+        Self::Own { code, message: message.to_string(), details: details.to_string() }
+    }
+
+    pub(crate) fn into_answer(self) -> Value {
+        match self {
+            Self::Own { code, message, details } => {
+                json!({ "cniVersion": NEWEST, "code": code as u64, "msg": message, "details": details })
+            }
+            Self::OfAddresses(answer) => answer,
+        }
+    }
+}
+
+pub(crate) fn refused(error: impl std::fmt::Display) -> CniError {
+    CniError::new(Code::Refused, error, "")
+}
+
+pub(crate) fn versions() -> Value {
+    json!({ "cniVersion": NEWEST, "supportedVersions": VERSIONS })
+}

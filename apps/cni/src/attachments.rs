@@ -1,0 +1,294 @@
+//! Containers on a switch: each has a port there, whose name follows from network, container and interface.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use ringroad_attachment::veth_pair::{Outside, outside};
+use ringroad_control::message::{ErrorKind, PortWish};
+use ringroad_control::report::PortReport;
+use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
+use ringroad_netdev::Namespace;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::answer::{CniError, Code, refused};
+use crate::request::{Attachment, Kind, Outcome, Request};
+use crate::{addresses, interface};
+
+/// How ports of this plugin begin.
+const PREFIX: &str = "cni";
+
+/// The first `bytes` bytes of a digest, in hexadecimal digits.
+fn digest(words: &[&str], bytes: usize) -> String {
+    let mut digest = Sha256::new();
+    for word in words {
+        digest.update(word.as_bytes());
+        digest.update([0]);
+    }
+    digest.finalize().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How the ports of a network begin.
+fn network_prefix(network: &str) -> String {
+    format!("{PREFIX}{}", digest(&[network], 2))
+}
+
+/// The name of a container's port on its switch, and of the interface behind it: 15 bytes.
+fn port_name(network: &str, attachment: &Attachment) -> String {
+    let Attachment { container, interface } = attachment;
+    format!("{}{}", network_prefix(network), digest(&[network, container, interface], 4))
+}
+
+/// The daemon, with what this request is about.
+struct Site<'a> {
+    request: &'a Request,
+    daemon: Connection,
+    port: String,
+}
+
+fn connect(request: &Request) -> Result<Connection, ControlError> {
+    let socket = request.network.socket.clone().unwrap_or_else(socket_path::default_socket_path);
+    let mut daemon = Connection::connect(socket)?;
+    daemon.hello("ringroad-cni")?;
+    Ok(daemon)
+}
+
+/// An error of the daemon, by whether another attempt may succeed.
+fn of_daemon(error: ControlError) -> CniError {
+    let code = match &error {
+        ControlError::DaemonNotRunning { .. }
+        | ControlError::DaemonGone { .. }
+        | ControlError::Timeout { .. } => Code::TryAgain,
+        _ => Code::Refused,
+    };
+    CniError::new(code, error, "")
+}
+
+impl<'a> Site<'a> {
+    fn new(request: &'a Request) -> Result<Self, CniError> {
+        let port = port_name(&request.network.name, &request.attachment);
+        Ok(Self { request, daemon: connect(request).map_err(of_daemon)?, port })
+    }
+
+    fn full_name(&self) -> String {
+        format!("{}:{}", self.request.network.switch, self.port)
+    }
+
+    fn attach(&mut self, driver: String) -> Result<(), CniError> {
+        let request = DaemonRequest::Attach {
+            name: self.full_name(),
+            driver: Some(driver),
+            for_program: false,
+            host: false,
+            take: false,
+            wish: PortWish::default(),
+        };
+        self.daemon.request(&request).map(drop).map_err(of_daemon)
+    }
+
+    /// The folder of a container's sockets.
+    fn socket_folder(&self) -> PathBuf {
+        self.request.network.socket_folder.join(&self.request.attachment.container)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.socket_folder().join(format!("{}.sock", self.request.attachment.interface))
+    }
+
+    /// Makes the port. Returns the interfaces of the result, of which the last is the container's.
+    fn add(&mut self, outcome: &Outcome) -> Result<Vec<Value>, CniError> {
+        let inner = self.request.attachment.interface.clone();
+        let sandbox = self.request.sandbox();
+        let in_sandbox = self.request.namespace.clone();
+        let driver = match self.request.network.kind {
+            Kind::Veth => {
+                let outside = outside(&mut self.daemon).map_err(refused)?;
+                let (outer, mtu) = (self.port.clone(), self.request.network.mtu);
+                let pair = interface::make(&outside, &sandbox, &inner, &outer, mtu).map_err(refused)?;
+                let made = self.attach(format!("veth:{outer}@netns={}", outside.process)).and_then(|()| {
+                    interface::set_up_with(&outside, &sandbox, &pair, outcome).map_err(refused)
+                });
+                made.inspect_err(|_| self.undo(&outside))?;
+                let macs = [(&outside.namespace, &outer), (&sandbox, &inner)];
+                let [outer_mac, inner_mac] = macs.map(|(namespace, name)| mac_of(namespace, name));
+                return Ok(vec![
+                    json!({ "name": outer, "mac": outer_mac }),
+                    json!({ "name": inner, "mac": inner_mac, "sandbox": in_sandbox }),
+                ]);
+            }
+            Kind::VhostUser => "vhost-user",
+            Kind::Memif => "memif",
+        };
+        let mut folder = std::fs::DirBuilder::new();
+        let made = folder.recursive(true).mode(0o755).create(self.socket_folder());
+        made.map_err(|error| CniError::new(Code::Io, self.socket_folder().display(), error))?;
+        let socket = self.socket();
+        let mode = self.request.network.socket_mode.as_ref().map(|mode| format!(",socket-mode={mode}"));
+        self.attach(format!("{driver}:{}@role=server{}", socket.display(), mode.unwrap_or_default()))
+            .inspect_err(|_| drop(std::fs::remove_dir(self.socket_folder())))?;
+        Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
+    }
+
+    /// Removes what an attempt has made. The reason of its failure counts, not that more could not be removed.
+    fn undo(&mut self, outside: &Outside) {
+        let _ = self.detach(&self.full_name());
+        let _ = interface::remove(&outside.namespace, &self.port);
+    }
+
+    /// Removes a port, if it is there.
+    fn detach(&mut self, name: &str) -> Result<(), CniError> {
+        let request = DaemonRequest::Detach { name: name.to_owned(), take: false, number: None };
+        match self.daemon.request(&request) {
+            Err(ControlError::Refused(reply)) if reply.kind == ErrorKind::NoSuchPort => Ok(()),
+            result => result.map(drop).map_err(of_daemon),
+        }
+    }
+
+    fn report(&mut self) -> Result<Option<PortReport>, CniError> {
+        let name = self.full_name();
+        let ports = self.daemon.list().map_err(of_daemon)?.ports;
+        Ok(ports.into_iter().find(|port| port.name == name))
+    }
+}
+
+fn mac_of(namespace: &Namespace, name: &str) -> Option<String> {
+    let mac = interface::look(namespace, name).ok()?.mac?;
+    Some(mac.map(|byte| format!("{byte:02x}")).join(":"))
+}
+
+/// `ADD`.
+pub(crate) fn add(request: &Request) -> Result<Value, CniError> {
+    let mut site = Site::new(request)?;
+    let outcome = addresses::ask(request, "ADD")?;
+    let interfaces = site.add(&outcome).inspect_err(|_| drop(addresses::ask(request, "DEL")))?;
+    let place = interfaces.len() - 1;
+    let is_old = request.network.cni_version.starts_with("0.");
+    let ips = outcome.ips.iter().map(|known| {
+        let mut ip = json!({ "address": known.address.to_string(), "interface": place });
+        if let (Some(gateway), Some(ip)) = (known.gateway, ip.as_object_mut()) {
+            ip.insert("gateway".to_owned(), json!(gateway));
+        }
+        if let (true, Some(ip)) = (is_old, ip.as_object_mut()) {
+            ip.insert("version".to_owned(), json!(if known.address.address.is_ipv4() { "4" } else { "6" }));
+        }
+        ip
+    });
+    let routes = outcome.routes.iter().map(|route| match route.gw {
+        Some(gateway) => json!({ "dst": route.dst.to_string(), "gw": gateway }),
+        None => json!({ "dst": route.dst.to_string() }),
+    });
+    let dns = outcome.dns.clone().or_else(|| request.network.dns.clone()).unwrap_or_else(|| json!({}));
+    Ok(json!({
+        "cniVersion": request.network.cni_version,
+        "interfaces": interfaces,
+        "ips": ips.collect::<Vec<_>>(),
+        "routes": routes.collect::<Vec<_>>(),
+        "dns": dns,
+    }))
+}
+
+/// `DEL`. What is gone already is no error, and neither is a daemon that does not run: its ports went with it.
+pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
+    addresses::ask(request, "DEL")?;
+    match Site::new(request) {
+        Ok(mut site) => {
+            site.detach(&site.full_name())?;
+            if request.network.kind == Kind::Veth
+                && let Ok(outside) = outside(&mut site.daemon)
+            {
+                interface::remove(&outside.namespace, &site.port).map_err(refused)?;
+            }
+            // Others of the container may have theirs there.
+            let _ = std::fs::remove_dir(site.socket_folder());
+            Ok(())
+        }
+        Err(_) if request.network.kind == Kind::Veth => {
+            if request.namespace.as_deref().is_some_and(Path::exists) {
+                interface::remove(&request.sandbox(), &request.attachment.interface).map_err(refused)?;
+            }
+            Ok(())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// `CHECK`: whether all is as the result said.
+pub(crate) fn check(request: &Request) -> Result<(), CniError> {
+    addresses::ask(request, "CHECK")?;
+    let mut site = Site::new(request)?;
+    let known = request.network.prev_result.as_ref().ok_or_else(|| {
+        CniError::new(Code::InvalidConfiguration, "the configuration has no prevResult", "")
+    })?;
+    let port = site.report()?.ok_or_else(|| refused(format!("there is no port {}", site.full_name())))?;
+    if let Some(problem) = port.error {
+        return Err(refused(format!("{}: {problem}", port.name)));
+    }
+    if request.network.kind != Kind::Veth {
+        return Ok(());
+    }
+    let inner = &request.attachment.interface;
+    if !known.interfaces.iter().any(|interface| interface.name == *inner && interface.sandbox.is_some()) {
+        return Err(refused(format!("prevResult has no interface {inner}")));
+    }
+    let sandbox = request.sandbox();
+    let link = interface::look(&sandbox, inner)
+        .map_err(|error| CniError::new(Code::UnknownContainer, format!("the interface {inner}"), error))?;
+    if !link.running {
+        return Err(refused(format!("{inner} has no carrier")));
+    }
+    let wanted: Vec<String> = known.ips.iter().map(|known| known.address.to_string()).collect();
+    let there = interface::addresses(&sandbox, inner).map_err(refused)?;
+    match wanted.iter().find(|address| !there.contains(address)) {
+        Some(missing) => Err(refused(format!("{inner} has no address {missing}"))),
+        None => Ok(()),
+    }
+}
+
+/// `STATUS`: whether containers can be added.
+pub(crate) fn status(request: &Request) -> Result<(), CniError> {
+    connect(request)
+        .map_err(|error| CniError::new(Code::NotAvailable, error, "start the daemon: ringroad up"))?;
+    addresses::ask_if_known(request, "STATUS")
+}
+
+/// `GC`: removes the ports of the network whose containers the runtime does not know any more.
+pub(crate) fn collect_garbage(request: &Request) -> Result<(), CniError> {
+    let network = &request.network;
+    let valid: Vec<String> = network
+        .valid_attachments
+        .iter()
+        .map(|attachment| format!("{}:{}", network.switch, port_name(&network.name, attachment)))
+        .collect();
+    let mut site = Site::new(request)?;
+    let own = format!("{}:{}", network.switch, network_prefix(&network.name));
+    let outside = outside(&mut site.daemon).map_err(refused)?;
+    let ports = site.daemon.list().map_err(of_daemon)?.ports;
+    for port in ports.iter().filter(|port| port.name.starts_with(&own) && !valid.contains(&port.name)) {
+        site.detach(&port.name)?;
+        if let Some(link) = &port.link {
+            interface::remove(&outside.namespace, &link.interface).map_err(refused)?;
+        }
+    }
+    addresses::ask_if_known(request, "GC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_have_names_of_their_own_that_fit_interfaces() {
+        let attachment = |container: &str, interface: &str| Attachment {
+            container: container.to_owned(),
+            interface: interface.to_owned(),
+        };
+        let first = port_name("net", &attachment("c1", "eth0"));
+        assert_eq!(first.len(), 15);
+        assert!(first.starts_with(&network_prefix("net")));
+        let others =
+            [("net", "c1", "eth1"), ("net", "c2", "eth0"), ("other", "c1", "eth0"), ("net", "c1e", "th0")];
+        for (network, container, interface) in others {
+            assert_ne!(port_name(network, &attachment(container, interface)), first);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The interface of a container: made, looked at, removed.
+
+use std::time::Duration;
+
+use ringroad_attachment::veth_pair::{AttachmentError, Outside, VethPair};
+use ringroad_netdev::link::{LinkInfo, link_by_name};
+use ringroad_netdev::link_change::{add_address, add_route, delete_link, set_mtu, set_up};
+use ringroad_netdev::link_use::addresses_of;
+use ringroad_netdev::{Namespace, NetdevError, in_namespace};
+
+use crate::request::{Outcome, Subnet};
+
+/// Time after which an interface without carrier is a failure.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes the pair: `inner` in the container, `outer` beside the daemon.
+pub(crate) fn make(
+    outside: &Outside,
+    sandbox: &Namespace,
+    inner: &str,
+    outer: &str,
+    mtu: Option<u32>,
+) -> Result<VethPair, AttachmentError> {
+    let pair = VethPair::make(&outside.namespace, sandbox, inner, [outer.to_owned()])?;
+    let Some(mtu) = mtu else { return Ok(pair) };
+    let set = || -> Result<(), AttachmentError> {
+        in_namespace(&outside.namespace, || set_mtu(outer, mtu))??;
+        in_namespace(sandbox, || set_mtu(inner, mtu))??;
+        Ok(())
+    };
+    set().inspect_err(|_| drop(pair.remove(&outside.namespace)))?;
+    Ok(pair)
+}
+
+/// Gives the interface its addresses and routes, and waits for its carrier.
+pub(crate) fn set_up_with(
+    outside: &Outside,
+    sandbox: &Namespace,
+    pair: &VethPair,
+    outcome: &Outcome,
+) -> Result<(), AttachmentError> {
+    let inner = pair.inner.as_str();
+    in_namespace(sandbox, || -> Result<(), NetdevError> {
+        set_up(inner, true)?;
+        for known in &outcome.ips {
+            add_address(inner, known.address.address, known.address.bits)?;
+        }
+        for route in &outcome.routes {
+            let Subnet { address, bits } = route.dst;
+            // A route without a gateway of its own goes by that of an address of its family.
+            let of_family = outcome.ips.iter().filter_map(|known| known.gateway);
+            let gateway = route.gw.or(of_family.into_iter().find(|way| way.is_ipv4() == address.is_ipv4()));
+            add_route(inner, (address, bits), gateway)?;
+        }
+        Ok(())
+    })??;
+    pair.await_carrier(&outside.namespace, CARRIER_PATIENCE)
+}
+
+/// An interface of a namespace.
+pub(crate) fn look(namespace: &Namespace, name: &str) -> Result<LinkInfo, AttachmentError> {
+    Ok(in_namespace(namespace, || link_by_name(name))??)
+}
+
+/// The addresses of an interface, with how many bits of each are the network's.
+pub(crate) fn addresses(namespace: &Namespace, name: &str) -> Result<Vec<String>, AttachmentError> {
+    let addresses = in_namespace(namespace, || addresses_of(&link_by_name(name)?))??;
+    Ok(addresses.into_iter().map(|(address, bits)| format!("{address}/{bits}")).collect())
+}
+
+/// Removes an interface, if it is there.
+pub(crate) fn remove(namespace: &Namespace, name: &str) -> Result<(), AttachmentError> {
+    match in_namespace(namespace, || delete_link(name))? {
+        Err(error) if error.is_no_interface() => Ok(()),
+        result => Ok(result?),
+    }
+}

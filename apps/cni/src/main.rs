@@ -1,0 +1,53 @@
+//! `ringroad-cni`: the CNI plugin, which puts containers onto a switch (Container Network Interface 1.1.0).
+//!
+//! A runtime starts it once for each operation, with the operation in the environment and the network's configuration at
+//! its standard input. [`request`] reads and checks both, [`attachments`] makes and removes ports, [`addresses`] asks the
+//! plugin for addresses, [`answer`] is what the runtime gets to read.
+
+use std::process::ExitCode;
+
+use crate::answer::CniError;
+use crate::request::{Operation, Request};
+
+mod addresses;
+mod answer;
+mod attachments;
+mod interface;
+mod request;
+
+/// Versions of the specification that are spoken.
+const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", NEWEST];
+const NEWEST: &str = "1.1.0";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(answer) => {
+            print(&answer);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            print(&Some(error.into_answer()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(answer: &Option<serde_json::Value>) {
+    use std::io::Write;
+    if let Some(answer) = answer {
+        // A runtime that does not read has no use for a complaint.
+        let _ = writeln!(std::io::stdout(), "{answer}");
+    }
+}
+
+fn run() -> Result<Option<serde_json::Value>, CniError> {
+    let request = Request::read()?;
+    match request.operation {
+        Operation::Version => Ok(Some(answer::versions())),
+        Operation::Add => attachments::add(&request).map(Some),
+        Operation::Del => attachments::remove(&request).map(|()| None),
+        Operation::Check => attachments::check(&request).map(|()| None),
+        Operation::Status => attachments::status(&request).map(|()| None),
+        Operation::Gc => attachments::collect_garbage(&request).map(|()| None),
+    }
+}

@@ -1,0 +1,266 @@
+//! The operation and the network's configuration, as a runtime gives them. Nothing of either is trusted.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ringroad_netdev::Namespace;
+use ringroad_netdev::link::check_name;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::VERSIONS;
+use crate::answer::{CniError, Code};
+
+/// Longest configuration, bytes.
+const MOST_BYTES: u64 = 1 << 20;
+/// Longest name of a network or number of a container, bytes.
+const MOST_NAME_BYTES: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Add,
+    Del,
+    Check,
+    Status,
+    Gc,
+    Version,
+}
+
+/// What joins a container to the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// An interface of the container's kernel.
+    #[default]
+    Veth,
+    /// A socket for the card of a guest, or of DPDK's `net_virtio_user`.
+    VhostUser,
+    /// A socket for memif.
+    Memif,
+}
+
+/// The network's configuration. Keys of other plugins are passed over.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Network {
+    #[serde(default)]
+    pub(crate) cni_version: String,
+    #[serde(default)]
+    pub(crate) name: String,
+    /// The switch.
+    #[serde(default = "vale0")]
+    pub(crate) switch: String,
+    #[serde(default)]
+    pub(crate) kind: Kind,
+    /// The daemon's socket.
+    #[serde(default)]
+    pub(crate) socket: Option<PathBuf>,
+    /// Longest packet of the interface, bytes without the Ethernet header.
+    #[serde(default)]
+    pub(crate) mtu: Option<u32>,
+    /// Where the sockets of `vhost-user` and `memif` are, each in a folder of its container.
+    #[serde(default = "socket_folder")]
+    pub(crate) socket_folder: PathBuf,
+    /// Permissions of these sockets, in octal.
+    #[serde(default)]
+    pub(crate) socket_mode: Option<String>,
+    #[serde(default)]
+    pub(crate) ipam: Option<Ipam>,
+    #[serde(default)]
+    pub(crate) dns: Option<Value>,
+    #[serde(default)]
+    pub(crate) prev_result: Option<Outcome>,
+    #[serde(default, rename = "cni.dev/valid-attachments")]
+    pub(crate) valid_attachments: Vec<Attachment>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Ipam {
+    #[serde(rename = "type", default)]
+    pub(crate) plugin: String,
+}
+
+/// A container's interface.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Attachment {
+    #[serde(rename = "containerID")]
+    pub(crate) container: String,
+    #[serde(rename = "ifname")]
+    pub(crate) interface: String,
+}
+
+/// The part of a result that is used here.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Outcome {
+    #[serde(default)]
+    pub(crate) interfaces: Vec<KnownInterface>,
+    #[serde(default)]
+    pub(crate) ips: Vec<Address>,
+    #[serde(default)]
+    pub(crate) routes: Vec<Route>,
+    #[serde(default)]
+    pub(crate) dns: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct KnownInterface {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) sandbox: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Address {
+    pub(crate) address: Subnet,
+    #[serde(default)]
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Route {
+    pub(crate) dst: Subnet,
+    #[serde(default)]
+    pub(crate) gw: Option<IpAddr>,
+}
+
+/// An address and how many bits of it are the network's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Subnet {
+    pub(crate) address: IpAddr,
+    pub(crate) bits: u8,
+}
+
+impl TryFrom<String> for Subnet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address with the bits of its network");
+        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits = bits.parse().ok().filter(|&bits| bits <= if address.is_ipv4() { 32 } else { 128 });
+        Ok(Self { address, bits: bits.ok_or_else(wrong)? })
+    }
+}
+
+impl std::fmt::Display for Subnet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+fn vale0() -> String {
+    "vale0".to_owned()
+}
+
+fn socket_folder() -> PathBuf {
+    "/run/ringroad/cni".into()
+}
+
+/// A whole request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) operation: Operation,
+    /// Of the operations on one container.
+    pub(crate) attachment: Attachment,
+    /// The container's namespace; `None` where it is gone already.
+    pub(crate) namespace: Option<PathBuf>,
+    /// Where other plugins are.
+    pub(crate) plugins: Vec<PathBuf>,
+    pub(crate) network: Network,
+    /// The same as it came, for the plugin for addresses.
+    pub(crate) configuration: Vec<u8>,
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// As the specification spells networks and containers: so they are good for names of files as well.
+fn check_word(what: &str, word: &str) -> Result<(), CniError> {
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
+    if is_word && word.len() <= MOST_NAME_BYTES {
+        return Ok(());
+    }
+    let message = format!("{what} {word:?} cannot be");
+    Err(CniError::new(
+        Code::InvalidConfiguration,
+        message,
+        "letters, digits, _ . and -, with a letter or digit first",
+    ))
+}
+
+impl Request {
+    pub(crate) fn read() -> Result<Self, CniError> {
+        let environment = |message: String| CniError::new(Code::InvalidEnvironment, message, "");
+        let operation = match variable("CNI_COMMAND").as_deref() {
+            Some("ADD") => Operation::Add,
+            Some("DEL") => Operation::Del,
+            Some("CHECK") => Operation::Check,
+            Some("STATUS") => Operation::Status,
+            Some("GC") => Operation::Gc,
+            Some("VERSION") => Operation::Version,
+            Some(other) => return Err(environment(format!("CNI_COMMAND {other:?} is unknown"))),
+            None => {
+                return Err(environment(
+                    "CNI_COMMAND is not set: a container runtime starts this program".into(),
+                ));
+            }
+        };
+        let mut configuration = Vec::new();
+        let read = std::io::stdin().take(MOST_BYTES + 1).read_to_end(&mut configuration);
+        read.map_err(|error| CniError::new(Code::Io, "reading the configuration", error))?;
+        if configuration.len() as u64 > MOST_BYTES {
+            return Err(CniError::new(
+                Code::Decoding,
+                format!("the configuration has more than {MOST_BYTES} bytes"),
+                "",
+            ));
+        }
+        if operation == Operation::Version {
+            configuration = b"{}".to_vec();
+        }
+        let network: Network = serde_json::from_slice(&configuration)
+            .map_err(|error| CniError::new(Code::Decoding, "the configuration cannot be read", error))?;
+        let word = |name: &str| variable(name).unwrap_or_default();
+        let attachment = Attachment { container: word("CNI_CONTAINERID"), interface: word("CNI_IFNAME") };
+        let plugins = std::env::split_paths(&word("CNI_PATH")).collect();
+        let namespace = variable("CNI_NETNS").map(PathBuf::from);
+        let request = Self { operation, attachment, namespace, plugins, network, configuration };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), CniError> {
+        if self.operation == Operation::Version {
+            return Ok(());
+        }
+        let Network { cni_version, name, switch, ipam, .. } = &self.network;
+        if !VERSIONS.contains(&cni_version.as_str()) {
+            let message = format!("cniVersion {cni_version:?} is not spoken here");
+            return Err(CniError::new(Code::IncompatibleVersion, message, VERSIONS.join(", ")));
+        }
+        check_word("a network's name", name)?;
+        check_word("a switch", switch)?;
+        if let Some(Ipam { plugin }) = ipam.as_ref().filter(|ipam| !ipam.plugin.is_empty()) {
+            check_word("ipam.type", plugin)?;
+        }
+        let of_one = matches!(self.operation, Operation::Add | Operation::Del | Operation::Check);
+        if of_one {
+            check_word("CNI_CONTAINERID", &self.attachment.container)?;
+            check_name(&self.attachment.interface)
+                .map_err(|error| CniError::new(Code::InvalidEnvironment, "CNI_IFNAME", error))?;
+        }
+        if matches!(self.operation, Operation::Add | Operation::Check) && self.namespace.is_none() {
+            return Err(CniError::new(Code::InvalidEnvironment, "CNI_NETNS is not set", ""));
+        }
+        Ok(())
+    }
+
+    /// The container's namespace, as it can be entered.
+    pub(crate) fn sandbox(&self) -> Namespace {
+        self.namespace.clone().map_or(Namespace::Current, Namespace::File)
+    }
+}
