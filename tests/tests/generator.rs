@@ -193,8 +193,17 @@ fn a_trial_passes_fails_and_is_invalid() {
     let trial = |arguments: &[&str]| {
         let fixed = ["trial", "--duration", "0.5", "--settle", "0.05", "--drain", "0.2"];
         let output = run(daemon.ringroad(&fixed.iter().chain(arguments).copied().collect::<Vec<_>>()));
-        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-        json(&output)
+        let report = json(&output);
+        let status =
+            ["pass", "", "", "fail", "invalid"].iter().position(|verdict| report["verdict"] == *verdict);
+        assert_eq!(
+            output.status.code().map(|code| code as usize),
+            status,
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(output.stderr.is_empty(), "{}", stderr(&output));
+        report
     };
     let passed = trial(&["vale0:a", "vale0:b@slots=4096", "--rate", "2kpps", "--bidirectional"]);
     assert_eq!(passed["verdict"], "pass", "{passed}");

@@ -33,9 +33,13 @@ fn summary(told: &str) -> Value {
 
 /// Ends a traffic command as Ctrl-C does, and returns its summary.
 fn ended(service: &mut Service) -> Value {
+    ended_with(service, 0)
+}
+
+fn ended_with(service: &mut Service, code: i32) -> Value {
     service.signal(Signal::INT);
     let (status, told) = service.await_end();
-    assert!(status.success(), "{told}");
+    assert_eq!(status.code(), Some(code), "{told}");
     summary(&told)
 }
 
@@ -129,7 +133,8 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
         );
     }
     let sent = ended(&mut sender);
-    let received = ended(&mut receiver);
+    // Frames were lost with each daemon.
+    let received = ended_with(&mut receiver, 3);
     let port = &sent["ports"][0];
     assert_eq!(port["reconnections"]["count"], KILLS, "{sent}");
     assert_eq!(received["reconnections"]["count"], KILLS, "{received}");

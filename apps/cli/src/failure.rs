@@ -33,7 +33,14 @@ enum Kind {
     NotExecutable,
     /// The exit status of a program that was run, which has reported its failure itself.
     Program(u8),
+    /// A result that was reported and is not good.
+    Verdict(u8),
 }
+
+/// Exit status of a result that does not satisfy: frames were lost or damaged.
+pub(crate) const VERDICT_FAIL: u8 = 3;
+/// Exit status of a result that says nothing: the generator did not carry the load.
+pub(crate) const VERDICT_INVALID: u8 = 4;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
@@ -68,6 +75,11 @@ impl Failure {
         }
     }
 
+    /// A result that was reported and is not good, by [`VERDICT_FAIL`] or [`VERDICT_INVALID`].
+    pub(crate) fn verdict(status: u8) -> Self {
+        Self { kind: Kind::Verdict(status), ..Self::new("the result is not good", "") }
+    }
+
     /// Writing results failed; a reader that went away is no failure.
     pub(crate) fn output(error: &io::Error) -> Self {
         let failure = Self::new(format!("writing the result: {error}"), "");
@@ -91,7 +103,7 @@ impl Failure {
 
     /// Whether there is something to tell the user.
     pub(crate) fn is_worth_telling(&self) -> bool {
-        !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_))
+        !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_) | Kind::Verdict(_))
     }
 
     pub(crate) fn exit_status(&self) -> u8 {
@@ -101,7 +113,7 @@ impl Failure {
             Kind::Usage => 2,
             Kind::NotExecutable => 126,
             Kind::NotFound => 127,
-            Kind::Program(status) => status,
+            Kind::Program(status) | Kind::Verdict(status) => status,
         }
     }
 

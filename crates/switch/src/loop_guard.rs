@@ -2,12 +2,13 @@
 //!
 //! A flooded frame that goes round a loop comes back by another port, so its source seems to move, again and again and
 //! as fast as the loop carries frames. So when the addresses of a switch have moved [`MOST_MOVES_PER_S`] times within a
-//! second, the switch looks at the bytes of flooded frames, until it finds none that goes round from one ageing tick to
-//! the next. A frame that comes in by two ports goes round, and is dropped whenever it comes again. Addresses may move as often for other reasons, such as a generator
-//! that sends with one address into two ports: those frames differ, and none is dropped.
+//! second, the switch looks at the bytes of flooded frames, until it has found none that goes round for
+//! [`LOOKS_ON_S`] seconds and an ageing tick. A frame that comes in by two ports goes round, and is dropped whenever it
+//! comes again. Addresses may move as often for other reasons, such as a generator that sends with one address into two
+//! ports: those frames differ, and none is dropped.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use ringroad_port::batch::Batch;
@@ -20,8 +21,14 @@ use crate::mac::Mac;
 
 /// Moves of addresses within a second from which on the switch looks for a loop.
 pub const MOST_MOVES_PER_S: u32 = 1000;
+/// How long a switch looks on after it has found a frame that goes round, s. Of two copies that go round in opposite
+/// directions one may wait in a ring of somebody who has no processor meanwhile. Alone it could not be found again, for
+/// it always comes by the same port.
+const LOOKS_ON_S: u32 = 20;
 /// Flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
+/// Places that a frame may have.
+const PLACES: usize = 4;
 /// Bytes of a frame's beginning and of its end by which it is known.
 const KNOWN_BY_BYTES: usize = 64;
 /// In place of the port: the frame came by several.
@@ -73,11 +80,13 @@ pub struct LoopGuard {
     window: AtomicU64,
     /// Whether flooded frames are looked at.
     looks: AtomicBool,
-    /// Whether a frame was found to go round since the last ageing tick. Of two copies that go round in opposite
-    /// directions one may still be on its way, and alone it would not be found again.
-    found: AtomicBool,
+    /// Second in which a frame was last found to go round; valid while it looks.
+    found_at: AtomicU32,
     /// Hash and port of flooded frames; 0 where there is none.
     remembered: Box<[AtomicU64]>,
+    /// Frames that took a place. The place that is taken is scattered by it: frames that displaced each other in turn
+    /// would never be found.
+    displaced: AtomicU32,
     /// Address and ports of the last moves before a frame was found to go round.
     moved: AtomicU64,
     /// The same, once a frame was found to go round and until somebody has asked; 0 where there is nothing to say.
@@ -90,7 +99,8 @@ impl Default for LoopGuard {
             began: Instant::now(),
             window: AtomicU64::new(0),
             looks: AtomicBool::new(false),
-            found: AtomicBool::new(false),
+            found_at: AtomicU32::new(0),
+            displaced: AtomicU32::new(0),
             remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             moved: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -108,7 +118,11 @@ impl LoopGuard {
     /// Counts moves that a batch from the port `from` showed.
     #[cold]
     pub(crate) fn note(&self, moves: &Moves, from: PortIndex) {
-        self.note_at(self.began.elapsed().as_secs() as u32, moves, from);
+        self.note_at(self.second(), moves, from);
+    }
+
+    fn second(&self) -> u32 {
+        self.began.elapsed().as_secs() as u32
     }
 
     fn note_at(&self, second: u32, moves: &Moves, from: PortIndex) {
@@ -124,10 +138,15 @@ impl LoopGuard {
         }
     }
 
-    /// Looks no more, until addresses move again as often, unless a frame was found since the last call. At each ageing
-    /// tick.
+    /// Looks no more, until addresses move again as often, unless a frame was found lately. At each ageing tick.
     pub(crate) fn rest(&self) {
-        if !self.found.swap(false, Ordering::Relaxed) && self.looks.swap(false, Ordering::Relaxed) {
+        self.rest_at(self.second());
+    }
+
+    fn rest_at(&self, second: u32) {
+        let found_at = self.found_at.load(Ordering::Relaxed);
+        let found_lately = found_at > 0 && second.saturating_sub(found_at) < LOOKS_ON_S;
+        if !found_lately && self.looks.swap(false, Ordering::Relaxed) {
             self.remembered.iter().for_each(|frame| frame.store(0, Ordering::Relaxed));
         }
     }
@@ -135,9 +154,10 @@ impl LoopGuard {
     /// Drops those of the frames `range` that would be flooded and came by another port, too.
     #[cold]
     pub(crate) fn drop_looped(&self, batch: &Batch, range: Range<usize>, from: PortIndex, plan: &mut Plan) {
+        let second = self.second();
         let fates = plan.fates_mut(range.clone());
         for (frame, fate) in range.zip(fates).filter(|(_, fate)| **fate == Fate::Flood) {
-            if self.goes_round(hash(batch.frame(frame)), from) {
+            if self.goes_round(hash(batch.frame(frame)), from, second) {
                 *fate = Fate::Drop(DropCause::Looped);
                 self.seen.store(self.moved.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -145,19 +165,26 @@ impl LoopGuard {
     }
 
     /// Whether a frame came by another port than `from`. Two workers at once may not see it; the frame comes again.
-    fn goes_round(&self, hash: u64, from: PortIndex) -> bool {
-        let Some(place) = self.remembered.get(hash as usize & (REMEMBERED - 1)) else { return false };
+    fn goes_round(&self, hash: u64, from: PortIndex, second: u32) -> bool {
+        let first = hash as usize & (REMEMBERED - PLACES);
+        let places = self.remembered.get(first..first + PLACES).unwrap_or(&[]);
         // Its lowest byte is the port, and it is never 0.
-        let frame = hash | 1 << 8;
-        let (known, port) = (place.load(Ordering::Relaxed) & !0xff, place.load(Ordering::Relaxed) & 0xff);
-        if known != frame & !0xff {
-            place.store(frame & !0xff | u64::from(from.0), Ordering::Relaxed);
+        let frame = (hash | 1 << 8) & !0xff;
+        let Some(place) = places.iter().find(|place| place.load(Ordering::Relaxed) & !0xff == frame) else {
+            let empty = places.iter().find(|place| place.load(Ordering::Relaxed) == 0);
+            let scattered = || {
+                let number = scatter(self.displaced.fetch_add(1, Ordering::Relaxed));
+                places.get(number as usize & (PLACES - 1))
+            };
+            if let Some(place) = empty.or_else(scattered) {
+                place.store(frame | u64::from(from.0), Ordering::Relaxed);
+            }
             return false;
-        }
-        let is_elsewhere = port != u64::from(from.0);
+        };
+        let is_elsewhere = place.load(Ordering::Relaxed) & 0xff != u64::from(from.0);
         if is_elsewhere {
-            place.store(known | SEVERAL_PORTS, Ordering::Relaxed);
-            self.found.store(true, Ordering::Relaxed);
+            place.store(frame | SEVERAL_PORTS, Ordering::Relaxed);
+            self.found_at.store(second.max(1), Ordering::Relaxed);
         }
         is_elsewhere
     }
@@ -170,6 +197,15 @@ impl LoopGuard {
             ports: [PortIndex((seen >> 8) as u8), PortIndex(seen as u8)],
         })
     }
+}
+
+/// A number without an order in its bits (the last steps of MurmurHash3).
+fn scatter(mut number: u32) -> u32 {
+    number ^= number >> 16;
+    number = number.wrapping_mul(0x85eb_ca6b);
+    number ^= number >> 13;
+    number = number.wrapping_mul(0xc2b2_ae35);
+    number ^ number >> 16
 }
 
 /// Tells frames apart by their beginning, their end and their length (FNV-1a).
@@ -222,16 +258,29 @@ mod tests {
     #[test]
     fn a_frame_goes_round_once_it_came_by_two_ports() {
         let guard = LoopGuard::default();
+        let goes_round = |frame, port, second| guard.goes_round(frame, port, second);
         let (frame, other) = (0x1234_5678_9abc_de00, 0x1234_5678_9abd_de01);
-        assert!(!guard.goes_round(frame, ONE) && !guard.goes_round(frame, ONE));
-        assert!(!guard.goes_round(other, TWO));
-        assert!(guard.goes_round(frame, TWO));
-        assert!(guard.goes_round(frame, ONE) && guard.goes_round(frame, TWO));
+        assert!(!goes_round(frame, ONE, 0) && !goes_round(frame, ONE, 0));
+        assert!(!goes_round(other, TWO, 0));
+        assert!(goes_round(frame, TWO, 0));
+        assert!(goes_round(frame, ONE, 1) && goes_round(frame, TWO, 1));
         guard.looks.store(true, Ordering::Relaxed);
-        guard.rest();
-        assert!(guard.looks() && guard.goes_round(frame, TWO), "another copy may still go round");
-        guard.rest();
-        guard.rest();
-        assert!(!guard.looks() && !guard.goes_round(frame, TWO));
+        guard.rest_at(LOOKS_ON_S);
+        assert!(guard.looks() && goes_round(frame, TWO, LOOKS_ON_S), "another copy may still go round");
+        guard.rest_at(2 * LOOKS_ON_S);
+        assert!(!guard.looks() && !goes_round(frame, TWO, 2 * LOOKS_ON_S));
+    }
+
+    #[test]
+    fn more_frames_than_have_places_are_found_in_the_end() {
+        let guard = LoopGuard::default();
+        let places = PLACES as u64;
+        let mut frames: Vec<u64> = (1..=3 * places).map(|number| number << 20 | 0xff).collect();
+        for _ in 0..10_000 {
+            for port in [ONE, TWO] {
+                frames.retain(|&frame| !guard.goes_round(frame, port, 0));
+            }
+        }
+        assert_eq!(frames, []);
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_generator::Clock;
-use ringroad_traffic::meter::{Meter, MeterConfig};
+use ringroad_traffic::meter::{Meter, MeterConfig, MeterSummary};
 
 use super::r#gen::summary::{counts, delay};
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
-use crate::failure::Failure;
+use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
 use crate::port_argument::PortArgument;
@@ -20,12 +20,13 @@ use crate::run::{Progress, Run, pin};
 /// Receive and count frames
 ///
 /// Ends with --count, --duration, --idle-exit or Ctrl-C. Rates count from the first frame to the last.
+///
+/// Exit status: 0; with --check 3 where frames were lost, duplicated or damaged, or none with a signature came.
 #[derive(Debug, Args)]
 pub(crate) struct Recv {
     #[command(flatten)]
     pub(super) reception: Reception,
-    /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency. Faults are reported;
-    /// the exit status stays 0
+    /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency
     #[arg(long)]
     check: bool,
     /// Write the frames to this capture file: pcapng by its extension, else pcap; - is standard output
@@ -95,8 +96,20 @@ impl Reception {
             summary.capture = Some(CaptureCounts::new(&file.display().to_string(), written));
         }
         output.result(&summary, text)?;
-        ended
+        ended?;
+        match &summary.test_frames {
+            Some(frames) if !is_good(frames) => Err(Failure::verdict(VERDICT_FAIL)),
+            _ => Ok(()),
+        }
     }
+}
+
+/// Whether all frames of all streams came, once and intact.
+fn is_good(frames: &MeterSummary) -> bool {
+    let MeterSummary { port, total, .. } = frames;
+    let of_streams = total.as_ref();
+    of_streams.is_some_and(|total| [total.lost, total.duplicates, total.corrupted, total.excess] == [0; 4])
+        && port.corrupted_unattributed == 0
 }
 
 fn check() -> Result<Check, Failure> {

@@ -1,12 +1,12 @@
 //! `ringroad trial`: one trial of RFC 2544.
 
 use clap::Args;
-use ringroad_generator::{Load, Plan, PlannedPort, TrialPlan};
+use ringroad_generator::{Load, Plan, PlannedPort, TrialPlan, Verdict};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 
 use crate::arguments::{Global, PortSizes, seconds_or_none};
-use crate::failure::Failure;
+use crate::failure::{Failure, VERDICT_FAIL, VERDICT_INVALID};
 use crate::frame_options::FrameOptions;
 use crate::output::{Output, json};
 use crate::run::StopFlag;
@@ -15,8 +15,9 @@ use crate::session_arguments::SessionArguments;
 /// Run one trial of RFC 2544 and print its result as JSON
 ///
 /// Learning frames from the receiving side, a wait, the load for its time, a wait for the last frames, a verdict: pass,
-/// fail, or invalid if the generator could not carry the load. The exit status is 0 for any verdict; a trial that could
-/// not be run at all ends with another.
+/// fail, or invalid if the generator could not carry the load.
+///
+/// Exit status: 0 pass, 3 fail, 4 invalid; 1 where the trial could not be run.
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
     /// Port to send from
@@ -92,7 +93,12 @@ impl Trial {
         let options = self.session.options(&self.cpu);
         let stop = StopFlag::on_signals()?;
         let report = trial.run(&self.sizes.open_options(global), &options, &|| stop.is_set())?;
-        output.line(&json::line(&report)?)
+        output.line(&json::line(&report)?)?;
+        match report.verdict {
+            Verdict::Pass => Ok(()),
+            Verdict::Fail => Err(Failure::verdict(VERDICT_FAIL)),
+            Verdict::Invalid => Err(Failure::verdict(VERDICT_INVALID)),
+        }
     }
 }
 

@@ -11,15 +11,16 @@ use crate::line_rate::BitLayer;
 /// A rate to offer.
 ///
 /// ```text
-/// rate   := "max" | frames | bits | NUMBER "%@" bits
+/// rate   := "max" | frames | bits | NUMBER "%@" link
 /// frames := NUMBER [ PREFIX ] ( "pps" | "fps" )
-/// bits   := NUMBER [ PREFIX ] [ "bit/s" | "bit" | "bps" ] [ "L1" | "L2" ]
+/// bits   := NUMBER [ PREFIX ] ( "bit/s" | "bit" | "bps" ) [ "L1" | "L2" ]
+/// link   := bits, of which the unit may be left out
 /// PREFIX := "k" | "M" | "G" | "T"        powers of 1000
 /// ```
 ///
-/// `14.88Mpps`, `10Gbit`, `1G`, `1GbitL2`, `100%@10G`. Upper and lower case are the same. A rate in bits needs a prefix
-/// or a unit, and counts L1 bits, as a link's speed does, unless it says `L2`; a percentage is of a link's L1 rate and
-/// at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as that text.
+/// `14.88Mpps`, `10Gbit`, `1GbitL2`, `100%@10G`. Upper and lower case are the same. A rate needs its unit: `1M` may be
+/// frames as well as bits. Bits count at L1, as a link's speed does, unless it says `L2`; a percentage is of a link's L1
+/// rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as that text.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RateSpec {
@@ -60,7 +61,7 @@ pub enum RateError {
         /// What stands where the unit should.
         unit: String,
     },
-    /// The number stands alone.
+    /// The number stands alone, or with a prefix.
     #[error("rate \"{text}\" has no unit: write {text}pps for frames/s or {text}bit for bit/s")]
     UnitMissing { text: String },
     /// A percentage without a link.
@@ -135,7 +136,7 @@ impl FromStr for RateSpec {
         if !usable(number) {
             return Err(RateError::Range { text: given() });
         }
-        if unit.is_empty() {
+        if PREFIXES.iter().any(|(prefix, _)| prefix.eq_ignore_ascii_case(unit)) {
             return Err(RateError::UnitMissing { text: given() });
         }
         if let Some(of) = unit.strip_prefix('%') {
@@ -159,7 +160,14 @@ fn percent_of_link(percent: f64, of: &str, text: &str) -> Result<RateSpec, RateE
     if percent > 100.0 {
         return Err(RateError::Range { text: text.to_owned() });
     }
-    match of.strip_prefix('@').map(str::parse) {
+    let digits = of.bytes().take_while(|byte| b"@.".contains(byte) || byte.is_ascii_digit()).count();
+    let (speed, unit) = of.split_at(digits);
+    let unit = if PREFIXES.iter().any(|(prefix, _)| !prefix.is_empty() && prefix.eq_ignore_ascii_case(unit)) {
+        format!("{unit}bit")
+    } else {
+        unit.to_owned()
+    };
+    match speed.strip_prefix('@').map(|speed| format!("{speed}{unit}").parse()) {
         Some(Ok(RateSpec::Bits { rate_bps, layer: BitLayer::L1 })) => {
             Ok(RateSpec::PercentOfLink { percent, link_bps: rate_bps })
         }
@@ -181,7 +189,7 @@ fn with_unit(number: f64, unit: &str) -> Option<RateSpec> {
         Some(kind) => (kind, BitLayer::L2),
         None => (kind.strip_suffix("l1").unwrap_or(kind), BitLayer::L1),
     };
-    matches!(kind, "" | "bit" | "bit/s" | "bps").then_some(RateSpec::Bits { rate_bps: value, layer })
+    matches!(kind, "bit" | "bit/s" | "bps").then_some(RateSpec::Bits { rate_bps: value, layer })
 }
 
 /// `value` with the largest prefix that gives the same value when read back.
@@ -237,12 +245,12 @@ mod tests {
             ("14.88Mpps", RateSpec::Frames { rate_fps: 14.88 * 1e6 }),
             ("0.5fps", RateSpec::Frames { rate_fps: 0.5 }),
             ("10Gbit", bits(10e9)),
-            ("1G", bits(1e9)),
-            ("1T", bits(1e12)),
+            ("1Gbit", bits(1e9)),
+            ("1Tbit", bits(1e12)),
             ("9600bit/s", bits(9600.0)),
             ("100mbps", bits(100e6)),
             ("1GbitL1", bits(1e9)),
-            ("1GL2", RateSpec::Bits { rate_bps: 1e9, layer: BitLayer::L2 }),
+            ("1GbitL2", RateSpec::Bits { rate_bps: 1e9, layer: BitLayer::L2 }),
             ("MAX", RateSpec::Max),
             ("100%@10G", RateSpec::PercentOfLink { percent: 100.0, link_bps: 10e9 }),
             ("12.5%@25Gbit", RateSpec::PercentOfLink { percent: 12.5, link_bps: 25e9 }),
@@ -261,6 +269,8 @@ mod tests {
             ("inf", "begin with a number"),
             (".", "begin with a number"),
             ("1000", "write 1000pps for frames/s or 1000bit for bit/s"),
+            ("1M", "write 1Mpps for frames/s or 1Mbit for bit/s"),
+            ("1GL2", "unknown unit \"GL2\""),
             ("1Xpps", "unknown unit \"Xpps\""),
             ("1e6pps", "unknown unit \"e6pps\""),
             ("1 Mpps", "unknown unit \" Mpps\""),
