@@ -142,11 +142,15 @@ pub(crate) fn save(
     let tables = document.entry("port").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let tables = tables.as_array_of_tables_mut().ok_or_else(|| failed(&"write ports as [[port]] tables"))?;
     let mut removed = Vec::new();
+    // An interface that was detached took the host stack's side with it, which alone would cut the host off.
+    let detached =
+        names.iter().any(|name| !on_switches.contains_key(name) && !ports.waiting.contains_key(name));
     tables.retain(|table| {
         let name = table.get("name").and_then(Item::as_str).unwrap_or_default();
         let key = name.parse::<PortName>().map_or_else(|_| name.to_owned(), |name| name.base.to_string());
         let is_gone = !on_switches.contains_key(&key) && !ports.waiting.contains_key(name);
-        let goes = is_meant(&key) && (is_gone || added_ports.contains_key(&key));
+        let is_meant = is_meant(&key) || detached && is_gone && key.ends_with('^');
+        let goes = is_meant && (is_gone || added_ports.contains_key(&key));
         if goes && is_gone {
             removed.push(key);
         }
