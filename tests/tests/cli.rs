@@ -308,3 +308,32 @@ fn every_command_has_help_a_manual_page_and_a_completion() {
         assert!(!ringroad(&["completions", shell]).stdout.is_empty(), "{shell}");
     }
 }
+
+#[test]
+fn a_shell_completes_verbs_options_and_the_names_that_the_daemon_has() {
+    let daemon = Daemon::start();
+    let _ports = ["vale0:a", "vale0:ab", "vale1:c"].map(|name| daemon.open(name));
+    let complete = |words: &str| {
+        let count = words.split(' ').count() - 1;
+        let script = format!(
+            "source <(ringroad completions bash)
+            COMP_WORDS=({words}) COMP_CWORD={count} COMP_TYPE=9
+            _clap_complete_ringroad ringroad \"${{COMP_WORDS[COMP_CWORD]}}\"
+            printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let folder = binary("ringroad").parent().unwrap().display().to_string();
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).env("RINGROAD_SOCKET", daemon.socket());
+        bash.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+        let output = bash.output().unwrap();
+        assert!(output.stderr.is_empty(), "{}", stderr(&output));
+        let told = String::from_utf8(output.stdout).unwrap();
+        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete("ringroad det"), ["detach"]);
+    assert_eq!(complete("ringroad detach vale0:"), ["vale0:a", "vale0:ab"]);
+    assert_eq!(complete("ringroad macs v"), ["vale0", "vale1"]);
+    assert!(complete("ringroad gen vale0:a --ra").contains(&"--rate".to_owned()));
+    assert_eq!(complete("ringroad gen vale0:a --to vale1"), ["vale1:c"]);
+    drop(daemon);
+}

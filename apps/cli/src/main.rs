@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    commands::completions::answer_shell();
     let arguments = match arguments::Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && usage_error::wants_json(std::env::args_os()) => {

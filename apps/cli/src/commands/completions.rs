@@ -1,22 +1,97 @@
-//! `ringroad completions`.
+//! `ringroad completions`, and what shells ask of them: the command itself completes its line, so that it can offer the
+//! ports and switches of the running daemon.
 
-use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+use ringroad_control::{Connection, socket_path};
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 
+/// Set by the scripts when they ask for words.
+const VARIABLE: &str = "RINGROAD_COMPLETE";
+/// How long a person who pressed Tab waits for the daemon.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// Print a completion script for a shell
+///
+/// The script asks ringroad itself for the words, so names of ports and switches come from the running daemon.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// Shell
     shell: Shell,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
 impl Completions {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        let shell = self.shell.to_possible_value();
+        let shells = Shells::builtins();
+        let completer = shell.as_ref().and_then(|shell| shells.completer(shell.get_name()));
+        let completer = completer.ok_or_else(|| Failure::new("there is no script for this shell", ""))?;
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "ringroad", &mut script);
-        std::io::Write::write_all(&mut std::io::stdout(), &script).map_err(|error| Failure::output(&error))
+        if matches!(self.shell, Shell::Bash) {
+            // Otherwise bash takes vale0:a for three words.
+            script.extend(b"COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n");
+        }
+        completer
+            .write_registration(VARIABLE, "ringroad", "ringroad", "ringroad", &mut script)
+            .and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &script))
+            .map_err(|error| Failure::output(&error))
     }
+}
+
+/// Answers a shell that asks for words, and ends the process then.
+pub(crate) fn answer_shell() {
+    CompleteEnv::with_factory(|| with_names(Arguments::command())).var(VARIABLE).complete();
+}
+
+/// The command with the words that its ports and switches can be.
+fn with_names(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let names: Vec<String> =
+            arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
+        match names.first().map(String::as_str) {
+            Some("PORT" | "FROM" | "TO") => arg.add(ArgValueCompleter::new(ports)),
+            Some("SWITCH") => arg.add(ArgValueCompleter::new(switches)),
+            Some("PORT|SWITCH") => arg.add(ArgValueCompleter::new(ports_and_switches)),
+            _ => arg,
+        }
+    });
+    command.mut_subcommands(with_names)
+}
+
+fn ports(begun: &OsStr) -> Vec<CompletionCandidate> {
+    names(begun, true, false)
+}
+
+fn switches(begun: &OsStr) -> Vec<CompletionCandidate> {
+    names(begun, false, true)
+}
+
+fn ports_and_switches(begun: &OsStr) -> Vec<CompletionCandidate> {
+    names(begun, true, true)
+}
+
+/// Names of the running daemon that begin so; none where no daemon answers soon.
+fn names(begun: &OsStr, with_ports: bool, with_switches: bool) -> Vec<CompletionCandidate> {
+    let Some(begun) = begun.to_str() else { return Vec::new() };
+    let status = Connection::connect_within(socket_path::default_socket_path(), PATIENCE)
+        .and_then(|mut daemon| daemon.status());
+    let Ok(status) = status else { return Vec::new() };
+    let ports = status.ports.into_iter().filter(|_| with_ports).map(|port| port.name);
+    let switches = status.switches.into_iter().filter(|_| with_switches).map(|switch| switch.name);
+    ports.chain(switches).filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
 }
