@@ -1,7 +1,7 @@
 //! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
 //! A driver never uses another driver, except that host rings and veth pairs lead through a TAP. [`nic`] chooses among the drivers of
-//! an interface. [`shm`] and [`pipe`] serve the rings of programs.
+//! an interface. [`shm`] and [`pipe`] serve the rings of programs. `sleep_watch` is what drivers of sockets sleep by.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -18,6 +18,7 @@ pub mod peer;
 pub mod pipe;
 pub mod promiscuous;
 pub mod shm;
+mod sleep_watch;
 pub mod sze2;
 pub mod szedata;
 pub mod tap;

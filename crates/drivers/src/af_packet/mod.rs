@@ -199,7 +199,8 @@ impl PacketDevice {
             socket::hear(receiver.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
             let sender = Sender::open(wish.ifindex, wish.mtu as usize + LINK_HEADER_BYTES)
                 .map_err(failed("opening a packet socket to send"))?;
-            queues.push(PacketQueue::new(receiver, sender, Arc::clone(&link), interface()));
+            let queue = PacketQueue::new(receiver, sender, Arc::clone(&link), interface());
+            queues.push(queue.map_err(|errno| failed("watching a packet socket")(errno.into()))?);
         }
         let version = if wish.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
         let shared = if wish.queues > 1 { fanout_words(wish.fanout) } else { "" };

@@ -1,6 +1,6 @@
 //! One queue of an interface through packet sockets.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ringroad_netdev::{LinkProbe, LinkState};
@@ -12,6 +12,7 @@ use super::blocks::BlockRing;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::slots::SlotRing;
+use crate::sleep_watch::SleepWatch;
 
 /// The receiving half, by the kind of its ring.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ impl AnyReceiver {
 #[derive(Debug)]
 pub struct PacketQueue {
     receiver: AnyReceiver,
+    watch: SleepWatch,
     sender: Sender,
     link: Arc<LinkProbe>,
     /// The interface's name when it was opened.
@@ -54,8 +56,16 @@ pub struct PacketQueue {
 }
 
 impl PacketQueue {
-    pub(super) fn new(receiver: AnyReceiver, sender: Sender, link: Arc<LinkProbe>, name: String) -> Self {
-        Self { receiver, sender, link, name, suspect: false, gone: false }
+    /// # Errors
+    /// The socket cannot be watched.
+    pub(super) fn new(
+        receiver: AnyReceiver,
+        sender: Sender,
+        link: Arc<LinkProbe>,
+        name: String,
+    ) -> rustix::io::Result<Self> {
+        let watch = SleepWatch::new(receiver.socket())?;
+        Ok(Self { receiver, watch, sender, link, name, suspect: false, gone: false })
     }
 }
 
@@ -87,6 +97,7 @@ impl PortQueue for PacketQueue {
 
     fn receive(&mut self, batch: &mut Batch) {
         either!(&mut self.receiver, receiver => receiver.receive(batch));
+        self.watch.note_frames(self.receiver.socket(), batch.frames());
     }
 
     fn release(&mut self, fragments: usize) {
@@ -126,17 +137,18 @@ impl PortQueue for PacketQueue {
 
 impl Sleep for PacketQueue {
     fn has_waiting(&mut self) -> bool {
-        either!(&self.receiver, receiver => receiver.has_waiting())
+        self.watch.has_failed() || either!(&self.receiver, receiver => receiver.has_waiting())
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping && !self.gone {
             self.look_for_end();
+            self.watch.begin(self.receiver.socket());
         }
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_over()).then(|| self.receiver.socket().as_fd())
+        (!self.is_over()).then(|| self.watch.descriptor())
     }
 
     fn drain_wake(&mut self) {

@@ -313,9 +313,10 @@ fn open_as(
         link: LinkProbe::open(wish.ifindex)?,
         _steering: steering.take(),
     });
-    let queues = sockets.into_iter().zip(buffers).map(|(socket, list)| {
+    let queues = (0..).zip(sockets).zip(buffers).map(|((number, socket), list)| {
         let (rx, tx) = list.split_at(wish.ring_size as usize);
         XdpQueue::new(socket, umem.clone(), Arc::clone(&attachment), rx, tx.to_vec())
+            .map_err(|errno| XdpError::socket(&wish.interface, number, "watching the socket", errno))
     });
-    Ok(queues.collect())
+    queues.collect()
 }

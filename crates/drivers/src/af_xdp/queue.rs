@@ -3,7 +3,7 @@
 
 mod transmit;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ringroad_netdev::LinkState;
@@ -24,6 +24,7 @@ use super::Attachment;
 use super::ledger::Ledger;
 use super::socket::XdpSocket;
 use super::umem::Umem;
+use crate::sleep_watch::SleepWatch;
 use transmit::MAX_TX_DESCRIPTORS;
 
 /// How many frames ahead buffers are prefetched.
@@ -42,6 +43,7 @@ enum Interface {
 pub struct XdpQueue {
     // First, so that the socket is closed before the program is detached: what arrives between goes to the host stack.
     socket: XdpSocket,
+    watch: SleepWatch,
     umem: Umem,
     attachment: Arc<Attachment>,
     /// Buffers received and not released, oldest first.
@@ -61,13 +63,16 @@ pub struct XdpQueue {
 
 impl XdpQueue {
     /// A queue on a bound `socket`: the `rx` buffers go on the fill ring, the `tx` buffers are for frames to be copied.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
     pub(super) fn new(
         mut socket: XdpSocket,
         umem: Umem,
         attachment: Arc<Attachment>,
         rx: &[u32],
         tx: Vec<u32>,
-    ) -> Self {
+    ) -> Result<Self, Errno> {
         for &buffer in rx {
             socket.fill.put(umem.address(buffer));
         }
@@ -76,7 +81,8 @@ impl XdpQueue {
             socket.wake_rx();
         }
         let ring_size = attachment.ring_size;
-        Self {
+        Ok(Self {
+            watch: SleepWatch::new(&socket)?,
             borrowed: Vec::with_capacity(rx.len()),
             last_received: 0,
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
@@ -89,7 +95,7 @@ impl XdpQueue {
             socket,
             umem,
             attachment,
-        }
+        })
     }
 
     /// Number of descriptors of the next whole frame on the rx ring; 0 where none is there.
@@ -234,6 +240,7 @@ impl PortQueue for XdpQueue {
         }
         self.last_received = batch.fragment_count();
         self.borrowed.extend(batch.fragments().iter().map(Fragment::buffer));
+        self.watch.note_frames(&self.socket, self.last_received);
         self.socket.rx.publish();
         // Memory of a card that writes to it by itself has only frames as they were on the wire.
         if !self.attachment.zero_copy {
@@ -254,6 +261,7 @@ impl PortQueue for XdpQueue {
             return delivery;
         }
         let region = self.umem.region().id();
+        self.watch.note_frames(&self.socket, frames.len());
         let lends = batch.lends_to(region);
         let gives = batch.gives_to(region);
         self.tx_room(frames.len() as u32);
@@ -323,7 +331,7 @@ impl Sleep for XdpQueue {
         if self.violation.is_some() || self.interface == Interface::Gone {
             return false;
         }
-        self.unsent || self.socket.rx.refresh() > 0
+        self.unsent || self.socket.rx.refresh() > 0 || self.watch.has_failed()
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
@@ -333,12 +341,13 @@ impl Sleep for XdpQueue {
             if self.socket.fill.needs_wakeup() {
                 self.socket.wake_rx();
             }
+            self.watch.begin(&self.socket);
         }
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         let quiet = self.interface == Interface::Gone || self.violation.is_some();
-        (!quiet).then(|| self.socket.as_fd())
+        (!quiet).then(|| self.watch.descriptor())
     }
 }
 

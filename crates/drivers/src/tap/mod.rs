@@ -212,10 +212,11 @@ impl TapDevice {
         let ifindex = link_by_name(&name)?.index;
         // What the kernel drops it counts for the interface: the first queue accounts for it.
         let mut account = Some(LinkProbe::open(ifindex)?);
-        let queues: Vec<TapQueue> = descriptors
+        let queues = descriptors
             .into_iter()
             .map(|descriptor| TapQueue::new(descriptor, name.clone(), wish.offloads, account.take()))
-            .collect();
+            .collect::<rustix::io::Result<Vec<TapQueue>>>()
+            .map_err(|source| TapError::Kernel { name: name.clone(), step: "watching it", source })?;
         let offloads = if wish.offloads { ", checksum and TCP segmentation offload" } else { "" };
         let mode = format!("TAP {name}, {} queue(s){offloads}", queues.len());
         Ok(Self { name, ifindex, queues, mode, notes })

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io::Error;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use ringroad_netdev::LinkProbe;
 use ringroad_port::batch::{Batch, FrameMeta};
@@ -14,6 +14,7 @@ use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::MAX_FRAME_BYTES;
+use crate::sleep_watch::SleepWatch;
 
 /// Frames borrowed at a time.
 const BUFFERS: usize = 64;
@@ -32,6 +33,7 @@ const _: () = assert!(STRIDE_BYTES > VIRTIO_HEADER_BYTES + MAX_FRAME_BYTES + 1);
 #[derive(Debug)]
 pub struct TapQueue {
     descriptor: OwnedFd,
+    watch: SleepWatch,
     name: String,
     /// Whether frames may have open tasks.
     offloads: bool,
@@ -53,9 +55,17 @@ pub struct TapQueue {
 }
 
 impl TapQueue {
-    pub(super) fn new(descriptor: OwnedFd, name: String, offloads: bool, account: Option<LinkProbe>) -> Self {
+    /// # Errors
+    /// The descriptor cannot be watched.
+    pub(super) fn new(
+        descriptor: OwnedFd,
+        name: String,
+        offloads: bool,
+        account: Option<LinkProbe>,
+    ) -> rustix::io::Result<Self> {
         let known_drops = account.as_ref().and_then(drops).unwrap_or(0);
-        Self {
+        Ok(Self {
+            watch: SleepWatch::new(&descriptor)?,
             descriptor,
             name,
             offloads,
@@ -69,11 +79,57 @@ impl TapQueue {
             down: false,
             gone: false,
             refusal: None,
-        }
+        })
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
         &self.descriptor
+    }
+
+    /// Borrows what waits into `batch`.
+    fn read(&mut self, batch: &mut Batch) {
+        if self.borrowed == 0 {
+            // The buffers that are in the cache.
+            self.next = 0;
+        }
+        let mut bytes = 0;
+        while self.borrowed < BUFFERS && bytes < BORROWED_BYTES && batch.has_room(1) && !self.gone {
+            let start = self.next * STRIDE_BYTES;
+            let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
+            let len = match rustix::io::read(&self.descriptor, buffer) {
+                Ok(len) => len,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::BADFD) => {
+                    self.gone = true;
+                    return;
+                }
+                // Nothing waits, or the kernel is short of memory and will have more.
+                Err(_) => return,
+            };
+            let Some((header, frame)) = self
+                .arena
+                .get(start..start + len)
+                .and_then(|read| read.split_at_checked(VIRTIO_HEADER_BYTES))
+            else {
+                continue;
+            };
+            if frame.len() > MAX_FRAME_BYTES {
+                self.cut += 1;
+                continue;
+            }
+            self.longest_bytes = self.longest_bytes.max(frame.len());
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
+            // before `release` has counted it back.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            let unfinished = Unfinished::from_header(header);
+            if !unfinished.is_nothing() {
+                batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
+            }
+            bytes += len;
+            self.next = (self.next + 1) % BUFFERS;
+            self.borrowed += 1;
+            self.down = false;
+        }
     }
 
     /// Writes the frame of `fragments`, which has these open tasks.
@@ -141,48 +197,8 @@ impl PortQueue for TapQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        if self.borrowed == 0 {
-            // The buffers that are in the cache.
-            self.next = 0;
-        }
-        let mut bytes = 0;
-        while self.borrowed < BUFFERS && bytes < BORROWED_BYTES && batch.has_room(1) && !self.gone {
-            let start = self.next * STRIDE_BYTES;
-            let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
-            let len = match rustix::io::read(&self.descriptor, buffer) {
-                Ok(len) => len,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::BADFD) => {
-                    self.gone = true;
-                    return;
-                }
-                // Nothing waits, or the kernel is short of memory and will have more.
-                Err(_) => return,
-            };
-            let Some((header, frame)) = self
-                .arena
-                .get(start..start + len)
-                .and_then(|read| read.split_at_checked(VIRTIO_HEADER_BYTES))
-            else {
-                continue;
-            };
-            if frame.len() > MAX_FRAME_BYTES {
-                self.cut += 1;
-                continue;
-            }
-            self.longest_bytes = self.longest_bytes.max(frame.len());
-            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
-            // before `release` has counted it back.
-            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
-            let unfinished = Unfinished::from_header(header);
-            if !unfinished.is_nothing() {
-                batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
-            }
-            bytes += len;
-            self.next = (self.next + 1) % BUFFERS;
-            self.borrowed += 1;
-            self.down = false;
-        }
+        self.read(batch);
+        self.watch.note_frames(&self.descriptor, batch.frames());
     }
 
     fn release(&mut self, fragments: usize) {
@@ -233,12 +249,18 @@ impl Sleep for TapQueue {
             poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0);
         let found = descriptors.first().map_or(PollFlags::empty(), PollFd::revents);
         self.gone |= ready && found.contains(PollFlags::ERR);
-        self.borrowed < BUFFERS && ready && !self.gone
+        self.borrowed < BUFFERS && (ready || self.watch.has_failed()) && !self.gone
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        if sleeping && !self.gone {
+            self.watch.begin(&self.descriptor);
+        }
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         // Of an interface that is gone it would be readable for ever.
-        (!self.gone).then(|| self.descriptor.as_fd())
+        (!self.gone).then(|| self.watch.descriptor())
     }
 
     fn drain_wake(&mut self) {
