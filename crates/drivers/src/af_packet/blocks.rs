@@ -10,6 +10,8 @@ use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
+use ringroad_port::clock::Clock;
+
 use super::ring::{Frame, MAX_SLOTS, Memory, Ring, half, slot_bytes, time_ns, vlan_tag, word};
 use super::socket;
 
@@ -24,6 +26,10 @@ const WAIT_MS: std::ops::RangeInclusive<usize> = 4..=16;
 const BRIDGED_MS: usize = 512;
 /// Frames that can be taken and not handed back: sixteen batches.
 const MOST_TAKEN: usize = 4096;
+
+/// Who looks at a block that the kernel fills takes the line away from it in which it counts the block's frames. After
+/// a look in vain none follows for so long, a fraction of the time that a block takes.
+const LOOK_EVERY_NS: u64 = 20_000;
 
 /// How far ahead frames are prefetched: the kernel's header and the start of the frame, two lines.
 const FRAMES_AHEAD: u32 = 4;
@@ -51,6 +57,9 @@ pub(super) struct BlockRing {
     /// Frames of the last block that are not taken yet, and where in the block the next one is.
     left: u32,
     next: usize,
+    clock: Clock,
+    /// The time of the next look at a block; 0 for at once.
+    look_at_ns: u64,
 }
 
 impl BlockRing {
@@ -87,6 +96,8 @@ impl BlockRing {
             last: 0,
             left: 0,
             next: 0,
+            clock: Clock::system(),
+            look_at_ns: 0,
         })
     }
 
@@ -106,9 +117,14 @@ impl BlockRing {
         let place = (self.first + self.held) % self.taken.len();
         let block = place * self.block_bytes;
         // With all blocks ours, the next is the first again.
-        if self.held == self.taken.len() || !self.is_shown(block) {
+        if self.held == self.taken.len() || (self.look_at_ns != 0 && self.clock.now_ns() < self.look_at_ns) {
             return false;
         }
+        if !self.is_shown(block) {
+            self.look_at_ns = self.clock.now_ns() + LOOK_EVERY_NS;
+            return false;
+        }
+        self.look_at_ns = 0;
         let frames = self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed);
         self.left = frames.min((self.block_bytes / HEADER_BYTES) as u32);
         self.next = self.memory.shared_word(block + FIRST_FRAME).load(Ordering::Relaxed) as usize;
@@ -168,7 +184,9 @@ impl Ring for BlockRing {
     }
 
     #[inline]
-    fn has_frame(&self) -> bool {
+    fn has_frame(&mut self) -> bool {
+        // Who is about to sleep looks at once, and who is woken finds the frame.
+        self.look_at_ns = 0;
         self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
     }
 

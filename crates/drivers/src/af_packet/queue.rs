@@ -137,7 +137,7 @@ impl PortQueue for PacketQueue {
 
 impl Sleep for PacketQueue {
     fn has_waiting(&mut self) -> bool {
-        self.watch.has_failed() || either!(&self.receiver, receiver => receiver.has_waiting())
+        self.watch.has_failed() || either!(&mut self.receiver, receiver => receiver.has_waiting())
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {

@@ -103,7 +103,7 @@ impl<R: Ring> Receiver<R> {
     }
 
     /// Whether there is a frame to take.
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(super) fn has_waiting(&mut self) -> bool {
         self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
     }
 

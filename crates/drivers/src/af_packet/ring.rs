@@ -49,7 +49,7 @@ pub(super) trait Ring {
     fn most_taken(&self) -> usize;
 
     /// Whether there is a frame to take.
-    fn has_frame(&self) -> bool;
+    fn has_frame(&mut self) -> bool;
 
     /// Whether the kernel keeps frames that it will show without more of them coming.
     fn has_hidden(&self) -> bool;

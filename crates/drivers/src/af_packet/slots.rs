@@ -67,7 +67,7 @@ impl Ring for SlotRing {
     }
 
     #[inline]
-    fn has_frame(&self) -> bool {
+    fn has_frame(&mut self) -> bool {
         // Slots that are taken have not been handed back: the kernel has not come by since.
         let status = self.memory.shared_word(self.next as usize * self.slot_bytes);
         self.taken < self.slots && status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
