@@ -1,7 +1,8 @@
 //! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
 //! A driver never uses another driver, except that host rings and veth pairs lead through a TAP. [`nic`] chooses among the drivers of
-//! an interface. [`shm`] and [`pipe`] serve the rings of programs. `sleep_watch` is what drivers of sockets sleep by.
+//! an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets
+//! sleep by `sleep_watch`, and look at what the kernel shows with a `look_pause`.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -9,6 +10,7 @@ pub mod catalogue;
 pub mod device;
 pub mod dgram;
 pub mod host_rings;
+mod look_pause;
 pub mod memif;
 pub mod nic;
 pub mod null;

@@ -10,10 +10,9 @@ use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use ringroad_port::clock::Clock;
-
 use super::ring::{Frame, MAX_SLOTS, Memory, Ring, half, slot_bytes, time_ns, vlan_tag, word};
 use super::socket;
+use crate::look_pause::LookPause;
 
 /// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes nothing.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -27,8 +26,8 @@ const BRIDGED_MS: usize = 512;
 /// Frames that can be taken and not handed back: sixteen batches.
 const MOST_TAKEN: usize = 4096;
 
-/// Who looks at a block that the kernel fills takes the line away from it in which it counts the block's frames. After
-/// a look in vain none follows for so long, a fraction of the time that a block takes.
+/// The pause between two looks: the kernel counts a block's frames in the line that tells whether it is shown. A
+/// fraction of the time that a block takes.
 const LOOK_EVERY_NS: u64 = 20_000;
 
 /// How far ahead frames are prefetched: the kernel's header and the start of the frame, two lines.
@@ -57,9 +56,7 @@ pub(super) struct BlockRing {
     /// Frames of the last block that are not taken yet, and where in the block the next one is.
     left: u32,
     next: usize,
-    clock: Clock,
-    /// The time of the next look at a block; 0 for at once.
-    look_at_ns: u64,
+    pause: LookPause,
 }
 
 impl BlockRing {
@@ -96,8 +93,7 @@ impl BlockRing {
             last: 0,
             left: 0,
             next: 0,
-            clock: Clock::system(),
-            look_at_ns: 0,
+            pause: LookPause::new(LOOK_EVERY_NS),
         })
     }
 
@@ -117,14 +113,13 @@ impl BlockRing {
         let place = (self.first + self.held) % self.taken.len();
         let block = place * self.block_bytes;
         // With all blocks ours, the next is the first again.
-        if self.held == self.taken.len() || (self.look_at_ns != 0 && self.clock.now_ns() < self.look_at_ns) {
+        if self.held == self.taken.len() || self.pause.lasts() {
             return false;
         }
         if !self.is_shown(block) {
-            self.look_at_ns = self.clock.now_ns() + LOOK_EVERY_NS;
+            self.pause.begin();
             return false;
         }
-        self.look_at_ns = 0;
         let frames = self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed);
         self.left = frames.min((self.block_bytes / HEADER_BYTES) as u32);
         self.next = self.memory.shared_word(block + FIRST_FRAME).load(Ordering::Relaxed) as usize;
@@ -186,7 +181,7 @@ impl Ring for BlockRing {
     #[inline]
     fn has_frame(&mut self) -> bool {
         // Who is about to sleep looks at once, and who is woken finds the frame.
-        self.look_at_ns = 0;
+        self.pause.end();
         self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
     }
 

