@@ -13,6 +13,7 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Decide, Fate, Plan};
+use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{HandOver, Lend, PortQueue, Way};
 use ringroad_port::trace::Trace;
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -571,69 +572,146 @@ impl Engine {
 
     /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
     /// many frames are dispatched.
+    #[inline]
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        // A look costs too.
-        let mut served = Served { frames: 0, cost: 1 };
-        let Some(forwarding) = self.take(place, from, budget) else { return served };
-        let dispatched = self.dispatch(place, from, budget, forwarding);
-        if dispatched.frames != 0 {
-            served.cost += self.flush_source(place) + self.flush();
-            // What passes a queue wakes it.
-            self.wake_queue(place);
+        let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        if from == 0 && queue.is_idle() {
+            return Served::LOOK;
         }
-        served.frames = dispatched.frames;
-        served.cost += dispatched.cost;
-        served
+        self.serve_frames(place, from, budget)
     }
 
-    /// Takes a batch of the queue at `place`, or takes up the one that is held. Says where its frames go; `None` where
-    /// there are none, or none may be taken now.
-    #[inline]
-    fn take(&mut self, place: u32, from: usize, budget: u64) -> Option<Forwarding> {
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return None };
-        let (forwarding, affordable) = (source.forwarding, source.affordable);
+    #[inline(never)]
+    fn serve_frames(&mut self, place: u32, from: usize, budget: u64) -> Served {
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        let forwarding = source.forwarding;
         if !source.pending.is_empty() {
             self.settle(place, forwarding);
         }
-        if matches!(forwarding, Forwarding::Hold) || !self.has_room_elsewhere() {
-            if from != 0 {
-                self.rota.put_rest_back((place, from));
+        match forwarding {
+            Forwarding::Hold => {}
+            _ if !self.has_room_elsewhere() => {}
+            Forwarding::Wire(destination) => return self.serve_wire(place, from, budget, destination),
+            Forwarding::Switch { switch, port, queue } => {
+                return self.serve_switch(place, from, budget, (switch, port, queue));
             }
-            return None;
         }
-        let batch = &mut self.scratch.batch;
+        if from != 0 {
+            self.rota.put_rest_back((place, from));
+        }
+        Served::LOOK
+    }
+
+    /// Sends frames of the queue at `place` on to the one at `destination`, which holds them back where it is full.
+    fn serve_wire(&mut self, place: u32, from: usize, budget: u64, destination: u32) -> Served {
+        let Scratch { batch, executor, all, .. } = &mut self.scratch;
+        let Some((source, mut taker)) = pair(&mut self.queues, place, destination) else { return Served::LOOK };
         if from != 0 {
             self.rota.take_up(place, batch);
-            return Some(forwarding);
-        }
-        let mut most = if budget == u64::MAX { BATCH_FRAMES } else { affordable };
-        let mut taker = None;
-        // A switch drops where a receiver is full; a wire holds its source back.
-        if let Forwarding::Wire(destination) = forwarding
-            && let Ok([Some(source), Some(destination)]) =
-                self.queues.get_disjoint_mut([place as usize, destination as usize])
-        {
-            taker = destination.properties.region;
-            if let Some(behind) = destination.port.backpressure() {
+        } else {
+            let mut most = source.most(budget);
+            if let Some(behind) = taker.as_mut().and_then(|taker| taker.port.backpressure()) {
                 most = most.min(behind.room(source.port.longest_frame_bytes()));
                 if most == 0 {
-                    return None;
+                    return Served::LOOK;
                 }
             }
+            batch.reset(most);
+            batch.set_taker(taker.as_ref().and_then(|taker| taker.properties.region));
+            source.receive(batch);
         }
-        batch.reset(most);
-        batch.set_taker(taker);
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return None };
-        source.port.receive(batch);
-        // Frames beyond that would have no fate, and no place in the account.
-        debug_assert!(batch.frames() <= most, "the queue gives more frames than it may");
-        (batch.frames() != 0).then_some(forwarding)
+        let frames = batch.frames();
+        let Some(list) = all.get(from..frames).filter(|list| !list.is_empty()) else { return Served::LOOK };
+        let bytes = batch.bytes_of(from..frames);
+        let (mut lent, mut kicks) = (0, 0);
+        match taker {
+            Some(taker) => {
+                executor.deliveries.deliver_to(taker, destination, batch, list);
+                if batch.lends() {
+                    lent = taker.port.lender().map_or(0, |lender| lender.lent());
+                }
+                kicks += taker.flush();
+            }
+            None => source.counters.dropped_as(DropCause::PortGone, list.len() as u64),
+        }
+        source.counters.received(list.len() as u64, bytes);
+        finish_batch(source, batch, lent, &self.outboxes);
+        kicks += source.flush();
+        let cost = bytes / BYTES_PER_COST as u64 + list.len() as u64 * u64::from(source.properties.frame_cost);
+        Served { frames: list.len(), cost: Served::LOOK.cost + cost + u64::from(kicks) * KICK_COST }
+    }
+
+    /// Sends frames of the queue at `place`, which is a queue of a port of a switch, on as the switch decides.
+    fn serve_switch(
+        &mut self,
+        place: u32,
+        from: usize,
+        budget: u64,
+        (switch, port, queue): (SwitchId, PortIndex, u16),
+    ) -> Served {
+        let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        if from != 0 {
+            self.rota.take_up(place, batch);
+        } else {
+            batch.reset(source.most(budget));
+            source.receive(batch);
+        }
+        let frames = batch.frames();
+        if frames == 0 {
+            return Served::LOOK;
+        }
+        let mut dropped = DropTally::default();
+        let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
+        match self.switches.get_mut(usize::from(switch.0)) {
+            Some(Some(SwitchView { decide, topology, .. })) => {
+                plan.reset(from..frames);
+                decide.decide(port, batch, from, plan);
+                if batch.is_unfinished() {
+                    refuse_impossible(batch, from, plan);
+                }
+                let origin = Origin { topology, switch, port, queue, worker: self.index };
+                let fates = plan.fates(0..frames);
+                let common = plan.common(from..frames);
+                let job = Job { first: from, fates, common, plan, origin, budget };
+                let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
+                executed = match plan.is_plain() {
+                    true => executor.execute(batch, job, outlets, &mut dropped),
+                    false => copier.execute(executor, batch, job, outlets, &mut dropped),
+                };
+                decide.executed(port, batch, from..executed.end, plan);
+            }
+            _ => dropped.add(DropCause::PortGone, (frames - from) as u32),
+        }
+        let bytes = batch.bytes_of(from..executed.end);
+        let received = executed.end - from;
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        source.counters.received(received as u64, bytes);
+        source.counters.replicated(executed.replicated);
+        source.counters.dropped(&dropped);
+        if executed.end < frames {
+            self.rota.hold(place, executed.end, batch);
+        } else {
+            finish_batch(source, batch, 0, &self.outboxes);
+        }
+        // What it costs to take them is beyond what a program's ring costs.
+        let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
+        let mut cost = Served::LOOK.cost + executed.cost + taking;
+        if received != 0 {
+            cost += u64::from(source.flush()) * KICK_COST + self.flush();
+            // What passes a queue wakes it.
+            self.wake_queue(place);
+        }
+        Served { frames: received, cost }
     }
 
     /// Whether other workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for
     /// want of it.
     #[inline]
     fn has_room_elsewhere(&mut self) -> bool {
+        if self.outboxes.is_empty() {
+            return true;
+        }
         let free = self.outboxes.iter().flatten().map(Outbox::free).min();
         free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
     }
@@ -653,78 +731,11 @@ impl Engine {
         }
     }
 
-    /// Sends the frames of the batch on, from `from` on, and gives the batch back to the queue at `place`.
-    #[inline(never)]
-    fn dispatch(&mut self, place: u32, from: usize, budget: u64, forwarding: Forwarding) -> Served {
-        let frames = self.scratch.batch.frames();
-        let mut dropped = DropTally::default();
-        let mut lent = 0;
-        let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
-        match forwarding {
-            Forwarding::Hold => {}
-            Forwarding::Wire(destination) => {
-                let scratch = &mut self.scratch;
-                executed.cost = frames as u64 + scratch.batch.bytes() / BYTES_PER_COST as u64;
-                let list = scratch.all.get(..frames).unwrap_or(&[]);
-                let deliveries = &mut scratch.executor.deliveries;
-                if !deliveries.deliver(&mut self.queues, destination, &mut scratch.batch, list) {
-                    dropped.add(DropCause::PortGone, frames as u32);
-                }
-                if scratch.batch.lends() {
-                    let taker = self.queues.get_mut(destination as usize).and_then(Option::as_mut);
-                    lent = taker.and_then(|queue| queue.port.lender()).map_or(0, |lender| lender.lent());
-                }
-            }
-            Forwarding::Switch { switch, port, queue } => {
-                match self.switches.get_mut(usize::from(switch.0)) {
-                    Some(Some(SwitchView { decide, topology, .. })) => {
-                        let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
-                        plan.reset(from..frames);
-                        decide.decide(port, batch, from, plan);
-                        if batch.is_unfinished() {
-                            refuse_impossible(batch, from, plan);
-                        }
-                        let origin = Origin { topology, switch, port, queue, worker: self.index };
-                        let fates = plan.fates(0..frames);
-                        let common = plan.common(from..frames);
-                        let job = Job { first: from, fates, common, plan, origin, budget };
-                        let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
-                        executed = match plan.is_plain() {
-                            true => executor.execute(batch, job, outlets, &mut dropped),
-                            false => copier.execute(executor, batch, job, outlets, &mut dropped),
-                        };
-                        decide.executed(port, batch, from..executed.end, plan);
-                    }
-                    _ => dropped.add(DropCause::PortGone, (frames - from) as u32),
-                }
-            }
-        }
-        let bytes = match (from, executed.end) {
-            (0, end) if end == frames => self.scratch.batch.bytes(),
-            (from, end) => (from..end).map(|frame| self.scratch.batch.frame_bytes(frame) as u64).sum(),
-        };
-        let received = executed.end - from;
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
-        source.counters.received(received as u64, bytes);
-        source.counters.replicated(executed.replicated);
-        source.counters.dropped(&dropped);
-        if executed.end < frames {
-            self.rota.hold(place, executed.end, &mut self.scratch.batch);
-        } else {
-            finish_batch(source, &self.scratch.batch, lent, &self.outboxes);
-        }
-        // What it costs to take them is beyond what a program's ring costs.
-        let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
-        Served { frames: received, cost: executed.cost + taking }
-    }
-
     /// Makes what the queue at `place` got back visible. Returns what waking its program costs.
     #[inline]
     fn flush_source(&mut self, place: u32) -> u64 {
         let Some(Some(source)) = self.queues.get_mut(place as usize) else { return 0 };
-        let kicks = source.port.flush();
-        source.counters.wakeups(kicks);
-        u64::from(kicks) * KICK_COST
+        u64::from(source.flush()) * KICK_COST
     }
 
     /// Delivers what other workers handed over, until `budget` is spent at each of them.
@@ -783,9 +794,7 @@ impl Engine {
         for place in self.scratch.executor.deliveries.dirty.drain(..) {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
                 queue.dirty = false;
-                let woken = queue.port.flush();
-                queue.counters.wakeups(woken);
-                kicks += woken;
+                kicks += queue.flush();
             }
         }
         for outbox in self.outboxes.iter_mut().flatten() {
@@ -801,6 +810,25 @@ struct Served {
     /// Frames taken.
     frames: usize,
     cost: u64,
+}
+
+impl Served {
+    /// A look that found nothing: it costs, too.
+    const LOOK: Self = Self { frames: 0, cost: 1 };
+}
+
+/// The queue at `one`, and that at `other`, if it is there.
+#[inline]
+fn pair(
+    queues: &mut [Option<Box<EngineQueue>>],
+    one: u32,
+    other: u32,
+) -> Option<(&mut EngineQueue, Option<&mut EngineQueue>)> {
+    if other as usize >= queues.len() || one == other {
+        return queues.get_mut(one as usize)?.as_deref_mut().map(|one| (one, None));
+    }
+    let Ok([Some(one), other]) = queues.get_disjoint_mut([one as usize, other as usize]) else { return None };
+    Some((one, other.as_deref_mut()))
 }
 
 /// Lets no frame go that says of itself what cannot be.
@@ -847,6 +875,6 @@ fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) 
         any = true;
     }
     if any {
-        source.counters.wakeups(source.port.flush());
+        source.flush();
     }
 }

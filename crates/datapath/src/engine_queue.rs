@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ringroad_port::batch::BATCH_FRAMES;
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_queue::{PortQueue, QueueProperties, Sleep};
 
@@ -97,6 +97,34 @@ impl EngineQueue {
     /// announce it whenever the engine is about to sleep.
     pub(crate) fn sleeps_alone(&self) -> bool {
         self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
+    }
+
+    /// Whether a look at it would find nothing: no frames, and no slots to settle.
+    #[inline]
+    pub(crate) fn is_idle(&mut self) -> bool {
+        self.pending.is_empty() && self.port.is_empty()
+    }
+
+    /// How many frames may be taken of it within `budget`.
+    #[inline]
+    pub(crate) fn most(&self, budget: u64) -> usize {
+        if budget == u64::MAX { BATCH_FRAMES } else { self.affordable }
+    }
+
+    /// Takes frames into the batch, as many as it has room for.
+    #[inline]
+    pub(crate) fn receive(&mut self, batch: &mut Batch) {
+        self.port.receive(batch);
+        // Frames beyond that would have no fate, and no place in the account.
+        debug_assert!(batch.frames() <= batch.capacity(), "the queue gives more frames than it may");
+    }
+
+    /// Makes what it got, and got back, visible. Returns how often that woke somebody.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> u32 {
+        let kicks = self.port.flush();
+        self.counters.wakeups(kicks);
+        kicks
     }
 
     pub(crate) fn has_work(&mut self) -> bool {

@@ -346,6 +346,23 @@ impl Deliveries {
         frames: &[u16],
     ) -> bool {
         let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
+        self.deliver_to(queue, place, batch, frames);
+        if !queue.dirty {
+            queue.dirty = true;
+            self.dirty.push(place);
+        }
+        true
+    }
+
+    /// The same, to `queue`, which is at `place`.
+    #[inline]
+    pub(crate) fn deliver_to(
+        &mut self,
+        queue: &mut EngineQueue,
+        place: u32,
+        batch: &mut Batch,
+        frames: &[u16],
+    ) {
         if let Some((worker, trace)) = &self.trace {
             deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, place));
         } else if batch.is_unfinished() && !queue.port.takes_unfinished() {
@@ -357,11 +374,6 @@ impl Deliveries {
         } else {
             put(queue, batch, frames);
         }
-        if !queue.dirty {
-            queue.dirty = true;
-            self.dirty.push(place);
-        }
-        true
     }
 
     /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is

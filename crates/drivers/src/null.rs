@@ -97,6 +97,10 @@ impl PortQueue for NullQueue {
         }
     }
 
+    fn is_empty(&mut self) -> bool {
+        self.no_rx
+    }
+
     fn release(&mut self, _fragments: usize) {}
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::RegionId;
+use ringroad_ring::shared::SlotWord;
 
 use crate::frame::Fragment;
 use crate::offload::Unfinished;
@@ -281,6 +282,13 @@ impl Batch {
         self.exchanged
     }
 
+    /// How many frames it may hold.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// How many more frames the next receive may borrow, as far as their fragments fit.
     #[inline]
     #[must_use]
@@ -345,17 +353,18 @@ impl Batch {
     pub fn push_each<S>(&mut self, sources: &[S], mut fragment: impl FnMut(&S) -> Option<Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
         let places = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
-        let (mut pushed, mut bytes) = (0, 0);
+        let (mut pushed, mut extents) = (0, 0);
         // Pairs of slices: one counter for both.
         for (place, source) in places.iter_mut().zip(sources) {
             let Some(fragment) = fragment(source) else { break };
-            bytes += fragment.len() as u64;
+            debug_assert!(!fragment.has_more());
+            extents += fragment.slot().extent();
             place.write(fragment);
             pushed += 1;
         }
         // SAFETY: so many places behind the last fragment were written just now.
         unsafe { self.fragments.set_len(before + pushed) };
-        self.bytes += bytes;
+        self.bytes += SlotWord::extent_bytes(extents);
         if !self.is_single() {
             self.heads.extend(before as u16..(before + pushed) as u16);
         }
@@ -416,6 +425,16 @@ impl Batch {
     #[must_use]
     pub fn frame_bytes(&self, frame: usize) -> usize {
         self.frame(frame).iter().map(Fragment::len).sum()
+    }
+
+    /// Sum of the lengths of these frames, bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes_of(&self, frames: Range<usize>) -> u64 {
+        match frames.start == 0 && frames.end == self.frames() {
+            true => self.bytes,
+            false => frames.map(|frame| self.frame_bytes(frame) as u64).sum(),
+        }
     }
 
     /// Whether `frames` are all frames of the batch, each once and in order.

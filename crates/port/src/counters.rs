@@ -111,10 +111,16 @@ impl QueueCounters {
         }
     }
 
+    /// Counts frames dropped for one cause.
+    #[inline]
+    pub fn dropped_as(&self, cause: DropCause, frames: u64) {
+        add(&self.dropped[cause as usize], frames);
+    }
+
     /// Counts frames that the kernel dropped before they could be received, as received and as dropped.
     pub fn missed(&self, frames: u64) {
         add(&self.received_frames, frames);
-        add(&self.dropped[DropCause::KernelDropped as usize], frames);
+        self.dropped_as(DropCause::KernelDropped, frames);
     }
 
     /// Counts frames that passed without the worker.

@@ -103,6 +103,13 @@ pub trait PortQueue: Send {
     /// A queue whose other side broke a rule gives nothing any more and says so in [`Diagnose::fault`].
     fn receive(&mut self, batch: &mut Batch);
 
+    /// Whether surely nothing is there to [`receive`](Self::receive), by a look that costs a few instructions: the
+    /// datapath asks before it does anything else for the queue. `false` says nothing. A queue before another one is
+    /// not asked for the inner queue, since it may have something to do at each `receive`.
+    fn is_empty(&mut self) -> bool {
+        false
+    }
+
     /// Gives the `slots` ([`Batch::slots`]) borrowed first back to the port.
     fn release(&mut self, slots: usize);
 

@@ -162,7 +162,7 @@ impl<'ring> SlotRun<'ring> {
     #[must_use]
     pub fn single(&self, slot: &SharedSlot) -> Option<TakenFragment<'ring>> {
         let slot = slot.load_word();
-        let bytes = self.buffers.single(slot)?;
+        let bytes = self.buffers.single(slot, self.buffers.longest_extent())?;
         Some(TakenFragment { slot, bytes })
     }
 }
@@ -242,6 +242,13 @@ impl TxTakeEnd {
         }
         self.shadow.refresh_head()?;
         Ok(self.waiting())
+    }
+
+    /// Whether the program has published nothing since the last look.
+    #[inline]
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.shadow.view.control().program.head.load(Ordering::Relaxed) == self.shadow.head
     }
 
     /// Slots known to be waiting, without a look at the program.
@@ -369,29 +376,6 @@ impl TxTakeEnd {
     }
 }
 
-/// Copies the next frame into the buffer of `slot`, adds its length to `bytes`, and stamps the slot where the frame comes
-/// with a time. `false` where there is no frame, or the slot is not as it should be.
-// Called at two places of one loop, and slow as a function.
-#[inline(always)]
-fn put_next<'frame>(
-    buffers: &BufferPool,
-    slot: &SharedSlot,
-    frames: &mut impl Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
-    bytes: &mut u64,
-) -> bool {
-    let Some((frame, timestamp_ns)) = frames.next() else { return false };
-    let old = slot.load_word();
-    if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
-        return false;
-    }
-    slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
-    if let Some(timestamp_ns) = timestamp_ns {
-        slot.store_ptr(timestamp_ns);
-    }
-    *bytes += frame.len() as u64;
-    true
-}
-
 /// The datapath's end of an rx ring: puts frames.
 #[derive(Debug)]
 pub struct RxPutEnd {
@@ -513,37 +497,43 @@ impl RxPutEnd {
     }
 
     /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free, and stamps the
-    /// slots (see [`Self::stamp`]) where a frame comes with a time. Stops before the first frame that has no room, or
-    /// whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and their bytes.
+    /// slots (see [`Self::stamp`]) where a frame comes with a time. `frames` gives those from a number on. Stops before
+    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how
+    /// many were put.
+    // A function for each kind of frame: a loop that is inlined into another's shares its registers.
     #[inline(never)]
-    pub fn put_single<'frame>(
-        &mut self,
-        free: u32,
-        mut frames: impl Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
-    ) -> (u32, u64) {
+    pub fn put_single<'frame, I>(&mut self, free: u32, frames: impl Fn(usize) -> I) -> u32
+    where
+        I: Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
+    {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {
-            return (0, 0);
+            return 0;
         }
         let (slots, buffers) = (view.slot_count(), *view.buffers());
-        let (mut put, mut bytes) = (0, 0);
-        'runs: while put < free {
+        let mut put = 0;
+        while put < free {
             let run = view.slots(advance(self.filled, put, slots), free - put);
-            for (slot, soon) in run.iter().zip(run.get(PREFETCH_SLOTS..).unwrap_or(&[])) {
-                buffers.prefetch_write(soon.load_word().buffer());
-                if !put_next(&buffers, slot, &mut frames, &mut bytes) {
-                    break 'runs;
+            let mut done = 0;
+            for (slot, (frame, timestamp_ns)) in run.iter().zip(frames(put as usize)) {
+                let old = slot.load_word();
+                if frame.len() > usize::from(u16::MAX) {
+                    return put + done;
                 }
-                put += 1;
+                let Some(start) = buffers.fill(old.buffer(), &frame) else { return put + done };
+                buffers.prefetch_write_behind(start, PREFETCH_SLOTS);
+                slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
+                if let Some(timestamp_ns) = timestamp_ns {
+                    slot.store_ptr(timestamp_ns);
+                }
+                done += 1;
             }
-            for slot in run.get(run.len().saturating_sub(PREFETCH_SLOTS)..).unwrap_or(&[]) {
-                if !put_next(&buffers, slot, &mut frames, &mut bytes) {
-                    break 'runs;
-                }
-                put += 1;
+            put += done;
+            if done < run.len() as u32 {
+                break;
             }
         }
-        (put, bytes)
+        put
     }
 
     /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given the buffer

@@ -127,7 +127,7 @@ impl ProgramWindow {
         }
         let slot = self.view.slot(self.head);
         let old = slot.load_word();
-        if !self.view.buffers().fill(old.buffer(), &SharedBytes::of(frame)) {
+        if self.view.buffers().fill(old.buffer(), &SharedBytes::of(frame)).is_none() {
             return false;
         }
         slot.describe(old, len, 0);
@@ -215,15 +215,17 @@ impl ProgramWindow {
     #[inline(never)]
     pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
         let (own, others) = (*self.view.buffers(), *to.view.buffers());
+        let longest = own.longest_extent().min(others.longest_extent());
         self.each_single(to, most, |source, target| {
             let slot = source.load_word();
-            let Some(frame) = own.single(slot) else { return false };
+            let Some(frame) = own.single(slot, longest) else { return false };
+            own.prefetch_read_behind(frame.start(), PREFETCH_SLOTS);
             let old = target.load_word();
-            let fits = others.fill(old.buffer(), &frame);
-            if fits {
-                target.describe(old, slot.len(), 0);
+            if others.fill(old.buffer(), &frame).is_none() {
+                return false;
             }
-            fits
+            target.replace(old, slot.alone_in(old.buffer()));
+            true
         })
     }
 
@@ -231,13 +233,16 @@ impl ProgramWindow {
     #[inline(never)]
     pub fn exchange_single(&mut self, to: &mut Self, most: u32) -> u32 {
         let exchanged = self.each_single(to, most, |source, target| {
-            let (slot, old) = (source.load_with_ptr(), target.load());
-            if slot.flags & MORE_FRAGMENTS != 0 {
+            let (slot, old) = (source.load_word(), target.load_word());
+            if slot.flags() & MORE_FRAGMENTS != 0 {
                 return false;
             }
             // The fragment count that a switch leaves in the high bits would force a destination on the way out.
-            target.store_with_ptr(Slot { flags: BUF_CHANGED, ..slot });
-            source.store_with_ptr(Slot { buffer: old.buffer, flags: BUF_CHANGED, len: slot.len, ptr: 0 });
+            let given = slot.with_flags(BUF_CHANGED);
+            target.overwrite(given);
+            target.store_ptr(source.load_ptr());
+            source.overwrite(given.in_buffer(old.buffer()));
+            source.store_ptr(0);
             true
         });
         self.exchanged = self.exchanged.wrapping_add(exchanged);

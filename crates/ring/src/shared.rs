@@ -28,6 +28,10 @@ const _: () = assert!(size_of::<SharedSlot>() == size_of::<Slot>());
 pub struct SlotWord(u64);
 
 impl SlotWord {
+    /// Length, and the flag that more fragments follow.
+    const EXTENT: u64 = (MORE_FRAGMENTS as u64) << 48 | (u16::MAX as u64) << Self::LEN_SHIFT;
+    const LEN_SHIFT: u32 = 32;
+
     /// The word of a slot.
     #[inline]
     #[must_use]
@@ -49,6 +53,21 @@ impl SlotWord {
         (self.0 >> 32) as u16
     }
 
+    /// The length where it stands in the word, and above it the flag that more fragments follow: extents of slots that
+    /// hold a frame alone are compared and added as they are. [`Self::extent_bytes`] gives bytes.
+    #[inline]
+    #[must_use]
+    pub fn extent(self) -> u64 {
+        self.0 & Self::EXTENT
+    }
+
+    /// The bytes of a sum of extents, of less than 2^31 bytes.
+    #[inline]
+    #[must_use]
+    pub fn extent_bytes(sum: u64) -> u64 {
+        sum >> Self::LEN_SHIFT
+    }
+
     /// Whether there is no byte.
     #[inline]
     #[must_use]
@@ -68,6 +87,13 @@ impl SlotWord {
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
         Self(self.0 & !u64::from(u32::MAX) | u64::from(buffer))
+    }
+
+    /// The same length without flags, in another buffer, where no more fragments follow.
+    #[inline]
+    #[must_use]
+    pub(crate) fn alone_in(self, buffer: u32) -> Self {
+        Self(self.extent() | u64::from(buffer))
     }
 
     /// The same with these flags.
@@ -150,6 +176,18 @@ impl SharedSlot {
         }
     }
 
+    /// Writes `new`, whatever was there.
+    #[inline]
+    pub(crate) fn overwrite(&self, new: SlotWord) {
+        self.word.store(new.0, Ordering::Relaxed);
+    }
+
+    /// `ptr` alone.
+    #[inline]
+    pub(crate) fn load_ptr(&self) -> u64 {
+        self.ptr.load(Ordering::Relaxed)
+    }
+
     /// Writes the whole slot, each word only where it differs.
     #[inline]
     pub fn store_with_ptr(&self, slot: Slot) {
@@ -195,15 +233,22 @@ impl BufferPool {
         index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
     }
 
-    /// The frame that a slot holds alone, where it names a buffer that has so many bytes.
+    /// The extent ([`SlotWord::extent`]) of the longest frame that a buffer holds.
     #[inline]
     #[must_use]
-    pub(crate) fn single<'ring>(&self, slot: SlotWord) -> Option<SharedBytes<'ring>> {
-        const MORE: u32 = (MORE_FRAGMENTS as u32) << 16;
+    pub(crate) fn longest_extent(&self) -> u64 {
+        u64::from(self.bytes.min(u16::MAX.into())) << SlotWord::LEN_SHIFT
+    }
+
+    /// The frame that a slot holds alone, where it names a buffer, and no more than `longest` of it, which is at most
+    /// [`Self::longest_extent`].
+    #[inline]
+    #[must_use]
+    pub(crate) fn single<'ring>(&self, slot: SlotWord, longest: u64) -> Option<SharedBytes<'ring>> {
+        debug_assert!(longest <= self.longest_extent());
         let start = self.address(slot.buffer())?;
-        // One comparison for both: with the flag the sum is beyond any length.
-        let len_and_more = (slot.0 >> 32) as u32 & (MORE | u32::from(u16::MAX));
-        if len_and_more > self.bytes.min(u16::MAX.into()) {
+        // One comparison for both: with the flag it is beyond any length.
+        if slot.extent() > longest {
             return None;
         }
         // SAFETY: the buffer has so many bytes, and the constructor's caller vouched for the mapping of all of them.
@@ -216,24 +261,37 @@ impl BufferPool {
         prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
+    /// As [`Self::prefetch_write`], for the buffer that lies `count` buffers behind the one at `start`. A ring that was
+    /// laid out anew names its buffers in order. A guess that is wrong costs one line's loading.
+    #[inline]
+    pub(crate) fn prefetch_write_behind(&self, start: NonNull<u8>, count: usize) {
+        prefetch_write(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
+    }
+
+    /// As [`Self::prefetch_write_behind`], for reading.
+    #[inline]
+    pub(crate) fn prefetch_read_behind(&self, start: NonNull<u8>, count: usize) {
+        prefetch_read(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
+    }
+
     /// As [`Self::prefetch_write`], for reading.
     #[inline]
     pub(crate) fn prefetch_read(&self, index: u32) {
         prefetch_read(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too
-    /// short.
+    /// Copies `frame` into buffer `index`, and gives its address. `None`, and nothing is copied, where there is no such
+    /// buffer or it is too short.
     #[inline]
     #[must_use]
-    pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> bool {
+    pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> Option<NonNull<u8>> {
         if frame.len > self.bytes as usize {
-            return false;
+            return None;
         }
-        let Some(start) = self.address(index) else { return false };
+        let start = self.address(index)?;
         // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
         unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
-        true
+        Some(start)
     }
 
     /// Address of the reserved buffer 0, to which netmap maps a wild index. No frame lies there.

@@ -255,18 +255,30 @@ impl ShmQueue {
     /// and their bytes.
     #[inline]
     fn put_singles(put: &mut RxPutEnd, batch: &Batch, frames: &[u16], free: u32, stamps: bool) -> (u32, u64) {
-        let listed = |&frame: &u16| batch.fragment(frame.into()).map(Fragment::bytes);
-        if let Some(metas) = batch.metas().filter(|_| stamps && batch.is_whole(frames)) {
-            let frames = batch.fragments().iter().zip(metas);
-            put.put_single(free, frames.map(|(frame, meta)| (frame.bytes(), Some(meta.timestamp_ns))))
-        } else if stamps {
-            let time = |&frame: &u16| Some(batch.meta(frame.into()).timestamp_ns);
-            put.put_single(free, frames.iter().map_while(|frame| Some((listed(frame)?, time(frame)))))
-        } else if batch.is_whole(frames) {
-            put.put_single(free, batch.fragments().iter().map(|fragment| (fragment.bytes(), None)))
-        } else {
-            put.put_single(free, frames.iter().map_while(|frame| Some((listed(frame)?, None))))
-        }
+        let all = batch.fragments();
+        let fragment = |&frame: &u16| all.get(usize::from(frame)).map(Fragment::bytes);
+        let is_whole = batch.is_whole(frames);
+        let put = match (stamps, batch.metas()) {
+            (false, _) if is_whole => {
+                put.put_single(free, |from| behind(all, from).iter().map(|frame| (frame.bytes(), None)))
+            }
+            (false, _) => put.put_single(free, |from| {
+                behind(frames, from).iter().map_while(|frame| Some((fragment(frame)?, None)))
+            }),
+            (true, Some(metas)) if is_whole => put.put_single(free, |from| {
+                let frames = behind(all, from).iter().zip(behind(metas, from));
+                frames.map(|(frame, meta)| (frame.bytes(), Some(meta.timestamp_ns)))
+            }),
+            (true, _) => put.put_single(free, |from| {
+                let time = |&frame: &u16| Some(batch.meta(frame.into()).timestamp_ns);
+                behind(frames, from).iter().map_while(move |frame| Some((fragment(frame)?, time(frame))))
+            }),
+        };
+        let bytes = match is_whole && put as usize == frames.len() {
+            true => batch.bytes(),
+            false => frames.iter().take(put as usize).map(|&frame| batch.frame_bytes(frame.into()) as u64).sum(),
+        };
+        (put, bytes)
     }
 
     /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
@@ -342,6 +354,12 @@ impl ShmQueue {
     }
 }
 
+/// What of `list` comes from place `from` on.
+#[inline]
+fn behind<T>(list: &[T], from: usize) -> &[T] {
+    list.get(from..).unwrap_or(&[])
+}
+
 impl PortQueue for ShmQueue {
     fn properties(&mut self) -> QueueProperties {
         let (takes_frames, region) = (self.put.is_some(), self.region);
@@ -389,6 +407,13 @@ impl PortQueue for ShmQueue {
         if outcome.is_err() {
             self.count_violation(0);
         }
+    }
+
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        // Pages that were taken back are found by `receive`.
+        self.can_be_lost.is_none()
+            && self.take.as_ref().is_none_or(|take| take.is_unchanged() && take.waiting() == self.incomplete)
     }
 
     fn release(&mut self, slots: usize) {
@@ -587,7 +612,10 @@ impl Backpressure for ShmQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(put) = &mut self.put else { return BATCH_FRAMES };
         let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
-        let slots = frame_bytes.div_ceil(buffer_bytes).clamp(1, MAX_FRAGMENTS);
+        if frame_bytes <= buffer_bytes {
+            return put.free(BATCH_FRAMES as u32).map_or(BATCH_FRAMES, |free| free as usize);
+        }
+        let slots = frame_bytes.div_ceil(buffer_bytes).min(MAX_FRAGMENTS);
         // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
         let slots = slots.min(put.slot_count() as usize - 1);
         let wanted = (BATCH_FRAMES * slots) as u32;
@@ -638,6 +666,10 @@ impl PortQueue for UnboundQueue {
     }
 
     fn receive(&mut self, _batch: &mut Batch) {}
+
+    fn is_empty(&mut self) -> bool {
+        true
+    }
 
     fn release(&mut self, _fragments: usize) {}
 
