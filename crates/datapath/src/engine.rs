@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Decide, Fate, Plan};
@@ -63,8 +63,6 @@ struct Scratch {
     plan: Plan,
     executor: Executor,
     copier: Copier,
-    /// 0, 1, 2, ...
-    all: Vec<u16>,
 }
 
 impl Default for Scratch {
@@ -74,7 +72,6 @@ impl Default for Scratch {
             plan: Plan::new(),
             executor: Executor::default(),
             copier: Copier::default(),
-            all: (0..BATCH_FRAMES as u16).collect(),
         }
     }
 }
@@ -236,8 +233,10 @@ impl Engine {
     }
 
     /// Why the queue at `place` has stopped frames that go `way`, for people; `None` while it has not.
+    #[inline]
     pub fn failure(&mut self, place: u32, way: Way) -> Option<String> {
-        self.queue_mut(place)?.diagnosis()?.failure(way)
+        let queue = self.queues.get_mut(place as usize)?.as_mut()?;
+        if queue.has_diagnosis { queue.port.diagnosis()?.failure(way) } else { None }
     }
 
     /// How many queues have stopped frames.
@@ -350,11 +349,18 @@ impl Engine {
 
     /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.
     pub fn step(&mut self) -> usize {
-        let mut frames = self.receive_handoffs(u64::MAX).frames;
-        for place in 0..self.queues.len() as u32 {
-            if let Some((held, from)) = self.rota.take_rest(place) {
-                frames += self.serve(held, from, u64::MAX).frames;
+        let mut frames = 0;
+        if !self.inboxes.is_empty() {
+            frames += self.receive_handoffs(u64::MAX).frames;
+        }
+        if self.rota.has_rest() {
+            for place in 0..self.queues.len() as u32 {
+                if let Some((held, from)) = self.rota.take_rest(place) {
+                    frames += self.serve(held, from, u64::MAX).frames;
+                }
             }
+        }
+        for place in 0..self.queues.len() as u32 {
             frames += self.serve(place, 0, u64::MAX).frames;
         }
         frames
@@ -572,30 +578,39 @@ impl Engine {
 
     /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
     /// many frames are dispatched.
-    #[inline]
+    #[inline(always)]
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
         let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
         if from == 0 && queue.is_idle() {
             return Served::LOOK;
         }
-        self.serve_frames(place, from, budget)
-    }
-
-    #[inline(never)]
-    fn serve_frames(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
-        let forwarding = source.forwarding;
-        if !source.pending.is_empty() {
-            self.settle(place, forwarding);
+        let forwarding = queue.forwarding;
+        if (!queue.pending.is_empty() || !self.outboxes.is_empty()) && !self.may_serve(place, forwarding) {
+            return self.serve_later(place, from);
         }
         match forwarding {
-            Forwarding::Hold => {}
-            _ if !self.has_room_elsewhere() => {}
-            Forwarding::Wire(destination) => return self.serve_wire(place, from, budget, destination),
+            Forwarding::Wire(destination) => self.serve_wire(place, from, budget, destination),
             Forwarding::Switch { switch, port, queue } => {
-                return self.serve_switch(place, from, budget, (switch, port, queue));
+                self.serve_switch(place, from, budget, (switch, port, queue))
             }
+            Forwarding::Hold => self.serve_later(place, from),
         }
+    }
+
+    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Says whether other workers, and
+    /// the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
+    #[inline(never)]
+    fn may_serve(&mut self, place: u32, forwarding: Forwarding) -> bool {
+        if matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty()) {
+            self.settle(place, forwarding);
+        }
+        let free = self.outboxes.iter().flatten().map(Outbox::free).min();
+        free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
+    }
+
+    /// Keeps a held batch of the queue at `place`.
+    #[inline(never)]
+    fn serve_later(&mut self, place: u32, from: usize) -> Served {
         if from != 0 {
             self.rota.put_rest_back((place, from));
         }
@@ -603,8 +618,9 @@ impl Engine {
     }
 
     /// Sends frames of the queue at `place` on to the one at `destination`, which holds them back where it is full.
+    #[inline(never)]
     fn serve_wire(&mut self, place: u32, from: usize, budget: u64, destination: u32) -> Served {
-        let Scratch { batch, executor, all, .. } = &mut self.scratch;
+        let Scratch { batch, executor, .. } = &mut self.scratch;
         let Some((source, mut taker)) = pair(&mut self.queues, place, destination) else { return Served::LOOK };
         if from != 0 {
             self.rota.take_up(place, batch);
@@ -621,7 +637,10 @@ impl Engine {
             source.receive(batch);
         }
         let frames = batch.frames();
-        let Some(list) = all.get(from..frames).filter(|list| !list.is_empty()) else { return Served::LOOK };
+        let list = Batch::numbers(from..frames);
+        if list.is_empty() {
+            return Served::LOOK;
+        }
         let bytes = batch.bytes_of(from..frames);
         let (mut lent, mut kicks) = (0, 0);
         match taker {
@@ -642,6 +661,7 @@ impl Engine {
     }
 
     /// Sends frames of the queue at `place`, which is a queue of a port of a switch, on as the switch decides.
+    #[inline(never)]
     fn serve_switch(
         &mut self,
         place: u32,
@@ -705,17 +725,6 @@ impl Engine {
         Served { frames: received, cost }
     }
 
-    /// Whether other workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for
-    /// want of it.
-    #[inline]
-    fn has_room_elsewhere(&mut self) -> bool {
-        if self.outboxes.is_empty() {
-            return true;
-        }
-        let free = self.outboxes.iter().flatten().map(Outbox::free).min();
-        free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
-    }
-
     /// Releases what the borrowers of the frames of the queue at `place` are done with.
     #[cold]
     fn settle(&mut self, place: u32, forwarding: Forwarding) {
@@ -765,8 +774,8 @@ impl Engine {
                 }
                 let frames = scratch.batch.frames();
                 served.frames += frames;
-                let Scratch { batch, executor, all, .. } = scratch;
-                let handed = (batch, all.get(..frames).unwrap_or(&[]));
+                let Scratch { batch, executor, .. } = scratch;
+                let handed = (batch, Batch::numbers(0..frames));
                 executor.deliveries.deliver_handed(
                     &mut self.queues,
                     view(switch),

@@ -29,6 +29,8 @@ pub struct EngineQueue {
     pub(crate) counters: Arc<QueueCounters>,
     pub(crate) owner: OwnerId,
     pub(crate) properties: QueueProperties,
+    /// Whether something can be wrong with it.
+    pub(crate) has_diagnosis: bool,
     /// Frames of which the taking alone costs a turn.
     pub(crate) affordable: usize,
     pub(crate) pending: VecDeque<PendingRelease>,
@@ -54,12 +56,14 @@ impl EngineQueue {
     ) -> Self {
         let mut properties = port.properties();
         properties.frame_cost = properties.frame_cost.max(1);
+        let has_diagnosis = port.diagnosis().is_some();
         Self {
             port,
             forwarding,
             counters,
             owner,
             properties,
+            has_diagnosis,
             affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.frame_cost)).max(1),
             pending: VecDeque::new(),
             dirty: false,

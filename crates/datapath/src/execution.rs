@@ -117,14 +117,41 @@ impl Executor {
         outlets: Outlets<'_>,
         dropped: &mut DropTally,
     ) -> Executed {
+        if let Some(executed) = self.execute_as_one(batch, &job, outlets.queues) {
+            return executed;
+        }
         let executed = self.group(batch, &job, dropped);
         self.dispatch(batch, &job, outlets, dropped);
         executed
     }
 
+    /// Delivers short frames of which all go to one port of this worker. `None`, and nothing is done, where they are
+    /// anything else.
+    #[inline]
+    fn execute_as_one(
+        &mut self,
+        batch: &mut Batch,
+        job: &Job<'_>,
+        queues: &mut [Option<Box<EngineQueue>>],
+    ) -> Option<Executed> {
+        let &Job { first, common, origin: Origin { topology, queue, worker, .. }, budget, .. } = job;
+        let Some(Fate::Port(port)) = common else { return None };
+        let target = topology.queue(port, queue)?;
+        let bytes_cost = batch.bytes() * finishing_factor(batch) as u64 / BYTES_PER_COST as u64;
+        if target.worker != worker || target.frame_cost > 1 || bytes_cost > budget / 2 {
+            return None;
+        }
+        let end = batch.frames();
+        let frames = Batch::numbers(first..end);
+        if !self.deliveries.deliver(queues, target.place, batch, frames) {
+            return None;
+        }
+        Some(Executed { end, replicated: 0, cost: frames.len() as u64 + bytes_cost })
+    }
+
     #[inline(never)]
     fn group(&mut self, batch: &mut Batch, job: &Job<'_>, dropped: &mut DropTally) -> Executed {
-        let &Job { first, fates, common, plan, origin, budget } = job;
+        let &Job { first, fates, plan, origin, budget, .. } = job;
         let Self { groups, spread, .. } = self;
         groups.clear();
         spread.forget();
@@ -171,10 +198,6 @@ impl Executor {
                             more_for_last = u64::from(target.frame_cost.saturating_sub(1));
                             weighs_unicast = weighs || more_for_last > 0;
                             let group = group_of(target, port, false, worker);
-                            if common.is_some() && !weighs_unicast {
-                                groups.add_all(group, first as u16..frames as u16);
-                                break;
-                            }
                             last = Some((port, group));
                             group
                         }

@@ -52,8 +52,6 @@ struct Workplace {
     memory: Box<[u8]>,
     /// Bytes of the memory that the batch refers to.
     used: usize,
-    /// 0, 1, 2, ...
-    all: Vec<u16>,
 }
 
 impl Default for Workplace {
@@ -62,7 +60,6 @@ impl Default for Workplace {
             batch: Batch::new(),
             memory: vec![0; MEMORY_BYTES].into_boxed_slice(),
             used: 0,
-            all: (0..BATCH_FRAMES as u16).collect(),
         }
     }
 }
@@ -77,9 +74,10 @@ struct Work<'work, Deliver> {
 impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
     /// Delivers the batch and begins anew.
     fn hand_over(&mut self) {
-        let Workplace { batch, used, all, .. } = &mut *self.workplace;
+        let Workplace { batch, used, .. } = &mut *self.workplace;
         if batch.frames() != 0 {
-            (self.deliver)(batch, all.get(..batch.frames()).unwrap_or(&[]));
+            let frames = Batch::numbers(0..batch.frames());
+            (self.deliver)(batch, frames);
         }
         batch.reset(BATCH_FRAMES);
         *used = 0;

@@ -162,7 +162,7 @@ impl<'ring> SlotRun<'ring> {
     #[must_use]
     pub fn single(&self, slot: &SharedSlot) -> Option<TakenFragment<'ring>> {
         let slot = slot.load_word();
-        let bytes = self.buffers.single(slot, self.buffers.longest_extent())?;
+        let bytes = self.buffers.single(slot)?;
         Some(TakenFragment { slot, bytes })
     }
 }

@@ -214,17 +214,11 @@ impl ProgramWindow {
     /// window moves.
     #[inline(never)]
     pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
-        let (own, others) = (*self.view.buffers(), *to.view.buffers());
-        let longest = own.longest_extent().min(others.longest_extent());
+        let buffers = self.view.buffers().copying_to(*to.view.buffers());
         self.each_single(to, most, |source, target| {
-            let slot = source.load_word();
-            let Some(frame) = own.single(slot, longest) else { return false };
-            own.prefetch_read_behind(frame.start(), PREFETCH_SLOTS);
             let old = target.load_word();
-            if others.fill(old.buffer(), &frame).is_none() {
-                return false;
-            }
-            target.replace(old, slot.alone_in(old.buffer()));
+            let Some(new) = buffers.copy(source.load_word(), old, PREFETCH_SLOTS) else { return false };
+            target.replace(old, new);
             true
         })
     }
@@ -265,11 +259,11 @@ impl ProgramWindow {
             let from = advance(self.head, done, self.view.slot_count());
             let into = advance(to.head, done, to.view.slot_count());
             let (from, into) = (self.view.slots(from, most - done), to.view.slots(into, most - done));
-            for (source, target) in from.iter().zip(into) {
-                if !each(source, target) {
-                    return done;
-                }
-                done += 1;
+            let pairs = from.len().min(into.len());
+            let good = from.iter().zip(into).take_while(|(source, target)| each(source, target)).count();
+            done += good as u32;
+            if good != pairs {
+                break;
             }
         }
         done

@@ -233,19 +233,22 @@ impl BufferPool {
         index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
     }
 
-    /// The extent ([`SlotWord::extent`]) of the longest frame that a buffer holds.
+    /// The frame that a slot holds alone, where it names a buffer that has so many bytes.
     #[inline]
     #[must_use]
-    pub(crate) fn longest_extent(&self) -> u64 {
+    pub(crate) fn single<'ring>(&self, slot: SlotWord) -> Option<SharedBytes<'ring>> {
+        self.single_within(slot, self.longest_extent())
+    }
+
+    /// The extent ([`SlotWord::extent`]) of the longest frame that a buffer holds.
+    #[inline]
+    fn longest_extent(&self) -> u64 {
         u64::from(self.bytes.min(u16::MAX.into())) << SlotWord::LEN_SHIFT
     }
 
-    /// The frame that a slot holds alone, where it names a buffer, and no more than `longest` of it, which is at most
-    /// [`Self::longest_extent`].
+    /// As [`Self::single`], where the slot's extent is at most `longest`, which is at most that of the longest frame.
     #[inline]
-    #[must_use]
-    pub(crate) fn single<'ring>(&self, slot: SlotWord, longest: u64) -> Option<SharedBytes<'ring>> {
-        debug_assert!(longest <= self.longest_extent());
+    fn single_within<'ring>(&self, slot: SlotWord, longest: u64) -> Option<SharedBytes<'ring>> {
         let start = self.address(slot.buffer())?;
         // One comparison for both: with the flag it is beyond any length.
         if slot.extent() > longest {
@@ -253,6 +256,12 @@ impl BufferPool {
         }
         // SAFETY: the buffer has so many bytes, and the constructor's caller vouched for the mapping of all of them.
         Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len().into()) })
+    }
+
+    /// The copying of frames of one slot from buffers of this pool to buffers of `to`.
+    #[inline]
+    pub(crate) fn copying_to(self, to: Self) -> SlotCopy {
+        SlotCopy { from: self, to, longest: self.longest_extent().min(to.longest_extent()) }
     }
 
     /// Starts loading the first line of buffer `index`, for writing; an index that is no buffer's does no harm.
@@ -280,8 +289,8 @@ impl BufferPool {
         prefetch_read(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`, and gives its address. `None`, and nothing is copied, where there is no such
-    /// buffer or it is too short.
+    /// Copies `frame` into buffer `index`, and gives the address of the copy. `None`, and nothing is copied, where there
+    /// is no such buffer or it is too short.
     #[inline]
     #[must_use]
     pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> Option<NonNull<u8>> {
@@ -310,6 +319,30 @@ impl BufferPool {
         }
         // SAFETY: index < count, and the constructor's caller vouched for count * bytes mapped bytes.
         Some(unsafe { self.base.add(index as usize * self.bytes as usize) })
+    }
+}
+
+/// Two pools, and the extent of the longest frame that buffers of both hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotCopy {
+    from: BufferPool,
+    to: BufferPool,
+    longest: u64,
+}
+
+impl SlotCopy {
+    /// Copies the frame that `source` holds alone into the buffer of `target`, and starts loading the frame that lies
+    /// `ahead` buffers behind it. Returns the word of the target's slot with the frame, without flags. `None`, and
+    /// nothing is copied, where either slot is anything else or the frame is too long.
+    #[inline]
+    pub(crate) fn copy(&self, source: SlotWord, target: SlotWord, ahead: usize) -> Option<SlotWord> {
+        let frame = self.from.single_within(source, self.longest)?;
+        self.from.prefetch_read_behind(frame.start, ahead);
+        let start = self.to.address(target.buffer())?;
+        // SAFETY: both ranges are mapped for `len` bytes: neither pool's buffers are shorter than `longest`. Overlap is
+        // allowed for.
+        unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
+        Some(source.alone_in(target.buffer()))
     }
 }
 

@@ -178,7 +178,7 @@ impl Embedded {
     /// Moves frames once, where ports step this datapath; returns how many were taken.
     pub fn step(&self) -> usize {
         let stepped = self.lock().stepped.clone();
-        stepped.map_or(0, |stepped| stepped.step())
+        stepped.map_or(0, |stepped| stepped.lock().step())
     }
 
     /// Moves the switches' ageing clock on by one tick.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::PortError;
 use crate::port::Reconnections;
 use crate::renewal::Seat;
-use crate::ring::{RxRing, TxRing};
+use crate::ring::{RxRing, TxRing, sync_both};
 use crate::stepped::DeviceSleep;
 use crate::waiter::{Binding, Waitable, Waiter};
 
@@ -157,9 +157,7 @@ impl Queue {
     /// As [`TxRing::sync`].
     #[inline]
     pub fn sync(&mut self) -> Result<(), PortError> {
-        self.tx.sync()?;
-        self.rx.sync()?;
-        Ok(())
+        sync_both(&mut self.tx, &mut self.rx)
     }
 
     /// Whether there is what `interest` asks for, as of the last sync.

@@ -64,9 +64,9 @@ impl Half {
         Self { other, binding, region, idle_syncs: 0, seat: None }
     }
 
-    /// After a sync: wake or step the other side. Says whether another look is due.
+    /// After a sync: wakes the other side, or steps it. A device that stops frames which go `way` is reported.
     #[inline]
-    fn follow(&mut self, synced: Synced) -> Result<bool, PortError> {
+    fn follow(&mut self, synced: Synced, way: Way) -> Result<Followed, PortError> {
         match &self.other {
             OtherSide::Elsewhere { event, is_program } => {
                 if synced.kick {
@@ -79,12 +79,9 @@ impl Half {
                         return Err(PortError::DaemonGone);
                     }
                 }
-                Ok(false)
+                Ok(Followed::Elsewhere)
             }
-            OtherSide::Here { stepped, .. } => {
-                stepped.step();
-                Ok(true)
-            }
+            OtherSide::Here { stepped, device } => Ok(Followed::Here(stepped.step(*device, way))),
         }
     }
 
@@ -95,12 +92,14 @@ impl Half {
             OtherSide::Elsewhere { .. } => None,
         }
     }
+}
 
-    /// Whether the device at the other end, if there is one, still takes frames that go `way`.
-    fn check_device(&self, way: Way) -> Result<(), PortError> {
-        let OtherSide::Here { stepped, device: Some(place) } = &self.other else { return Ok(()) };
-        stepped.lock().failure(*place, way).map_or(Ok(()), |failure| Err(PortError::Device(failure)))
-    }
+/// What came after a sync.
+enum Followed {
+    /// Somebody else moves the frames.
+    Elsewhere,
+    /// They have moved, so that another look is due, or a device has failed.
+    Here(Result<(), PortError>),
 }
 
 /// Keeps the memory of a ring mapped, also after its port has ended: for views of buffers that outlive a batch. What
@@ -328,16 +327,14 @@ impl TxRing {
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.sync_end()?;
-        let stepped = match self.half.follow(synced) {
-            Ok(stepped) => stepped,
-            Err(gone) => return self.renew(gone),
-        };
-        if stepped {
-            let gained = synced.gained + self.sync_end()?.gained;
-            self.half.check_device(Way::In)?;
-            return Ok(gained);
+        match self.half.follow(synced, Way::In) {
+            Ok(Followed::Elsewhere) => Ok(synced.gained),
+            Ok(Followed::Here(device)) => {
+                let gained = synced.gained + self.sync_end()?.gained;
+                device.map(|()| gained)
+            }
+            Err(gone) => self.renew(gone),
         }
-        Ok(synced.gained)
     }
 
     pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
@@ -382,6 +379,24 @@ impl TxRing {
             TxEnd::Pipe(end) => end.awake(),
         }
     }
+}
+
+/// Syncs both rings of a queue. A datapath that this thread steps is stepped once for both.
+///
+/// # Errors
+/// As [`TxRing::sync`].
+#[inline]
+pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortError> {
+    if matches!(tx.half.other, OtherSide::Elsewhere { .. }) {
+        tx.sync()?;
+        rx.sync()?;
+        return Ok(());
+    }
+    // It is published first, so that the step of the other sync takes it.
+    rx.end.sync()?;
+    tx.sync()?;
+    rx.end.sync()?;
+    Ok(())
 }
 
 impl RxRing {
@@ -523,19 +538,15 @@ impl RxRing {
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.end.sync()?;
-        let stepped = match self.half.follow(synced) {
-            Ok(stepped) => stepped,
-            Err(gone) => return self.renew(gone),
-        };
-        if stepped {
-            let gained = synced.gained + self.end.sync()?.gained;
-            if self.available() == 0 {
-                // Only when everything that came before is taken.
-                self.half.check_device(Way::Either)?;
+        match self.half.follow(synced, Way::Either) {
+            Ok(Followed::Elsewhere) => Ok(synced.gained),
+            Ok(Followed::Here(device)) => {
+                let gained = synced.gained + self.end.sync()?.gained;
+                // What came before a failure is taken first.
+                if self.available() == 0 { device.map(|()| gained) } else { Ok(gained) }
             }
-            return Ok(gained);
+            Err(gone) => self.renew(gone),
         }
-        Ok(synced.gained)
     }
 
     pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {

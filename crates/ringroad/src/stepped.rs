@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ringroad_datapath::engine::Engine;
+use ringroad_port::port_queue::Way;
 use ringroad_ring::eventfd;
+
+use crate::error::PortError;
 
 /// An engine that the threads of a program step in turn.
 #[derive(Debug)]
@@ -29,10 +32,13 @@ impl Stepped {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves frames once.
+    /// Moves frames once. An error is what has stopped the device with its queue at `device` for frames that go `way`.
     #[inline]
-    pub(crate) fn step(&self) -> usize {
-        self.lock().step()
+    pub(crate) fn step(&self, device: Option<u32>, way: Way) -> Result<(), PortError> {
+        let mut engine = self.lock();
+        engine.step();
+        let failure = device.and_then(|place| engine.failure(place, way));
+        failure.map_or(Ok(()), |failure| Err(PortError::Device(failure)))
     }
 
     /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step

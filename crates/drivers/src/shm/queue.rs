@@ -390,6 +390,9 @@ impl PortQueue for ShmQueue {
             let taken = match header_bytes {
                 0 => {
                     Self::take_single(take, batch);
+                    if take.waiting() == 0 {
+                        break Ok(());
+                    }
                     Self::take_frame(take, batch)
                 }
                 _ => take_frame_behind_header(take, batch, header_bytes),
