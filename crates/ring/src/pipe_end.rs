@@ -12,9 +12,13 @@ use crate::layout::slot_flags::MORE_FRAGMENTS;
 use crate::program_end::Synced;
 use crate::program_window::ProgramWindow;
 use crate::ring_view::RingView;
+use crate::shared::SlotWord;
 use crate::sync::Ordering;
 use crate::violation::RingViolation;
 use crate::wakeup::{Kicker, Sleeper, publish_fence};
+
+/// Slots of which the lengths are summed up in one piece: a sum of extents has room for them.
+const SUMMED_SLOTS: u32 = 1 << 15;
 
 /// The sending end of one direction of a pipe.
 #[derive(Debug)]
@@ -146,12 +150,21 @@ pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
     let (mut frames, mut bytes) = (0, 0);
     let mut index = from;
     while index != end {
-        let run = own.slots(index, distance(index, end, slots));
+        let run = own.slots(index, distance(index, end, slots).min(SUMMED_SLOTS));
+        let (mut all, mut extents) = (SlotWord::default(), 0);
         for (own, peer) in run.iter().zip(peer.slots(index, run.len() as u32)) {
-            let slot = own.load_with_ptr();
-            frames += slot.ends_frame();
-            bytes += u64::from(slot.len);
-            peer.store_with_ptr(slot);
+            let word = own.load_word();
+            (all, extents) = (all.with(word), extents + word.extent());
+            peer.replace(peer.load_word(), word);
+            peer.store_ptr(own.load_ptr());
+        }
+        if all.flags() & MORE_FRAGMENTS == 0 {
+            frames += run.len() as u32;
+            bytes += SlotWord::extent_bytes(extents);
+        } else {
+            // Own slots, which nobody else writes.
+            frames += run.iter().map(|slot| slot.load().ends_frame()).sum::<u32>();
+            bytes += run.iter().map(|slot| u64::from(slot.load().len)).sum::<u64>();
         }
         index = advance(index, run.len() as u32, slots);
     }

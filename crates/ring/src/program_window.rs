@@ -146,18 +146,17 @@ impl ProgramWindow {
         mut write: impl FnMut(FreeSlot<'_>) -> Option<u16>,
     ) -> u32 {
         let (slots, most) = (self.view.slot_count(), most.min(self.available()));
+        let buffers = *self.view.buffers();
         let mut pushed = 0;
         'runs: while pushed < most {
             let first = advance(self.head, pushed, slots);
-            let run = self.view.slots(first, most - pushed);
-            for (place, slot) in run.iter().enumerate() {
-                if AHEAD && let Some(soon) = run.get(place + PREFETCH_SLOTS) {
-                    self.view.buffers().prefetch_write(soon.load_word().buffer());
-                }
+            for (index, slot) in (first..).zip(self.view.slots(first, most - pushed)) {
                 let old = slot.load_word();
-                let (index, buffer) = (first + place as u32, old.buffer());
-                let bytes = self.view.bytes(buffer, usize::MAX);
-                let Some(len) = write(FreeSlot { index, buffer, bytes }) else { break 'runs };
+                let bytes = buffers.bytes(old.buffer(), usize::MAX);
+                if AHEAD {
+                    buffers.prefetch_write_behind(bytes.start(), PREFETCH_SLOTS);
+                }
+                let Some(len) = write(FreeSlot { index, buffer: old.buffer(), bytes }) else { break 'runs };
                 slot.describe(old, len, 0);
                 pushed += 1;
             }
@@ -191,15 +190,14 @@ impl ProgramWindow {
     #[inline]
     pub fn pop_each(&mut self, most: u32, mut read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         let (slots, most) = (self.view.slot_count(), most.min(self.available()));
+        let buffers = *self.view.buffers();
         let mut popped = 0;
         'runs: while popped < most {
-            let run = self.view.slots(advance(self.head, popped, slots), most - popped);
-            for (place, slot) in run.iter().enumerate() {
-                if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
-                    self.view.buffers().prefetch_read(soon.load_word().buffer());
-                }
+            for slot in self.view.slots(advance(self.head, popped, slots), most - popped) {
                 let slot = slot.load();
-                if !read(slot, self.view.bytes(slot.buffer, slot.len.into())) {
+                let bytes = buffers.bytes(slot.buffer, slot.len.into());
+                buffers.prefetch_read_behind(bytes.start(), PREFETCH_SLOTS);
+                if !read(slot, bytes) {
                     break 'runs;
                 }
                 popped += 1;

@@ -144,14 +144,7 @@ impl RingView {
     #[inline]
     #[must_use]
     pub fn bytes(&self, index: u32, len: usize) -> SharedBytes<'_> {
-        match self.buffers.address(index) {
-            // SAFETY: a whole buffer lies there and the region stays mapped while self is borrowed.
-            Some(start) => unsafe {
-                SharedBytes::from_trusted_parts(start, len.min(self.buffers.buffer_bytes() as usize))
-            },
-            // SAFETY: no byte at all.
-            None => unsafe { SharedBytes::from_trusted_parts(NonNull::dangling(), 0) },
-        }
+        self.buffers.bytes(index, len)
     }
 
     /// `len` bytes (at most a buffer) of the reserved buffer, where frames for wild indexes end.

@@ -233,6 +233,19 @@ impl BufferPool {
         index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
     }
 
+    /// `len` bytes (at most a buffer) of buffer `index`; an index outside the pool gives no bytes, as netmap reads such
+    /// slots as empty.
+    #[inline]
+    #[must_use]
+    pub(crate) fn bytes<'ring>(&self, index: u32, len: usize) -> SharedBytes<'ring> {
+        match self.address(index) {
+            // SAFETY: a whole buffer lies there, and the constructor's caller vouched for its mapping.
+            Some(start) => unsafe { SharedBytes::from_trusted_parts(start, len.min(self.bytes as usize)) },
+            // SAFETY: no byte at all.
+            None => unsafe { SharedBytes::from_trusted_parts(NonNull::dangling(), 0) },
+        }
+    }
+
     /// The frame that a slot holds alone, where it names a buffer that has so many bytes.
     #[inline]
     #[must_use]
@@ -264,14 +277,8 @@ impl BufferPool {
         SlotCopy { from: self, to, longest: self.longest_extent().min(to.longest_extent()) }
     }
 
-    /// Starts loading the first line of buffer `index`, for writing; an index that is no buffer's does no harm.
-    #[inline]
-    pub(crate) fn prefetch_write(&self, index: u32) {
-        prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
-    }
-
-    /// As [`Self::prefetch_write`], for the buffer that lies `count` buffers behind the one at `start`. A ring that was
-    /// laid out anew names its buffers in order. A guess that is wrong costs one line's loading.
+    /// Starts loading, for writing, the first line of the buffer that lies `count` buffers behind the one at `start`: a
+    /// ring that was laid out anew names its buffers in order. A wrong guess costs the loading of a line.
     #[inline]
     pub(crate) fn prefetch_write_behind(&self, start: NonNull<u8>, count: usize) {
         prefetch_write(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
@@ -281,12 +288,6 @@ impl BufferPool {
     #[inline]
     pub(crate) fn prefetch_read_behind(&self, start: NonNull<u8>, count: usize) {
         prefetch_read(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
-    }
-
-    /// As [`Self::prefetch_write`], for reading.
-    #[inline]
-    pub(crate) fn prefetch_read(&self, index: u32) {
-        prefetch_read(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
     /// Copies `frame` into buffer `index`, and gives the address of the copy. `None`, and nothing is copied, where there
