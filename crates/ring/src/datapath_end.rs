@@ -524,7 +524,8 @@ impl RxPutEnd {
                 buffers.prefetch_write_behind(start, PREFETCH_SLOTS);
                 slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
                 if let Some(timestamp_ns) = timestamp_ns {
-                    slot.store_ptr(timestamp_ns);
+                    // It differs from the last one nearly always.
+                    slot.overwrite_ptr(timestamp_ns);
                 }
                 done += 1;
             }
@@ -536,11 +537,16 @@ impl RxPutEnd {
         put
     }
 
-    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given the buffer
-    /// of the slot, and gives another one, and the length of the frame in it, instead, while it has any. Stops before the
-    /// first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were filled.
+    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a number and
+    /// the buffer of the slot, and gives another one, and the length of the frame in it, instead, while it has any.
+    /// Stops before the first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were
+    /// filled.
     #[inline]
-    pub fn exchange_single(&mut self, free: u32, mut exchange: impl FnMut(u32) -> Option<SlotWord>) -> u32 {
+    pub fn exchange_single(
+        &mut self,
+        free: u32,
+        mut exchange: impl FnMut(usize, u32) -> Option<SlotWord>,
+    ) -> u32 {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {
             return 0;
@@ -548,15 +554,16 @@ impl RxPutEnd {
         let (slots, buffers) = (view.slot_count(), *view.buffers());
         let mut filled = 0;
         while filled < free {
-            for slot in view.slots(advance(self.filled, filled, slots), free - filled) {
-                let old = slot.load_word();
-                if !buffers.has(old.buffer()) {
-                    return filled;
+            let run = view.slots(advance(self.filled, filled, slots), free - filled);
+            for (number, slot) in (filled as usize..).zip(run) {
+                let own = slot.load_word().buffer();
+                if !buffers.has(own) {
+                    return number as u32;
                 }
-                let Some(given) = exchange(old.buffer()) else { return filled };
-                slot.replace(old, given.with_flags(1 << PORT_SHIFT));
-                filled += 1;
+                let Some(given) = exchange(number, own) else { return number as u32 };
+                slot.overwrite(given.with_flags(1 << PORT_SHIFT));
             }
+            filled += run.len() as u32;
         }
         filled
     }

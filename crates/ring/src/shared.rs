@@ -182,6 +182,12 @@ impl SharedSlot {
         self.word.store(new.0, Ordering::Relaxed);
     }
 
+    /// Writes `ptr` alone, whatever was there.
+    #[inline]
+    pub(crate) fn overwrite_ptr(&self, ptr: u64) {
+        self.ptr.store(ptr, Ordering::Relaxed);
+    }
+
     /// `ptr` alone.
     #[inline]
     pub(crate) fn load_ptr(&self) -> u64 {

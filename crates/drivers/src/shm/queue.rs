@@ -18,7 +18,7 @@ use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::{Direction, MAX_FRAGMENTS};
 use ringroad_ring::region::{Region, RegionId};
 use ringroad_ring::ring_view::RingView;
-use ringroad_ring::shared::{prefetch_read, prefetch_write};
+use ringroad_ring::shared::{SlotWord, prefetch_read, prefetch_write};
 use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
@@ -285,15 +285,21 @@ impl ShmQueue {
     /// how many, and their bytes.
     #[inline(never)]
     fn exchange_singles(put: &mut RxPutEnd, batch: &mut Batch, frames: &[u16], free: u32) -> (u32, u64) {
-        let (fragments, mut frames, mut bytes) = (batch.exchange_buffers(), frames.iter(), 0);
-        let put = put.exchange_single(free, |own| {
-            let fragment = fragments.get_mut(usize::from(*frames.next()?))?;
+        let is_whole = batch.is_whole(frames);
+        let (fragments, mut extents) = (batch.exchange_buffers(), 0);
+        let mut exchange = |fragment: &mut Fragment, own| {
             let given = fragment.slot();
             *fragment = fragment.in_buffer(own);
-            bytes += u64::from(given.len());
-            Some(given)
-        });
-        (put, bytes)
+            extents += given.extent();
+            given
+        };
+        let put = match is_whole {
+            true => put.exchange_single(free, |number, own| Some(exchange(fragments.get_mut(number)?, own))),
+            false => put.exchange_single(free, |number, own| {
+                Some(exchange(fragments.get_mut(usize::from(*frames.get(number)?))?, own))
+            }),
+        };
+        (put, SlotWord::extent_bytes(extents))
     }
 
     /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
