@@ -33,9 +33,15 @@ impl QueueTask {
     /// Sends due frames and takes received ones.
     #[inline]
     pub(crate) fn turn(&mut self, clock: &mut ClockReader) -> Result<Turn, PortError> {
+        let now_ns = clock.now_ns();
         let (tx, rx) = self.queue.split();
-        let sent = self.sender.turn(tx, clock)?;
-        let received = self.receiver.turn(rx, clock)?;
+        let frames = self.sender.fill(tx, now_ns, clock)?;
+        match frames {
+            0 => rx.sync().map(|_| ())?,
+            _ => self.queue.sync()?,
+        }
+        let sent = self.sender.handed_over(frames, now_ns, clock);
+        let received = self.receiver.take(self.queue.split().1, clock)?;
         Ok(Turn {
             busy: sent.frames > 0 || received > 0,
             next_due_ns: sent.next_due_ns,

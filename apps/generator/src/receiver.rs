@@ -51,10 +51,9 @@ impl Receiver {
         }
     }
 
-    /// Takes the received frames; returns their number.
+    /// Takes the frames that the last sync found; returns their number.
     #[inline]
-    pub(crate) fn turn(&mut self, rx: &mut RxRing, clock: &mut ClockReader) -> Result<u32, PortError> {
-        rx.sync()?;
+    pub(crate) fn take(&mut self, rx: &mut RxRing, clock: &mut ClockReader) -> Result<u32, PortError> {
         let available = rx.available();
         if available == 0 {
             return Ok(0);

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use ringroad::{FreeSlot, PortError, SlotWord, TxRing};
+use ringroad::{FreeSlot, PortError, TxRing};
 use ringroad_traffic::frame_source::{Variation, WriteFrames};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
@@ -87,29 +87,32 @@ struct Burst {
     held: HeldFrames,
 }
 
-/// Which buffers of the ring hold a frame of the sender's only stream, so that only what varies is written to them.
+/// How many slots of the ring hold a frame of the sender's only stream, so that only what varies is written to them: as
+/// many as it gave away last, since a ring's slots are given away in order and keep their buffers.
 #[derive(Debug)]
 struct HeldFrames {
     /// Of several lanes each would write over the others' frames.
     is_sole_lane: bool,
     /// The region in which their buffers lie.
     region: Option<(u64, u64)>,
-    /// How each slot was given away last.
-    slots: Vec<SlotWord>,
+    slots: u32,
 }
 
 impl HeldFrames {
-    /// The slots of `tx` as they were given away last; `None` where somebody else may have written to their buffers
-    /// since.
+    /// Whether every slot of `tx` holds one. `None` where somebody else may have written to its buffers.
     #[inline]
-    fn of(&mut self, tx: &TxRing) -> Option<&mut [SlotWord]> {
+    fn fill(&mut self, tx: &TxRing) -> Option<bool> {
         let region = tx.region_of_kept_buffers().filter(|_| self.is_sole_lane)?;
         if self.region != Some(region) {
-            self.region = Some(region);
-            self.slots.clear();
-            self.slots.resize(tx.slot_count() as usize, SlotWord::default());
+            (self.region, self.slots) = (Some(region), 0);
         }
-        Some(&mut self.slots)
+        Some(self.slots >= tx.slot_count())
+    }
+
+    /// Notes that so many more slots were given away.
+    #[inline]
+    fn add(&mut self, slots: u32) {
+        self.slots = self.slots.saturating_add(slots);
     }
 }
 
@@ -128,7 +131,7 @@ impl Sender {
         Self {
             current: Burst {
                 log: Vec::with_capacity(burst as usize),
-                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, slots: Vec::new() },
+                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, slots: 0 },
             },
             queue: BinaryHeap::with_capacity(lanes.len()),
             lanes,
@@ -151,35 +154,42 @@ impl Sender {
         &self.lanes
     }
 
-    /// Sends due frames.
+    /// Fills slots with the frames that are due at `now_ns`. A sync hands them over, [`Self::handed_over`] follows.
     #[inline]
-    pub(crate) fn turn(&mut self, tx: &mut TxRing, clock: &mut ClockReader) -> Result<SendTurn, PortError> {
-        let now_ns = clock.now_ns();
+    pub(crate) fn fill(
+        &mut self,
+        tx: &mut TxRing,
+        now_ns: u64,
+        clock: &mut ClockReader,
+    ) -> Result<u32, PortError> {
         if self.seen_version != self.control.version() {
             self.obey(now_ns);
         }
         if self.active == 0 {
-            self.note_blocked(false, now_ns);
             if tx.pending() > 0 {
                 tx.sync()?;
             }
-            return Ok(SendTurn { frames: 0, next_due_ns: None, blocked: false });
+            return Ok(0);
         }
         if tx.available() < self.burst {
             tx.sync()?;
         }
-        let frames = match self.lanes.as_mut_slice() {
-            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.current)?,
-            _ => self.fill_by_time(tx, now_ns, clock)?,
-        };
+        match self.lanes.as_mut_slice() {
+            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.current),
+            _ => self.fill_by_time(tx, now_ns, clock),
+        }
+    }
+
+    /// Accounts for the frames of the turn that began at `now_ns`.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, frames: u32, now_ns: u64, clock: &mut ClockReader) -> SendTurn {
         if frames > 0 {
-            tx.sync()?;
             self.account(clock.now_ns());
         }
         if now_ns >= self.next_end_ns {
             self.end_lanes(now_ns);
         }
-        Ok(self.outcome(frames, now_ns))
+        self.outcome(frames, now_ns)
     }
 
     /// Takes commands: starts and stops.
@@ -404,7 +414,7 @@ fn fill_slots<const PACED: bool>(
         return 0;
     }
     let until_reading = FRAMES_PER_TIMESTAMP;
-    let mut pace = Pace::<PACED> {
+    let pace = Pace::<PACED> {
         departures,
         index,
         due_by_ns,
@@ -414,27 +424,28 @@ fn fill_slots<const PACED: bool>(
         until_reading,
         bytes: 0,
     };
-    let filled = match (mix.of_one_size(), held.of(tx)) {
-        (Some(frames), Some(held)) => match frames.variation() {
-            Variation::Constant(mut frames) => {
-                let mut filled = 0;
-                if !PACED {
-                    // Nearly always these are all.
-                    filled = tx.push_unchanged(most, held);
+    let (filled, bytes) = match (mix.of_one_size(), held.fill(tx)) {
+        (Some(frames), Some(is_held)) => {
+            let (filled, bytes) = match frames.variation() {
+                Variation::Constant(mut frames) if is_held && !PACED => {
+                    let filled = most.min(tx.available());
+                    tx.advance(filled);
                     frames.skip(filled.into());
-                    pace.bytes = u64::from(filled) * frames.slot_bytes() as u64;
+                    (filled, u64::from(filled) * frames.slot_bytes() as u64)
                 }
-                filled + push_held::<PACED, false>(tx, most - filled, &mut pace, held, frames)
-            }
-            Variation::Compact(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
-            Variation::Full(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
-            Variation::Any(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
-        },
-        _ => push::<PACED, true>(tx, most, &mut pace, |timestamp_ns, slot| {
+                Variation::Constant(frames) => push_held::<PACED, false>(tx, most, pace, is_held, frames),
+                Variation::Compact(frames) => push_held::<PACED, true>(tx, most, pace, is_held, frames),
+                Variation::Full(frames) => push_held::<PACED, true>(tx, most, pace, is_held, frames),
+                Variation::Any(frames) => push_held::<PACED, true>(tx, most, pace, is_held, frames),
+            };
+            held.add(filled);
+            (filled, bytes)
+        }
+        _ => push::<PACED, true>(tx, most, pace, |timestamp_ns, slot| {
             slot.bytes.write(mix.next_frame(timestamp_ns).0)
         }),
     };
-    account.bytes += pace.bytes;
+    account.bytes += bytes;
     account.frames += u64::from(filled);
     if !PACED && filled > 0 {
         departures.depart_at_once(filled);
@@ -444,38 +455,36 @@ fn fill_slots<const PACED: bool>(
     filled
 }
 
-/// Pushes the frames that are due, at most `most`, into a ring whose slots were given away as `held` says.
+/// Pushes the frames that are due, at most `most`, into a ring whose slots all hold such frames where `is_held` says so.
 // Apart, so that each kind of frame has the registers to itself.
 #[inline(never)]
 fn push_held<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,
     most: u32,
-    pace: &mut Pace<'_, PACED>,
-    held: &mut [SlotWord],
-    mut frames: impl WriteFrames,
-) -> u32 {
+    pace: Pace<'_, PACED>,
+    is_held: bool,
+    frames: impl WriteFrames,
+) -> (u32, u64) {
+    // Its own, so that what changes from frame to frame is kept in registers.
+    let mut frames = frames;
     push::<PACED, VARIES>(tx, most, pace, |timestamp_ns, slot| {
-        let held = held.get_mut(slot.index as usize);
-        let holds_frame = held.as_ref().is_some_and(|held| held.buffer() == slot.buffer);
         // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
         let bytes = unsafe { slot.bytes.as_mut_slice() };
-        let len = frames.write_next(timestamp_ns, bytes, holds_frame).unwrap_or(0);
-        if let Some(held) = held {
-            *held = SlotWord::new(slot.buffer, len as u16, 0);
-        }
-        len
+        frames.write_next(timestamp_ns, bytes, is_held).unwrap_or(0)
     })
 }
 
-/// Pushes the frames that are due, at most `most`. Where they vary (`VARIES`) `write` is given the time.
+/// Pushes the frames that are due, at most `most`. Where they vary (`VARIES`) `write` is given the time. Returns the
+/// number of frames, and their bytes.
 #[inline(always)]
 fn push<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,
     most: u32,
-    pace: &mut Pace<'_, PACED>,
+    pace: Pace<'_, PACED>,
     mut write: impl FnMut(u64, &mut FreeSlot<'_>) -> usize,
-) -> u32 {
-    tx.push_each::<VARIES>(most, |mut slot| {
+) -> (u32, u64) {
+    let mut pace = pace;
+    let filled = tx.push_each::<VARIES>(most, |mut slot| {
         if !pace.is_due() {
             return None;
         }
@@ -484,7 +493,8 @@ fn push<const PACED: bool, const VARIES: bool>(
         let len = write(timestamp_ns, &mut slot);
         pace.depart(len);
         Some(len as u16)
-    })
+    });
+    (filled, pace.bytes)
 }
 
 /// When the frames of one burst are due, and when they left.

@@ -198,14 +198,11 @@ impl<'source> OneSize<'source> {
             None if writer.live == 0 => {
                 Variation::Constant(ConstantFrames { pristine, sequence: &mut writer.sequence })
             }
-            Some(signer) if signer.form() == SignatureForm::Compact => Variation::Compact(SignedFrames {
-                pristine,
-                signer,
-                checksum,
-                sequence: &mut writer.sequence,
-            }),
+            Some(signer) if signer.form() == SignatureForm::Compact => {
+                Variation::Compact(SignedFrames::new(pristine, *signer, checksum, &mut writer.sequence))
+            }
             Some(signer) if signer.form() == SignatureForm::Full => {
-                Variation::Full(SignedFrames { pristine, signer, checksum, sequence: &mut writer.sequence })
+                Variation::Full(SignedFrames::new(pristine, *signer, checksum, &mut writer.sequence))
             }
             _ => Variation::Any(Self { plan, pristine, writer }),
         }
@@ -277,9 +274,17 @@ impl WriteFrames for ConstantFrames<'_> {
 #[derive(Debug)]
 pub struct SignedFrames<'source, const BYTES: usize> {
     pristine: &'source [u8],
-    signer: &'source Signer,
+    signer: Signer,
     checksum: Option<SignedChecksum>,
+    /// The stream's number, which gets that of the next frame at the end.
     sequence: &'source mut u64,
+    next: u64,
+}
+
+impl<const BYTES: usize> Drop for SignedFrames<'_, BYTES> {
+    fn drop(&mut self) {
+        *self.sequence = self.next;
+    }
 }
 
 /// The only checksum that varies, with the signature.
@@ -294,15 +299,27 @@ struct SignedChecksum {
     shift: u32,
 }
 
+impl<'source, const BYTES: usize> SignedFrames<'source, BYTES> {
+    #[inline]
+    fn new(
+        pristine: &'source [u8],
+        signer: Signer,
+        checksum: Option<SignedChecksum>,
+        sequence: &'source mut u64,
+    ) -> Self {
+        Self { pristine, signer, checksum, next: *sequence, sequence }
+    }
+}
+
 impl<const BYTES: usize> WriteFrames for SignedFrames<'_, BYTES> {
     #[inline(always)]
     fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
         let frame = prepared(slot, self.pristine, holds_frame)?;
-        let signed = plan::sign_as::<BYTES>(self.signer, *self.sequence, timestamp_ns, frame);
+        let signed = plan::sign_as::<BYTES>(&self.signer, self.next, timestamp_ns, frame);
         if let Some(SignedChecksum { checksum, sum, counted, shift }) = &self.checksum {
             checksum.write(sum + (signed << shift & counted), frame);
         }
-        *self.sequence = self.sequence.wrapping_add(1);
+        self.next = self.next.wrapping_add(1);
         Some(self.pristine.len())
     }
 }

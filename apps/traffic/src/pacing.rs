@@ -199,7 +199,9 @@ impl Departures {
     #[inline]
     #[must_use]
     pub fn next_due_ns(&self) -> u64 {
-        self.origin_ns.saturating_add((self.due_ns + self.given_up_ns).ceil() as u64)
+        let (due_ns, whole_ns) = (self.next_due(), self.next_due() as u64);
+        // Rounded up, without the call that `ceil` is on processors of the oldest kind.
+        self.origin_ns.saturating_add(whole_ns).saturating_add(u64::from((whole_ns as f64) < due_ns))
     }
 
     /// When the next frame is due, ns after the origin, with its fraction.

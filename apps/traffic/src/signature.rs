@@ -44,7 +44,7 @@ use thiserror::Error;
 
 pub use self::form::{FormSet, SignatureForm};
 
-use self::checksum::{crc16, crc32c, crc32c_append_words};
+use self::checksum::{Crc32c, crc16, crc32c};
 
 const FULL_MAGIC: u32 = 0xa752_961e;
 const COMPACT_MAGIC: u16 = 0xb5e9;
@@ -85,12 +85,13 @@ pub enum SignerError {
 }
 
 /// Writes the signatures of one stream whose covered payload bytes do not vary: their checksum is computed once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Signer {
     form: SignatureForm,
     stream: u16,
     covered_bytes: u16,
     covered_crc: u32,
+    crc: Crc32c,
 }
 
 impl Signer {
@@ -103,7 +104,7 @@ impl Signer {
         let covered = if form == SignatureForm::Full { covered } else { &[] };
         let covered_bytes =
             u16::try_from(covered.len()).map_err(|_| SignerError::Covered { bytes: covered.len() })?;
-        Ok(Self { form, stream, covered_bytes, covered_crc: crc32c(covered) })
+        Ok(Self { form, stream, covered_bytes, covered_crc: crc32c(covered), crc: Crc32c::new() })
     }
 
     /// The form written.
@@ -142,7 +143,7 @@ impl Signer {
         match BYTES {
             FULL_BYTES => {
                 let head = u32::from(self.covered_bytes) << 16 | u32::from(self.stream);
-                let crc = crc32c_append_words(self.covered_crc, head, [sequence, timestamp_ns]);
+                let crc = self.crc.append_words(self.covered_crc, head, [sequence, timestamp_ns]);
                 let (front, back) = out.split_at_mut(16);
                 front[..4].copy_from_slice(&FULL_MAGIC.to_be_bytes());
                 front[4..8].copy_from_slice(&head.to_be_bytes());
@@ -153,7 +154,7 @@ impl Signer {
             COMPACT_BYTES => {
                 let head = u32::from(self.stream) << 16 | low(sequence >> 24, 16) as u32;
                 let tail = sequence << 40 | low(timestamp_ns, 40);
-                let crc = crc32c_append_words(COMPACT_SEED, head, [tail]);
+                let crc = self.crc.append_words(COMPACT_SEED, head, [tail]);
                 let (front, back) = out.split_at_mut(6);
                 front[..2].copy_from_slice(&COMPACT_MAGIC.to_be_bytes());
                 front[2..].copy_from_slice(&head.to_be_bytes());
@@ -326,7 +327,7 @@ impl Full {
             return false;
         };
         let covered_crc = crc32c(&before[start..]);
-        crc32c_append_words(covered_crc, self.head, [self.sequence, self.timestamp_ns]) == self.crc
+        Crc32c::new().append_words(covered_crc, self.head, [self.sequence, self.timestamp_ns]) == self.crc
     }
 
     #[inline]
@@ -368,7 +369,7 @@ impl Compact {
 
     #[inline]
     fn crc_right(&self) -> bool {
-        crc32c_append_words(COMPACT_SEED, self.head, [self.tail]) == self.crc
+        Crc32c::new().append_words(COMPACT_SEED, self.head, [self.tail]) == self.crc
     }
 
     #[inline]

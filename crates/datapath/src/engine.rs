@@ -621,7 +621,9 @@ impl Engine {
     #[inline(never)]
     fn serve_wire(&mut self, place: u32, from: usize, budget: u64, destination: u32) -> Served {
         let Scratch { batch, executor, .. } = &mut self.scratch;
-        let Some((source, mut taker)) = pair(&mut self.queues, place, destination) else { return Served::LOOK };
+        let Some((source, mut taker)) = pair(&mut self.queues, place, destination) else {
+            return Served::LOOK;
+        };
         if from != 0 {
             self.rota.take_up(place, batch);
         } else {
@@ -656,7 +658,8 @@ impl Engine {
         source.counters.received(list.len() as u64, bytes);
         finish_batch(source, batch, lent, &self.outboxes);
         kicks += source.flush();
-        let cost = bytes / BYTES_PER_COST as u64 + list.len() as u64 * u64::from(source.properties.frame_cost);
+        let cost =
+            bytes / BYTES_PER_COST as u64 + list.len() as u64 * u64::from(source.properties.frame_cost);
         Served { frames: list.len(), cost: Served::LOOK.cost + cost + u64::from(kicks) * KICK_COST }
     }
 

@@ -56,11 +56,7 @@ struct Workplace {
 
 impl Default for Workplace {
     fn default() -> Self {
-        Self {
-            batch: Batch::new(),
-            memory: vec![0; MEMORY_BYTES].into_boxed_slice(),
-            used: 0,
-        }
+        Self { batch: Batch::new(), memory: vec![0; MEMORY_BYTES].into_boxed_slice(), used: 0 }
     }
 }
 

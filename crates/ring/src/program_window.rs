@@ -4,7 +4,7 @@ use crate::cursor::{advance, distance};
 use crate::layout::Slot;
 use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
-use crate::shared::{SharedBytes, SharedSlot, SlotWord};
+use crate::shared::{SharedBytes, SharedSlot};
 
 /// How many slots ahead buffers are prefetched.
 const PREFETCH_SLOTS: usize = 8;
@@ -159,26 +159,6 @@ impl ProgramWindow {
                 let Some(len) = write(FreeSlot { index, buffer: old.buffer(), bytes }) else { break 'runs };
                 slot.describe(old, len, 0);
                 pushed += 1;
-            }
-        }
-        self.head = advance(self.head, pushed, slots);
-        pushed
-    }
-
-    /// Gives away the first slots, at most `most`, as far as each reads as the word of `held` at its index in the ring.
-    /// Nothing is written. Returns how many went.
-    #[inline]
-    pub fn push_unchanged(&mut self, most: u32, held: &[SlotWord]) -> u32 {
-        let (slots, most) = (self.view.slot_count(), most.min(self.available()));
-        let mut pushed = 0;
-        while pushed < most {
-            let first = advance(self.head, pushed, slots);
-            let run = self.view.slots(first, most - pushed);
-            let held = held.get(first as usize..).unwrap_or(&[]);
-            let equal = run.iter().zip(held).take_while(|(slot, held)| slot.load_word() == **held).count();
-            pushed += equal as u32;
-            if equal != run.len() {
-                break;
             }
         }
         self.head = advance(self.head, pushed, slots);

@@ -75,6 +75,5 @@ pub use ringroad_ring::core_sharing::CoreSharing;
 pub use ringroad_ring::layout::{Slot, slot_flags};
 pub use ringroad_ring::program_window::FreeSlot;
 pub use ringroad_ring::region::HugePages;
-pub use ringroad_ring::shared::SlotWord;
 pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
 pub use ringroad_ring::violation::RingViolation;

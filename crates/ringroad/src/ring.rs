@@ -13,7 +13,7 @@ use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::{ProgramEnd, Synced};
 use ringroad_ring::program_window::{FreeSlot, ProgramWindow};
 use ringroad_ring::ring_view::RingView;
-use ringroad_ring::shared::{SharedBytes, SlotWord};
+use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::violation::RingViolation;
 
 use crate::error::PortError;
@@ -264,14 +264,6 @@ impl TxRing {
         write: impl FnMut(FreeSlot<'_>) -> Option<u16>,
     ) -> u32 {
         self.window_mut().push_each::<AHEAD>(most, write)
-    }
-
-    /// Gives the first slots away, at most `most`, as far as each reads as the word of `held` at its index in the ring:
-    /// for frames that are written once and sent again and again. Nothing is written. Returns how many slots were given
-    /// away.
-    #[inline]
-    pub fn push_unchanged(&mut self, most: u32, held: &[SlotWord]) -> u32 {
-        self.window_mut().push_unchanged(most, held)
     }
 
     /// The region of the ring, where nobody else writes to the buffers of its slots: a slot that comes back with the

@@ -11,19 +11,37 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.is_empty() { 0 } else { ::crc32c::crc32c(bytes) }
 }
 
-/// The CRC-32C of some bytes of which `crc` is that of the first and the words, big-endian, are the rest.
-#[inline]
-pub fn crc32c_append_words<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        let crc = unsafe { sse42::crc32_u32(!crc, head.swap_bytes()) };
-        return !tail.iter().fold(u64::from(crc), |crc, word| {
-            // SAFETY: the processor has the instruction.
-            unsafe { sse42::crc32_u64(crc, word.swap_bytes()) }
-        }) as u32;
+/// CRC-32C as this processor computes it quickest: asked once, not for each frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Crc32c {
+    /// Whether the processor has the instruction.
+    has_instruction: bool,
+}
+
+impl Crc32c {
+    #[inline]
+    pub fn new() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        let has_instruction = std::arch::is_x86_feature_detected!("sse4.2");
+        #[cfg(not(target_arch = "x86_64"))]
+        let has_instruction = false;
+        Self { has_instruction }
     }
-    append_words_portable(crc, head, tail)
+
+    /// The checksum of some bytes of which `crc` is that of the first and the words, big-endian, are the rest.
+    #[inline]
+    pub fn append_words<const N: usize>(self, crc: u32, head: u32, tail: [u64; N]) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if self.has_instruction {
+            // SAFETY: the processor has the instruction.
+            let crc = unsafe { sse42::crc32_u32(!crc, head.swap_bytes()) };
+            return !tail.iter().fold(u64::from(crc), |crc, word| {
+                // SAFETY: the processor has the instruction.
+                unsafe { sse42::crc32_u64(crc, word.swap_bytes()) }
+            }) as u32;
+        }
+        append_words_portable(crc, head, tail)
+    }
 }
 
 /// The processor's instructions, which take the least significant byte first. Those of [`std::arch`] are functions that
@@ -106,7 +124,7 @@ mod tests {
         let after_9 = |crc: u16| (crc << 8) ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
         assert_eq!(after_9(crc16(digits)), 0x31c3);
         let head = u32::from_be_bytes(*b"2345");
-        let crc = crc32c_append_words(crc32c(b"1"), head, []);
+        let crc = Crc32c::new().append_words(crc32c(b"1"), head, []);
         assert_eq!(::crc32c::crc32c_append(crc, b"6789"), 0xe306_9283);
     }
 
@@ -116,7 +134,7 @@ mod tests {
             let bytes = [&head.to_be_bytes()[..], &tail[0].to_be_bytes(), &tail[1].to_be_bytes()].concat();
             let expected = ::crc32c::crc32c_append(crc, &bytes);
             prop_assert_eq!(append_words_portable(crc, head, tail), expected);
-            prop_assert_eq!(crc32c_append_words(crc, head, tail), expected);
+            prop_assert_eq!(Crc32c::new().append_words(crc, head, tail), expected);
         }
     }
 }

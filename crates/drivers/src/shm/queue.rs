@@ -276,7 +276,9 @@ impl ShmQueue {
         };
         let bytes = match is_whole && put as usize == frames.len() {
             true => batch.bytes(),
-            false => frames.iter().take(put as usize).map(|&frame| batch.frame_bytes(frame.into()) as u64).sum(),
+            false => {
+                frames.iter().take(put as usize).map(|&frame| batch.frame_bytes(frame.into()) as u64).sum()
+            }
         };
         (put, bytes)
     }
