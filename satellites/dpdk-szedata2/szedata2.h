@@ -23,6 +23,9 @@
 /* Frames that are taken or reserved at once. */
 #define SZEDATA2_BURST 64
 
+/* Longest frame that is copied by fixed moves. */
+#define SZEDATA2_SHORT 64
+
 /* Around an MTU: Ethernet header and two VLAN tags; FCS is not in the buffers. */
 #define SZEDATA2_OVERHEAD 22
 
@@ -61,7 +64,8 @@ struct szedata2_rx_queue {
     uint16_t channel;
     uint16_t port;
     bool copy;
-    bool failed; /* its buffer is out of order: nothing comes any more until it is started again */
+    bool copies_short; /* and every mbuf has room for a short frame */
+    bool failed;       /* its buffer is out of order: nothing comes any more until it is started again */
     bool deferred_start;
     uint64_t packets;
     uint64_t bytes;
@@ -96,17 +100,28 @@ struct szedata2_device {
     struct szecard_status base, seen;
 };
 
-/* Copies a part of a frame: one of 32 to 64 bytes as two halves, which overlap. */
+/* Whether a frame is short, but not shorter than a half of the longest short one. */
+static inline bool szedata2_is_short(size_t length)
+{
+    return length - SZEDATA2_SHORT / 2 <= SZEDATA2_SHORT / 2;
+}
+
+/* Copies a short frame as two halves, which overlap. */
+static inline void szedata2_copy_short(void *to, const void *from, size_t length)
+{
+    rte_mov16((uint8_t *)to, (const uint8_t *)from);
+    rte_mov16((uint8_t *)to + 16, (const uint8_t *)from + 16);
+    rte_mov16((uint8_t *)to + length - 32, (const uint8_t *)from + length - 32);
+    rte_mov16((uint8_t *)to + length - 16, (const uint8_t *)from + length - 16);
+}
+
+/* Copies a part of a frame. */
 static inline void szedata2_copy(void *to, const void *from, uint32_t length)
 {
-    uint32_t half = length - 32;
-
-    if (likely(half <= 32)) {
-        rte_mov32(to, from);
-        rte_mov32((uint8_t *)to + half, (const uint8_t *)from + half);
-    } else {
+    if (likely(szedata2_is_short(length)))
+        szedata2_copy_short(to, from, length);
+    else
         rte_memcpy(to, from, length);
-    }
 }
 
 /* szedata2_args.c */

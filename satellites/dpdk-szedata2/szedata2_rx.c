@@ -8,13 +8,16 @@
 
 #include <rte_malloc.h>
 #include <rte_mempool.h>
+#include <rte_vect.h>
 
-#define SAME_PLACE(own, field) \
-    (offsetof(struct szedata2_rearm, own) == offsetof(struct rte_mbuf, field) - offsetof(struct rte_mbuf, rearm_data))
+#define SAME_PLACE(own, field)               \
+    (offsetof(struct szedata2_rearm, own) == \
+     offsetof(struct rte_mbuf, field) - offsetof(struct rte_mbuf, rearm_data))
 _Static_assert(SAME_PLACE(data_off, data_off) && SAME_PLACE(refcnt, refcnt) && SAME_PLACE(nb_segs, nb_segs) &&
                    SAME_PLACE(port, port) && SAME_PLACE(ol_flags, ol_flags) &&
                    SAME_PLACE(packet_type, packet_type) && SAME_PLACE(pkt_len, pkt_len) &&
-                   SAME_PLACE(data_len, data_len) && SAME_PLACE(vlan_tci, vlan_tci) && SAME_PLACE(rss, hash.rss),
+                   SAME_PLACE(data_len, data_len) && SAME_PLACE(vlan_tci, vlan_tci) &&
+                   SAME_PLACE(rss, hash.rss),
                "this DPDK lays mbufs out in another way");
 
 /* Takes frames; 0 where there are none, or the buffer is out of order, which is said once. */
@@ -48,61 +51,96 @@ static unsigned int allocate(struct szedata2_rx_queue *queue, struct rte_mbuf **
     return got;
 }
 
+/* Fills mbufs with short frames, one with one, up to the first that is not short. Returns where that is. */
+static __rte_always_inline const struct szecard_frame *
+fill_short(const struct szedata2_rx_queue *queue, struct rte_mbuf ***mbufs, const struct szecard_frame *frame,
+           const struct szecard_frame *end, uint64_t *bytes)
+{
+    struct rte_mbuf **next = *mbufs;
+    xmm_t first, second;
+
+    memcpy(&first, &queue->rearm, sizeof(first));
+    memcpy(&second, (const uint8_t *)&queue->rearm + sizeof(first), sizeof(second));
+    for (; frame != end; frame++) {
+        struct rte_mbuf *mbuf = *next;
+        size_t length = frame->length;
+
+        if (unlikely(!szedata2_is_short(length)))
+            break;
+        szedata2_copy_short(RTE_PTR_ADD(mbuf->buf_addr, RTE_PKTMBUF_HEADROOM), frame->data, length);
+        memcpy(&mbuf->rearm_data, &first, sizeof(first));
+        memcpy((uint8_t *)&mbuf->rearm_data + sizeof(first), &second, sizeof(second));
+        mbuf->pkt_len = (uint32_t)length;
+        mbuf->data_len = (uint16_t)length;
+        *bytes += length;
+        next++;
+    }
+    *mbufs = next;
+    return frame;
+}
+
 /* Copies frames into mbufs, one into one. Returns how many mbufs are filled: not all where frames are too long. */
 static unsigned int fill(struct szedata2_rx_queue *queue, struct rte_mbuf **mbufs,
                          const struct szecard_frame *frames, unsigned int count)
 {
-    const struct szedata2_rearm rearm = queue->rearm;
-    const uint32_t room = queue->room;
-    const bool copy = queue->copy;
     const struct szecard_frame *frame, *end = frames + count;
     struct rte_mbuf **next = mbufs;
     uint64_t bytes = 0;
 
-    for (frame = frames; frame != end; frame++) {
-        struct rte_mbuf *mbuf = *next;
-        uint32_t length = frame->length;
+    for (frame = frames;; frame++) {
+        struct rte_mbuf *mbuf;
 
-        if (unlikely(length > room)) {
+        if (likely(queue->copies_short))
+            frame = fill_short(queue, &next, frame, end, &bytes);
+        if (frame == end)
+            break;
+        if (unlikely(frame->length > queue->room)) {
             queue->too_long++;
             continue;
         }
-        if (likely(copy))
-            szedata2_copy(RTE_PTR_ADD(mbuf->buf_addr, RTE_PKTMBUF_HEADROOM), frame->data, length);
-        memcpy(&mbuf->rearm_data, &rearm, sizeof(rearm));
-        mbuf->pkt_len = length;
-        mbuf->data_len = (uint16_t)length;
-        bytes += length;
-        next++;
+        mbuf = *next++;
+        if (likely(queue->copy))
+            szedata2_copy(RTE_PTR_ADD(mbuf->buf_addr, RTE_PKTMBUF_HEADROOM), frame->data, frame->length);
+        memcpy(&mbuf->rearm_data, &queue->rearm, sizeof(queue->rearm));
+        mbuf->pkt_len = frame->length;
+        mbuf->data_len = (uint16_t)frame->length;
+        bytes += frame->length;
     }
     queue->packets += (uint64_t)(next - mbufs);
     queue->bytes += bytes;
     return (unsigned int)(next - mbufs);
 }
 
+/* Frames that are there, each in one mbuf, SZEDATA2_BURST at most. */
+static __rte_always_inline uint16_t receive(struct szedata2_rx_queue *queue, struct rte_mbuf **mbufs,
+                                            uint16_t count)
+{
+    struct szecard_frame frames[SZEDATA2_BURST];
+    unsigned int filled, taken = take(queue, frames, count);
+
+    if (taken == 0)
+        return 0;
+    /* Frames for which there is no mbuf stay. */
+    taken = allocate(queue, mbufs, taken);
+    filled = fill(queue, mbufs, frames, taken);
+    if (unlikely(filled < taken))
+        rte_mempool_put_bulk(queue->pool, (void **)&mbufs[filled], taken - filled);
+    szecard_give_back(queue->sze, queue->channel, taken);
+    return (uint16_t)filled;
+}
+
 /* Each frame in one mbuf. */
 uint16_t szedata2_rx_burst(void *rx_queue, struct rte_mbuf **mbufs, uint16_t count)
 {
-    struct szedata2_rx_queue *queue = rx_queue;
-    struct szecard_frame frames[SZEDATA2_BURST];
-    uint16_t received = 0;
+    uint16_t filled, wanted, received = 0;
 
-    while (received < count) {
-        unsigned int wanted = RTE_MIN(count - received, SZEDATA2_BURST);
-        unsigned int filled, taken = take(queue, frames, wanted);
-
-        if (taken == 0)
-            break;
-        /* Frames for which there is no mbuf stay. */
-        taken = allocate(queue, &mbufs[received], taken);
-        filled = fill(queue, &mbufs[received], frames, taken);
+    do {
+        wanted = (uint16_t)(count - received);
+        if (unlikely(wanted > SZEDATA2_BURST))
+            wanted = SZEDATA2_BURST;
+        filled = receive(rx_queue, &mbufs[received], wanted);
         received = (uint16_t)(received + filled);
-        if (unlikely(filled < taken))
-            rte_mempool_put_bulk(queue->pool, (void **)&mbufs[received], taken - filled);
-        szecard_give_back(queue->sze, queue->channel, taken);
-        if (taken < wanted)
-            break;
-    }
+    } while (unlikely(filled == SZEDATA2_BURST && received < count));
     return received;
 }
 
@@ -201,6 +239,7 @@ int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t
     queue->port = dev->data->port_id;
     queue->rearm = rearm_of(pool, queue->port);
     queue->copy = device->args.copy;
+    queue->copies_short = queue->copy && queue->room >= SZEDATA2_SHORT;
     queue->deferred_start = conf->rx_deferred_start;
     dev->data->rx_queues[queue_id] = queue;
     return 0;

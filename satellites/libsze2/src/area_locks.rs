@@ -63,7 +63,7 @@ impl Handle {
                 continue;
             }
             self.end_reading(channel);
-            let reader = self.reader(channel)?;
+            let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
             let bytes = match reader.look() {
                 Ok(0) => continue,
                 Ok(bytes) => bytes,
@@ -83,7 +83,7 @@ impl Handle {
     /// They are not locked.
     pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), Failure> {
         let (channel, bytes) = self.receive_lock.end(lock)?;
-        let reader = self.reader(channel)?;
+        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
         reader.skip(bytes);
         reader.release_all();
         self.card()?.publish_received(channel);
@@ -105,7 +105,7 @@ impl Handle {
         // What was collected lies before.
         self.flush_channel(channel);
         let wanted = align(bytes as usize);
-        let writer = self.writer(channel)?;
+        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         let room = match writer.room(wanted) {
             Ok(0) => return Err(self.no_room(channel)),
             Ok(room) => room.min(wanted),
@@ -128,7 +128,8 @@ impl Handle {
             return Err(Failure::invalid(format!("{bytes} bytes: choose a multiple of 8, {room} at most")));
         }
         let (channel, _) = self.transmit_lock.end(lock)?;
-        if let Err(fault) = self.writer(channel)?.skip(bytes) {
+        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        if let Err(fault) = writer.skip(bytes) {
             return Err(self.transmit_fault(channel, fault));
         }
         self.card()?.publish_transmitted(channel);

@@ -38,15 +38,20 @@ pub fn of_card(error: CardError) -> Failure {
 }
 
 /// The result of `call`. On failure the error is stored for the thread, and the result is `otherwise` of its errno.
+#[inline]
 pub fn answer<T>(otherwise: impl FnOnce(c_int) -> T, call: impl FnOnce() -> Result<T, Failure>) -> T {
-    contained("libsze2", call).unwrap_or_else(|failure| {
-        let errno = failure.errno;
-        if let Some(message) = failure.tell() {
-            // A thread that ends has no place for it any more.
-            let _ = LAST.try_with(|last| last.replace(message));
-        }
-        otherwise(errno)
-    })
+    contained("libsze2", call).unwrap_or_else(|failure| otherwise(store(failure)))
+}
+
+/// Stores the failure for the thread; its errno.
+#[cold]
+fn store(failure: Failure) -> c_int {
+    let errno = failure.errno;
+    if let Some(message) = failure.tell() {
+        // A thread that ends has no place for it any more.
+        let _ = LAST.try_with(|last| last.replace(message));
+    }
+    errno
 }
 
 /// As [`answer`], of a function that returns 0 or an errno.

@@ -146,25 +146,49 @@ impl Handle {
         }
     }
 
-    /// The reading end of a channel.
-    ///
-    /// # Errors
-    /// It is not subscribed, or out of order.
+    /// The reading end of a channel, where it is in order; [`Self::no_reader`] says why there is none.
     #[inline]
-    pub fn reader(&mut self, channel: u16) -> Result<&mut SegmentReader, Failure> {
-        if self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1 {
-            return Err(out_of_order(channel));
+    pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
+        if self.is_faulty(channel) {
+            return None;
         }
-        self.card()?.reader(channel).ok_or_else(|| not_subscribed("receive", channel))
+        self.card.as_mut()?.reader(channel)
     }
 
-    /// The writing end of a channel.
-    ///
-    /// # Errors
-    /// It is not subscribed.
+    /// Why a channel has no reading end.
+    #[cold]
+    pub fn no_reader(&self, channel: u16) -> Failure {
+        if self.is_faulty(channel) {
+            return Failure::new(
+                libc::EBADMSG,
+                format!("the buffer of receive channel {channel} is out of order"),
+            );
+        }
+        self.not_subscribed("receive", channel)
+    }
+
     #[inline]
-    pub fn writer(&mut self, channel: u16) -> Result<&mut SegmentWriter, Failure> {
-        self.card()?.writer(channel).ok_or_else(|| not_subscribed("transmit", channel))
+    fn is_faulty(&self, channel: u16) -> bool {
+        self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1
+    }
+
+    /// The writing end of a channel; [`Self::no_writer`] says why there is none.
+    #[inline]
+    pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
+        self.card.as_mut()?.writer(channel)
+    }
+
+    /// Why a channel has no writing end.
+    #[cold]
+    pub fn no_writer(&self, channel: u16) -> Failure {
+        self.not_subscribed("transmit", channel)
+    }
+
+    fn not_subscribed(&self, direction: &str, channel: u16) -> Failure {
+        match self.card {
+            None => no_card(),
+            Some(_) => Failure::invalid(format!("{direction} channel {channel} is not subscribed")),
+        }
     }
 
     /// A channel's memory.
@@ -173,8 +197,14 @@ impl Handle {
     /// It is not subscribed.
     pub fn memory(&mut self, direction: Direction, channel: u16) -> Result<Arc<ChannelMemory>, Failure> {
         match direction {
-            Direction::Receive => Ok(Arc::clone(self.reader(channel)?.memory())),
-            Direction::Transmit => Ok(Arc::clone(self.writer(channel)?.memory())),
+            Direction::Receive => match self.reader(channel) {
+                Some(reader) => Ok(Arc::clone(reader.memory())),
+                None => Err(self.no_reader(channel)),
+            },
+            Direction::Transmit => match self.writer(channel) {
+                Some(writer) => Ok(Arc::clone(writer.memory())),
+                None => Err(self.no_writer(channel)),
+            },
             Direction::Both => {
                 Err(Failure::invalid("a channel is of one direction: SZE2_DIR_RX or SZE2_DIR_TX"))
             }
@@ -228,7 +258,7 @@ impl Handle {
             Ok((data, room)) => Ok((data != 0, room != 0)),
             // Of a receive channel, or of the transmit channel of the same number: looking again says.
             Err(CardError::Fault { channel, fault }) => match self.reader(channel).map(SegmentReader::look) {
-                Ok(Err(_)) => Err(self.stop_reading(channel, fault)),
+                Some(Err(_)) => Err(self.stop_reading(channel, fault)),
                 _ => Err(self.transmit_fault(channel, fault)),
             },
             Err(error) => Err(of_card(error)),
@@ -246,18 +276,8 @@ impl Handle {
 }
 
 #[cold]
-fn out_of_order(channel: u16) -> Failure {
-    Failure::new(libc::EBADMSG, format!("the buffer of receive channel {channel} is out of order"))
-}
-
-#[cold]
 fn no_card() -> Failure {
     Failure::new(libc::ENODEV, "the handle was opened without a card")
-}
-
-#[cold]
-fn not_subscribed(direction: &str, channel: u16) -> Failure {
-    Failure::invalid(format!("{direction} channel {channel} is not subscribed"))
 }
 
 /// `timeout` in milliseconds, where negative is for ever.

@@ -117,7 +117,7 @@ impl Handle {
         if self.taken_of(channel) > 0 {
             return;
         }
-        if let Ok(reader) = self.reader(channel) {
+        if let Some(reader) = self.reader(channel) {
             reader.release_all();
         }
     }
@@ -135,14 +135,18 @@ impl Handle {
         if self.receive_lock.held.is_some_and(|(held, _)| held == channel) {
             return Err(locked(channel));
         }
-        self.end_reading(channel);
-        let reader = self.reader(channel)?;
-        let (taken, fault) = reader.take_burst(frames, frame_of);
-        self.count_taken(channel, taken as u32);
-        match fault {
-            // Frames before the place that is out of order are good; it is told when they were taken.
-            Some(fault) if taken == 0 => Err(self.stop_reading(channel, fault)),
-            _ => Ok(taken),
+        let is_first = self.taken_of(channel) == 0;
+        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
+        if is_first {
+            // The use of what was read otherwise ends.
+            reader.release_all();
+        }
+        match reader.take_burst(frames, frame_of) {
+            Ok(taken) => {
+                self.count_taken(channel, taken as u32);
+                Ok(taken)
+            }
+            Err(fault) => Err(self.stop_reading(channel, fault)),
         }
     }
 
@@ -160,17 +164,18 @@ impl Handle {
     #[inline]
     pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), Failure> {
         let taken = self.taken_of(channel);
-        let reader = self.reader(channel)?;
+        let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
         if count >= taken {
             reader.release_all();
         } else if let Err(fault) = pass(reader, count) {
             return Err(self.stop_reading(channel, fault));
         }
+        // A card does not wait for room: it drops.
+        let _ = reader.publish();
         self.counters.received -= u64::from(taken.saturating_sub(count));
         if let Some(place) = self.taken.get_mut(usize::from(channel)) {
             *place = 0;
         }
-        self.card()?.publish_received(channel);
         Ok(())
     }
 }

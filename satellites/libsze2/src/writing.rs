@@ -34,7 +34,7 @@ impl Handle {
             segments += 1;
         }
         self.flush_channel(channel);
-        let writer = self.writer(channel)?;
+        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         let most = writer.memory().buffer_bytes() as usize - ALIGNMENT;
         if data.len() > most {
             let message =
@@ -87,7 +87,8 @@ impl Handle {
         let Some(header) = Header::new(metadata.len(), frame.len()) else {
             return Err(too_long(metadata.len(), frame.len()));
         };
-        match self.writer(channel)?.reserve(metadata, frame.len()) {
+        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
+        match writer.reserve(metadata, frame.len()) {
             Ok(Some(mut place)) => place.write(frame),
             Ok(None) => return Err(self.no_room(channel)),
             Err(fault) => return Err(self.transmit_fault(channel, fault)),
@@ -125,7 +126,7 @@ impl Handle {
         self.check_lock(channel)?;
         // What was collected lies before, and is whole.
         self.flush_channel(channel);
-        let writer = self.writer(channel)?;
+        let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         let mut reserved = 0;
         let stopped: Option<Fault> = loop {
             let Some(&length) = lengths.get(reserved) else { break None };
@@ -155,7 +156,9 @@ impl Handle {
     /// The channel is not subscribed.
     #[inline]
     pub fn commit(&mut self, channel: u16) -> Result<(), Failure> {
-        self.writer(channel)?;
+        if self.writer(channel).is_none() {
+            return Err(self.no_writer(channel));
+        }
         if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
             self.counters.transmitted += u64::from(std::mem::take(count));
         }

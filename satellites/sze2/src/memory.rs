@@ -269,14 +269,19 @@ impl ChannelMemory {
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
     }
 
-    /// The segments in the `bytes` bytes of data from `at` on, of which none begins behind the end of the buffer. What is
-    /// left of multiples of 8 is ignored.
+    /// The segments in the data from `at` up to `end`, of which none begins behind the end of the buffer. What is left
+    /// of multiples of 8 is ignored.
     #[inline]
-    pub(crate) fn segments(&self, at: u64, bytes: usize) -> Segments<'_> {
-        let at = at & (self.buffer_bytes - 1) & !(ALIGNMENT as u64 - 1);
-        let data = self.data(at, bytes & !(ALIGNMENT - 1));
-        // SAFETY: mapped for as long as the borrow; the buffer begins on a page, and all else is a multiple of 8.
-        unsafe { Segments::from_trusted_parts(data, (self.buffer_bytes - at) as usize) }
+    pub(crate) fn segments(&self, at: u64, end: u64) -> Segments<'_> {
+        let mask = self.buffer_bytes - 1;
+        let [at, end] = [at, end].map(|pointer| pointer & mask & !(ALIGNMENT as u64 - 1));
+        let begin_end = if at <= end { end } else { self.buffer_bytes };
+        let [begin_bytes, bytes] = [begin_end - at, end.wrapping_sub(at) & mask].map(|bytes| bytes as usize);
+        // SAFETY: `at` is in the buffer.
+        let start = unsafe { self.data.start.add(self.data.skip + at as usize) };
+        // SAFETY: the buffer is mapped twice, for as long as the borrow, and begins on a page; all else is a multiple
+        // of 8.
+        unsafe { Segments::from_trusted_parts(start, begin_bytes, bytes) }
     }
 
     /// Touches every page, so that the first data find them there.

@@ -8,7 +8,7 @@ use ringroad_ring::wakeup::{Kicker, publish_fence};
 
 use crate::fault::Fault;
 use crate::memory::ChannelMemory;
-use crate::segment::ALIGNMENT;
+use crate::segment::{ALIGNMENT, Kind};
 use crate::segments::SegmentPlace;
 use crate::writer::{Side, checked};
 
@@ -25,6 +25,8 @@ pub struct SegmentReader {
     published: u64,
     /// The other side's pointer as last read: data end there.
     end: u64,
+    /// What the next segment probably is.
+    kind: Kind,
     kicker: Kicker,
 }
 
@@ -32,7 +34,16 @@ impl SegmentReader {
     /// Reads from the start of a buffer that is as it was made.
     #[must_use]
     pub fn new(memory: Arc<ChannelMemory>, side: Side) -> Self {
-        Self { memory, side, at: 0, released: 0, published: 0, end: 0, kicker: Kicker::default() }
+        Self {
+            memory,
+            side,
+            at: 0,
+            released: 0,
+            published: 0,
+            end: 0,
+            kind: Kind::BARE,
+            kicker: Kicker::default(),
+        }
     }
 
     /// The memory.
@@ -78,57 +89,70 @@ impl SegmentReader {
     ///
     /// # Errors
     /// [`Fault`]; the reader stays where it is.
-    #[inline(always)]
     pub fn take(&mut self) -> Result<Option<SegmentPlace<'_>>, Fault> {
         if self.at == self.end && self.look()? == 0 {
             return Ok(None);
         }
         let at = self.at;
-        let mut known = self.memory.segments(at, self.known_bytes());
+        let mut known = self.memory.segments(at, self.end);
         let segment = known.next().transpose().map_err(|error| Fault::Segment { at, error })?;
         self.at = self.before_end(known.bytes());
+        if let Some(segment) = &segment {
+            self.kind = segment.kind();
+        }
         Ok(segment)
     }
 
     /// Takes segments, as many as there are and `places` has room for, and puts there what `describe` makes of each.
-    /// Looks at the other side's pointer where none is known of. Returns how many there were, and the fault at which it
-    /// stopped.
+    /// Looks at the other side's pointer where none is known of. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`Fault`], where there were none before it: it is told when those before it were taken.
     #[inline(always)]
     pub fn take_burst<T>(
         &mut self,
         places: &mut [MaybeUninit<T>],
         describe: impl Fn(&SegmentPlace<'_>) -> T,
-    ) -> (usize, Option<Fault>) {
-        let mut taken = 0;
-        loop {
-            let mut known = self.memory.segments(self.at, self.known_bytes());
-            let mut wrong = None;
-            let free = places.get_mut(taken..).unwrap_or(&mut []);
-            for (place, segment) in free.iter_mut().zip(known.by_ref()) {
-                match segment {
-                    Ok(segment) => place.write(describe(&segment)),
-                    Err(error) => {
-                        wrong = Some(error);
-                        break;
-                    }
-                };
-                taken += 1;
-            }
-            self.at = self.before_end(known.bytes());
-            if let Some(error) = wrong {
-                return (taken, Some(Fault::Segment { at: self.at, error }));
-            }
-            if taken == places.len() {
-                return (taken, None);
-            }
-            if self.at == self.end {
-                match self.look() {
-                    Ok(0) => return (taken, None),
-                    Ok(_) => {}
-                    Err(fault) => return (taken, Some(fault)),
-                }
-            }
+    ) -> Result<usize, Fault> {
+        let taken = self.take_alike(places, 0, &describe);
+        if taken == places.len() {
+            return Ok(taken);
         }
+        self.take_rest(places, taken, describe)
+    }
+
+    /// As [`Self::take_burst`], where `places` have been filled up to number `taken`: the next segment is the last that
+    /// is known of, or not like those before, or not known of yet.
+    #[inline(never)]
+    fn take_rest<T>(
+        &mut self,
+        places: &mut [MaybeUninit<T>],
+        mut taken: usize,
+        describe: impl Fn(&SegmentPlace<'_>) -> T,
+    ) -> Result<usize, Fault> {
+        while let Some(place) = places.get_mut(taken) {
+            match self.take() {
+                Ok(Some(segment)) => place.write(describe(&segment)),
+                Err(fault) if taken == 0 => return Err(fault),
+                _ => break,
+            };
+            taken = self.take_alike(places, taken + 1, &describe);
+        }
+        Ok(taken)
+    }
+
+    /// Takes segments like the one before, as many as are known of but the last. Returns how far `places` are filled.
+    #[inline(always)]
+    fn take_alike<T>(
+        &mut self,
+        places: &mut [MaybeUninit<T>],
+        taken: usize,
+        describe: impl Fn(&SegmentPlace<'_>) -> T,
+    ) -> usize {
+        let mut known = self.memory.segments(self.at, self.end);
+        let taken = known.describe_alike(self.kind, places, taken, describe);
+        self.at = self.before_end(known.bytes());
+        taken
     }
 
     /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they are no multiple of 8.
@@ -268,13 +292,12 @@ mod tests {
                 let (frame, bytes) = (segment.frame(), bytes_of(&segment.frame()));
                 frames.borrow_mut().push((frame.as_ptr(), bytes.first().copied(), bytes.len()));
             };
-            let (count, fault) = reader.take_burst(&mut vec![MaybeUninit::uninit(); most], describe);
+            let count = reader.take_burst(&mut vec![MaybeUninit::uninit(); most], describe)?;
             let frames = frames.into_inner();
             assert_eq!(count, frames.len());
-            (frames, fault)
+            Ok(frames)
         };
-        let (frames, fault) = taken(&mut reader, 1000);
-        assert_eq!((frames.len(), fault), (MIN_BUFFER_BYTES as usize / 1008, None));
+        assert_eq!(taken(&mut reader, 1000).map(|frames| frames.len()), Ok(MIN_BUFFER_BYTES as usize / 1008));
         reader.release_all();
         assert!(!reader.publish());
         let start = reader.position();
@@ -289,12 +312,11 @@ mod tests {
             let at = start + 1008 * u64::from(number - 1) + 8;
             (memory.data(at, 0).as_ptr(), Some(number), 1000)
         };
-        assert_eq!(taken(&mut reader, 1), (vec![place(1)], None));
-        let (frames, fault) = taken(&mut reader, 8);
-        assert_eq!(frames, [place(2), place(3)]);
+        assert_eq!(taken(&mut reader, 1), Ok(vec![place(1)]));
+        assert_eq!(taken(&mut reader, 8), Ok(vec![place(2), place(3)]));
         let at = (start + 3 * 1008) % MIN_BUFFER_BYTES;
         let error = SegmentError::Cut { segment_bytes: u16::MAX, there_bytes: 1008 };
-        assert_eq!((fault, reader.position()), (Some(Fault::Segment { at, error }), at));
+        assert_eq!((taken(&mut reader, 8), reader.position()), (Err(Fault::Segment { at, error }), at));
     }
 
     #[test]
@@ -358,6 +380,44 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn a_burst_takes_what_is_taken_one_by_one(
+            rounds in proptest::collection::vec((0usize..14, 0usize..2000, 1usize..60, 1usize..40), 1..60)
+        ) {
+            let (mut writer, mut bursts) = channel();
+            let mut single = SegmentReader::new(Arc::clone(bursts.memory()), Side::Program);
+            let describe = |segment: &SegmentPlace<'_>| {
+                let (frame, metadata) = (segment.frame(), segment.metadata());
+                (frame.as_ptr() as usize, frame.len(), metadata.as_ptr() as usize, metadata.len())
+            };
+            for (metadata, frame, segments, most) in rounds {
+                // Two in three have metadata of one length.
+                for number in 0..segments {
+                    let _ = write(&mut writer, &vec![1; metadata + number % 3 / 2], &vec![2; frame + number]);
+                }
+                let _ = writer.publish();
+                loop {
+                    let burst = std::cell::RefCell::new(Vec::new());
+                    let note = |segment: &SegmentPlace<'_>| burst.borrow_mut().push(describe(segment));
+                    let count = bursts.take_burst(&mut vec![MaybeUninit::uninit(); most], note).unwrap();
+                    let mut taken = Vec::new();
+                    while taken.len() < most && let Some(segment) = single.take().unwrap() {
+                        taken.push(describe(&segment));
+                    }
+                    prop_assert_eq!(count, taken.len());
+                    prop_assert_eq!(burst.into_inner(), taken);
+                    prop_assert_eq!(bursts.position(), single.position());
+                    if count == 0 {
+                        break;
+                    }
+                }
+                for reader in [&mut bursts, &mut single] {
+                    reader.release_all();
+                    let _ = reader.publish();
+                }
+            }
+        }
+
         #[test]
         fn segments_round_trip_across_the_buffers_end(
             frames in proptest::collection::vec((0usize..30, 0usize..9100, 1usize..20), 1..120)

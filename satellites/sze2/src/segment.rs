@@ -133,6 +133,45 @@ impl Header {
     }
 }
 
+/// Segments whose metadata have one length: of such a header one comparison says whether it is possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// The header of an empty frame, as a number.
+    empty: usize,
+    most_frame_bytes: usize,
+    frame_offset: usize,
+}
+
+impl Kind {
+    /// Without metadata.
+    pub(crate) const BARE: Self =
+        Self { empty: ALIGNMENT, most_frame_bytes: MAX_FRAME_BYTES, frame_offset: ALIGNMENT };
+
+    /// The kind of a checked segment.
+    #[inline]
+    pub(crate) fn of(segment: &Layout) -> Self {
+        let Layout { metadata_bytes, frame_offset, .. } = *segment;
+        let empty = usize::from(metadata_bytes) << 16 | frame_offset;
+        Self { empty, most_frame_bytes: usize::from(u16::MAX) - frame_offset, frame_offset }
+    }
+
+    /// Where the parts of a segment of this kind lie, and, not checked, its end; `None` where it is of another kind, or
+    /// none.
+    #[inline]
+    pub(crate) fn layout(self, header: Header) -> Option<Layout> {
+        let Self { empty, most_frame_bytes, frame_offset } = self;
+        let header = usize::from(header.metadata_bytes) << 16 | usize::from(header.segment_bytes);
+        // With other metadata, or an end before the frame, this is beyond any length.
+        let frame_bytes = header.wrapping_sub(empty);
+        (frame_bytes <= most_frame_bytes).then(|| Layout {
+            metadata_bytes: (empty >> 16) as u16,
+            frame_offset,
+            frame_bytes,
+            occupied_bytes: frame_offset + align(frame_bytes),
+        })
+    }
+}
+
 /// A segment as one piece of memory: what [`parse`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'data> {
@@ -238,6 +277,19 @@ mod tests {
                 prop_assert_eq!(segment, Segment { metadata, frame });
             }
             prop_assert_eq!(parse(&mut rest), Ok(None));
+        }
+
+        #[test]
+        fn a_kind_lays_out_its_segments_and_no_others(
+            kind_metadata in 0u16..9, metadata_bytes in 0u16..9, segment in any::<u16>(), random in any::<[u8; 4]>()
+        ) {
+            let kind = Kind::of(&Header::new(kind_metadata.into(), 0).unwrap().layout(64).unwrap());
+            let around = [segment % 40, segment].map(|segment_bytes| Header { segment_bytes, metadata_bytes });
+            for header in around.into_iter().chain([Header::from_bytes(random)]) {
+                let layout = header.layout(usize::MAX).ok();
+                let own = layout.filter(|layout| layout.metadata_bytes == kind_metadata);
+                prop_assert_eq!(kind.layout(header), own);
+            }
         }
 
         #[test]

@@ -3,12 +3,13 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
 
 use crate::memory::ChannelMemory;
-use crate::segment::{HEADER_BYTES, Header, Layout, SegmentError};
+use crate::segment::{HEADER_BYTES, Header, Kind, Layout, SegmentError, align};
 
 /// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known
 /// from the one before, so the processor cannot look ahead by itself.
@@ -21,8 +22,8 @@ pub(crate) struct Segments<'memory> {
     next: NonNull<u8>,
     /// No segment begins here or behind: the end of the data or of the buffer.
     stop: NonNull<u8>,
-    /// Data from the next segment on.
-    bytes: usize,
+    /// End of the data.
+    end: NonNull<u8>,
     memory: PhantomData<&'memory ChannelMemory>,
 }
 
@@ -35,48 +36,82 @@ pub struct SegmentPlace<'memory> {
 }
 
 impl<'memory> Segments<'memory> {
-    /// In `data`, of which the first `begin_bytes` bytes are those where segments may begin.
+    /// In the `bytes` bytes from `start` on; none begins behind the first `begin_bytes` of them.
     ///
     /// # Safety
-    /// `data` begin on a border of 8, and both lengths are multiples of 8.
+    /// The bytes stay mapped for `'memory`, `start` is on a border of 8, both lengths are multiples of 8, and
+    /// `begin_bytes` is no more than `bytes`.
     #[inline]
-    pub(crate) unsafe fn from_trusted_parts(data: SharedBytes<'memory>, begin_bytes: usize) -> Self {
-        let bytes = data.len();
-        // SAFETY: no range of bytes begins at NULL.
-        let next = unsafe { NonNull::new_unchecked(data.as_ptr()) };
-        // SAFETY: within the data, or at their end.
-        let stop = unsafe { next.add(bytes.min(begin_bytes)) };
-        Self { next, stop, bytes, memory: PhantomData }
+    pub(crate) unsafe fn from_trusted_parts(start: NonNull<u8>, begin_bytes: usize, bytes: usize) -> Self {
+        // SAFETY: within the bytes, or at their end.
+        let stop = unsafe { start.add(begin_bytes) };
+        // SAFETY: the end of the bytes.
+        let end = unsafe { start.add(bytes) };
+        Self { next: start, stop, end, memory: PhantomData }
     }
 
     /// Bytes of data from the next segment on.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.end.addr().get() - self.next.addr().get()
+    }
+
+    /// Steps over segments of this kind, and puts what `describe` makes of each into `places`, from number `first` on.
+    /// The last segment of the data or of the buffer is left. Returns how far `places` are filled.
+    #[inline(always)]
+    pub(crate) fn describe_alike<T>(
+        &mut self,
+        kind: Kind,
+        places: &mut [MaybeUninit<T>],
+        first: usize,
+        describe: impl Fn(&SegmentPlace<'memory>) -> T,
+    ) -> usize {
+        let mut filled = first;
+        if self.next >= self.stop {
+            return filled;
+        }
+        while let Some(place) = places.get_mut(filled) {
+            let Some(layout) = kind.layout(self.header()) else { break };
+            // As `occupied_bytes`, but the sum in front of the frame is needed anyway.
+            let frame = self.next.addr().get() + layout.frame_offset;
+            if frame + align(layout.frame_bytes) >= self.stop.addr().get() {
+                break;
+            }
+            place.write(describe(&self.step(layout)));
+            filled += 1;
+        }
+        filled
+    }
+
+    /// The header of the next segment, of which there is one.
+    #[inline(always)]
+    fn header(&self) -> Header {
+        prefetch_read(self.next.as_ptr().wrapping_add(PREFETCH_BYTES));
+        // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Whoever else writes the header,
+        // an atomic load is one value.
+        let header = unsafe { self.next.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
+        Header::from_bytes(header.to_ne_bytes())
+    }
+
+    /// The next segment, checked to end where the data do, or before.
+    #[inline(always)]
+    fn step(&mut self, layout: Layout) -> SegmentPlace<'memory> {
+        let segment = SegmentPlace { start: self.next, layout, memory: PhantomData };
+        // SAFETY: as checked.
+        self.next = unsafe { self.next.add(layout.occupied_bytes) };
+        segment
     }
 }
 
 impl<'memory> Iterator for Segments<'memory> {
     type Item = Result<SegmentPlace<'memory>, SegmentError>;
 
-    #[inline(always)]
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.next >= self.stop {
             return None;
         }
-        prefetch_read(self.next.as_ptr().wrapping_add(PREFETCH_BYTES));
-        // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Whoever else writes the header,
-        // an atomic load is one value.
-        let header = unsafe { self.next.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
-        let layout = match Header::from_bytes(header.to_ne_bytes()).layout(self.bytes) {
-            Ok(layout) => layout,
-            Err(error) => return Some(Err(error)),
-        };
-        let segment = SegmentPlace { start: self.next, layout, memory: PhantomData };
-        // SAFETY: the layout was checked to end where the data do, or before.
-        self.next = unsafe { self.next.add(layout.occupied_bytes) };
-        self.bytes -= layout.occupied_bytes;
-        Some(Ok(segment))
+        Some(self.header().layout(self.bytes()).map(|layout| self.step(layout)))
     }
 }
 
@@ -107,6 +142,12 @@ impl<'memory> SegmentPlace<'memory> {
     #[must_use]
     pub fn occupied_bytes(&self) -> usize {
         self.layout.occupied_bytes
+    }
+
+    /// What segments like this one have in common.
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        Kind::of(&self.layout)
     }
 
     /// A part that the layout names.
