@@ -255,19 +255,21 @@ impl Sender {
     /// Notes when the burst was handed over.
     #[inline]
     fn account(&mut self, left_ns: u64) {
-        for (index, due_ns) in self.current.log.drain(..) {
-            let lane = &mut self.lanes[index];
+        let Self { lanes, current, next_end_ns, .. } = self;
+        for &(index, due_ns) in &current.log {
+            let Some(lane) = lanes.get_mut(index) else { continue };
             lane.account.first_ns.get_or_insert(left_ns);
             lane.account.last_ns = left_ns;
             lane.counters.set(lane.account.frames, lane.account.bytes);
             if lane.is_through() {
-                self.next_end_ns = 0;
+                *next_end_ns = 0;
             }
             if lane.departures.intended_fps().is_some() {
                 let left_ns = left_ns.saturating_sub(lane.departures.origin_ns());
                 lane.account.timing.record(due_ns, left_ns as f64);
             }
         }
+        current.log.clear();
     }
 
     /// Ends lanes that are through, and lines the others up.
@@ -497,6 +499,12 @@ fn push<const PACED: bool, const VARIES: bool>(
     (filled, pace.bytes)
 }
 
+/// Reads the clock: apart, so that the loop over the frames has the registers to itself.
+#[inline(never)]
+fn read(clock: &mut ClockReader) -> u64 {
+    clock.now_ns()
+}
+
 /// When the frames of one burst are due, and when they left.
 struct Pace<'burst, const PACED: bool> {
     departures: &'burst mut Departures,
@@ -521,7 +529,7 @@ impl<const PACED: bool> Pace<'_, PACED> {
     #[inline(always)]
     fn timestamp_ns(&mut self) -> u64 {
         if self.until_reading == 0 {
-            (self.timestamp_ns, self.until_reading) = (self.clock.now_ns(), FRAMES_PER_TIMESTAMP);
+            (self.timestamp_ns, self.until_reading) = (read(self.clock), FRAMES_PER_TIMESTAMP);
         }
         self.until_reading -= 1;
         self.timestamp_ns
