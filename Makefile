@@ -209,6 +209,10 @@ cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its 
 port-names: ## write the tables of docs/port-names.md anew from the catalogue of ports
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
 
+.PHONY: control-schema
+control-schema: ## write docs/control-protocol.schema.json anew from the types of the messages
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages every_message_is_as_the_published_schema_says
+
 .PHONY: doc
 doc: ## the documentation of every crate, with no broken link allowed
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)

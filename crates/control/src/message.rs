@@ -21,6 +21,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// A program's request to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
@@ -175,6 +176,7 @@ pub enum Request {
 
 /// Copies of frames for a port that looks on. Frames that this port sends are dropped, and it gets no other frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Mirror {
     /// Name of the port whose frames are copied, such as `vale0:a`, or of a switch, such as `vale0`, for all its ports.
@@ -192,6 +194,7 @@ pub struct Mirror {
 
 /// Which frames of a port are copied, seen from the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MirrorDirection {
     /// Those that come in by the port.
@@ -209,6 +212,7 @@ fn one() -> u32 {
 
 /// A program's wishes for a port. `None` leaves the choice to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortWish {
     /// Queues, each a tx ring and an rx ring.
@@ -261,6 +265,7 @@ impl Default for PortWish {
 // `OpenedPort` makes it large; there is one reply at a time, and none on a hot path.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
@@ -336,6 +341,7 @@ impl Reply {
 /// `kick`, which the program writes to wake the other side, and `notify`, on which the program waits. The two ends of
 /// a pipe get the same pairs crossed: one end's `kick` is the other end's `notify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenedPort {
     /// The port's full name.
     pub name: String,
@@ -374,6 +380,7 @@ impl OpenedPort {
 
 /// A port that the daemon attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttachedPort {
     /// Full name.
     pub name: String,
@@ -391,6 +398,7 @@ pub struct AttachedPort {
 
 /// What works the other side of an opened port's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PortKind {
@@ -404,6 +412,7 @@ pub enum PortKind {
 
 /// Why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorReply {
     /// Cause, for programs.
     pub kind: ErrorKind,
@@ -432,6 +441,7 @@ impl std::error::Error for ErrorReply {}
 
 /// Causes for which a request is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {

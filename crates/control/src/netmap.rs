@@ -20,6 +20,7 @@ pub const BADGE_BYTES: usize = 32;
 
 /// Names a device to the daemon, and proves that the sender holds the descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Badge {
     /// Number of the device; never used twice by one daemon.
     pub device: u64,
@@ -59,6 +60,7 @@ impl Badge {
 
 /// Sizes of a port as netmap has them, each direction with its own, as wished (0: the daemon's choice) or as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSizes {
     /// Slots of each tx ring.
     pub tx_slots: u32,
@@ -76,6 +78,7 @@ pub struct PortSizes {
 
 /// The OFFSETS option (`struct nmreq_opt_offsets`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Offsets {
     /// Largest offset, bytes.
     pub max: u64,
@@ -87,6 +90,7 @@ pub struct Offsets {
 
 /// One pool of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pool {
     /// Where it begins in the mapping, bytes.
     pub offset: u64,
@@ -98,6 +102,7 @@ pub struct Pool {
 
 /// The pools of a region (`struct nmreq_pools_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pools {
     /// Bytes to map.
     pub memory_bytes: u64,
@@ -113,6 +118,7 @@ pub struct Pools {
 
 /// The EXTMEM option: the region is to take the place of memory that the program has mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExternalMemory {
     /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file and the offset in it,
     /// or process, 0 and address.
@@ -123,6 +129,7 @@ pub struct ExternalMemory {
 
 /// A REGISTER request (`struct nmreq_register`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Register {
     /// Port name, as it stood in the header.
     pub name: String,
@@ -151,6 +158,7 @@ pub struct Register {
 
 /// A request about a device or about ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NetmapRequest {
@@ -251,6 +259,7 @@ pub enum NetmapRequest {
 
 /// Who works the other side of a bound ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RingService {
     /// The daemon's datapath.
@@ -271,6 +280,7 @@ pub enum RingService {
 
 /// A ring that a device is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoundRing {
     /// Direction, seen by the program.
     pub direction: Direction,
@@ -291,6 +301,7 @@ pub struct BoundRing {
 /// A device's binding. The descriptors with it: the region's memfd, then `event_pairs` times `kick` (written to wake
 /// the other side) and `notify` (waited on).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
     /// Full name of the port.
     pub port: String,
@@ -319,6 +330,7 @@ pub struct Bound {
 
 /// A monitor's ring, and which of the port's rings it looks at. The descriptor with it: the eventfd that wakes its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MonitorRing {
     /// Direction of the ring looked at.
     pub direction: Direction,
@@ -336,6 +348,7 @@ pub struct MonitorRing {
 
 /// The daemon's reply to a [`NetmapRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NetmapReply {

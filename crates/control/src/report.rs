@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The whole daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusReport {
     /// Version of the daemon's program.
     pub version: String,
@@ -48,6 +49,7 @@ pub struct StatusReport {
 
 /// What started the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StartedBy {
@@ -61,6 +63,7 @@ pub enum StartedBy {
 
 /// A thread that moves frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerReport {
     /// Number of the worker, from 0.
     pub index: u32,
@@ -94,6 +97,7 @@ pub const MOST_TURN_FRAMES: u64 = 1024;
 
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerState {
@@ -107,6 +111,7 @@ pub enum WorkerState {
 
 /// A switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SwitchReport {
     /// Name, such as `vale0`.
     pub name: String,
@@ -129,6 +134,7 @@ pub struct SwitchReport {
 
 /// What a reload did beside the changes that it applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReloadReport {
     /// The configuration file that was read; `None` for a daemon without one, which only opened its log file again.
     pub config: Option<String>,
@@ -138,6 +144,7 @@ pub struct ReloadReport {
 
 /// How a new daemon took over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UpgradeReport {
     /// Version of the daemon before.
     pub from: String,
@@ -159,6 +166,7 @@ pub struct UpgradeReport {
 
 /// What was saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SaveReport {
     /// The configuration file.
     pub config: String,
@@ -170,6 +178,7 @@ pub struct SaveReport {
 
 /// A configuration in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigReport {
     /// The file from which it was read; `None` for a daemon without one.
     pub config: Option<String>,
@@ -179,6 +188,7 @@ pub struct ConfigReport {
 
 /// How a daemon differs from a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigDifference {
     /// Keys with other values.
     pub keys: Vec<KeyDifference>,
@@ -190,6 +200,7 @@ pub struct ConfigDifference {
 
 /// A key whose value in force is not the configured one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyDifference {
     /// Such as `workers.count`.
     pub key: String,
@@ -211,6 +222,7 @@ impl ConfigDifference {
 
 /// The ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListReport {
     /// The ports, those on switches and all others.
     pub ports: Vec<PortReport>,
@@ -221,6 +233,7 @@ pub struct ListReport {
 
 /// A port.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortReport {
     /// Full name.
     pub name: String,
@@ -264,6 +277,7 @@ pub struct PortReport {
 
 /// A guest or another foreign program at the other side of a port's socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerReport {
     /// Whether one is connected.
     pub connected: bool,
@@ -279,6 +293,7 @@ pub struct PeerReport {
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkReport {
     /// Its name.
     pub interface: String,
@@ -298,6 +313,7 @@ pub struct LinkReport {
 
 /// The program that has a port open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Owner {
     /// Its process when it connected; `None` where it lives in a PID namespace that the daemon does not see.
     pub pid: Option<u32>,
@@ -309,6 +325,7 @@ pub struct Owner {
 
 /// What went through a port, and what did not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CounterReport {
     /// Frames that the datapath took from the port.
     pub received_frames: u64,
@@ -328,6 +345,7 @@ pub struct CounterReport {
 
 /// A learned address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MacEntryReport {
     /// Address in lower case with colons, such as `02:00:00:00:00:01`.
     pub mac: String,
@@ -342,6 +360,7 @@ pub struct MacEntryReport {
 
 /// A trace as far as it has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceReport {
     /// The traced frames, in the order in which the switch decided on them.
     pub frames: Vec<TracedFrameReport>,
@@ -351,6 +370,7 @@ pub struct TraceReport {
 
 /// What happened to a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracedFrameReport {
     /// When the switch decided on it, ns since the Unix epoch.
     pub time_ns: u64,
@@ -380,6 +400,7 @@ pub struct TracedFrameReport {
 
 /// What a switch knew of a frame's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TracedSource {
     /// It was on this port.
@@ -396,6 +417,7 @@ pub enum TracedSource {
 
 /// Why a frame goes where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TracedReason {
     /// Its destination is known.
@@ -410,6 +432,7 @@ pub enum TracedReason {
 
 /// A delivery of a traced frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracedDeliveryReport {
     /// Name of the port; `None` if it has left.
     pub port: Option<String>,

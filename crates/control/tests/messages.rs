@@ -1,7 +1,8 @@
-//! Every message survives its way through a frame, and its JSON follows the documentation.
+//! Every message survives its way through a frame, and its JSON follows the documentation and the published schema.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
 use ringroad_control::message::{
@@ -335,4 +336,59 @@ fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     let counts: Vec<usize> = replies().iter().map(Reply::descriptor_count).collect();
     assert_eq!(counts[..3], [0, 5, 5]);
     assert!(counts[3..].iter().all(|&count| count == 0), "{counts:?}");
+}
+
+/// Set, it makes the test write the schema: `make control-schema`.
+const WRITE: &str = "RINGROAD_WRITE_DOCS";
+
+/// The published schema: its `$defs` have every type, and of these `Request` and `Reply` are the messages.
+fn published_schema() -> serde_json::Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-protocol.schema.json");
+    let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
+    generator.subschema_for::<Request>();
+    generator.subschema_for::<Reply>();
+    let expected = serde_json::json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("Ringroad's control protocol, version {PROTOCOL_VERSION}"),
+        "description": "docs/control-protocol.md has the framing of the messages and the descriptors that go with them.",
+        "$defs": generator.take_definitions(true),
+    });
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, serde_json::to_string_pretty(&expected).unwrap() + "\n").unwrap();
+    }
+    let published: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(published, expected, "the types have changed: run `make control-schema`");
+    published
+}
+
+/// Judges messages by the published schema's definition of `kind`.
+fn judge(kind: &str) -> jsonschema::Validator {
+    let mut schema = published_schema();
+    schema["$ref"] = format!("#/$defs/{kind}").into();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[test]
+fn every_message_is_as_the_published_schema_says() {
+    let (of_requests, of_replies) = (judge("Request"), judge("Reply"));
+    for request in requests() {
+        of_requests.validate(&serde_json::to_value(&request).unwrap()).unwrap();
+    }
+    for reply in replies() {
+        of_replies.validate(&serde_json::to_value(&reply).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn the_published_schema_refuses_what_the_daemon_refuses() {
+    let of_requests = judge("Request");
+    for refused in [
+        serde_json::json!({ "hello": { "protocol": 1 } }),
+        serde_json::json!({ "hello": { "protocol": 1, "program": "p", "more": 1 } }),
+        serde_json::json!({ "open": { "name": 1, "wish": {} } }),
+        serde_json::json!("no_such_request"),
+    ] {
+        assert!(!of_requests.is_valid(&refused), "{refused}");
+        assert!(serde_json::from_value::<Request>(refused).is_err());
+    }
 }

@@ -80,6 +80,7 @@ pub struct RegionAllocator {
 
 /// What is handed out of a region: ranges of numbers, each the first of them and how many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HandedOut {
     interfaces: Vec<(u32, u32)>,
     rings: Vec<(u32, u32)>,

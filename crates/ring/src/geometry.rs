@@ -39,6 +39,7 @@ const PAGE: u64 = 4096;
 
 /// The pools of one region. All offsets follow from these counts and sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegionGeometry {
     /// Number of interface objects.
     pub interfaces: u32,
@@ -208,6 +209,7 @@ impl RegionGeometry {
 
 /// Which objects of a region make up one port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortPlacement {
     /// Interface object.
     pub interface: u32,

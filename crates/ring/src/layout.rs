@@ -156,6 +156,7 @@ pub mod slot_flags {
 
 /// Direction of a ring, seen by the program: it fills tx rings and empties rx rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the program to the datapath.

@@ -22,6 +22,7 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Whether a region uses 2 MiB pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HugePages {
     /// Use them where some are reserved and free, else 4 KiB pages.
