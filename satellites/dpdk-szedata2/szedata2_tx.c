@@ -9,7 +9,7 @@
 #include <rte_mempool.h>
 #include <rte_prefetch.h>
 
-/* Copies a packet from several mbufs. The chain may hold more or less than the packet's length says: that many bytes
+/* Copies a packet from one or several mbufs. They may hold more or less than the packet's length says: that many bytes
  * are written. */
 static void gather(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
 {
@@ -23,13 +23,20 @@ static void gather(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t l
     memset(place, 0, length);
 }
 
-/* Copies a packet, which nearly always lies in one mbuf. */
-static inline void put(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
+/* Copies short packets, each of one mbuf, from number `i` on, up to the first that is not so. Returns its number. */
+static __rte_always_inline size_t put_short(unsigned char *const *places, struct rte_mbuf *const *mbufs,
+                                            const uint32_t *lengths, size_t i, size_t count, uint64_t *bytes)
 {
-    if (likely(mbuf->data_len >= length))
-        szedata2_copy(place, rte_pktmbuf_mtod(mbuf, const void *), length);
-    else
-        gather(place, mbuf, length);
+    for (; i < count; i++) {
+        const struct rte_mbuf *mbuf = mbufs[i];
+        size_t length = lengths[i];
+
+        if (unlikely(!szedata2_is_short(length) || mbuf->data_len < length))
+            break;
+        szedata2_copy_short(places[i], rte_pktmbuf_mtod(mbuf, const void *), length);
+        *bytes += length;
+    }
+    return i;
 }
 
 /* Reserves room for the first packets of those given; their number, which is less where there is no room. */
@@ -50,47 +57,60 @@ static unsigned int reserve(struct szedata2_tx_queue *queue, const uint32_t *len
     return (unsigned int)reserved;
 }
 
+/* Sends the first of the packets, as many as there is room for; their number. */
+static __rte_always_inline uint16_t transmit(struct szedata2_tx_queue *queue, struct rte_mbuf **mbufs,
+                                             uint16_t count)
+{
+    unsigned char *places[SZEDATA2_BURST];
+    uint32_t lengths[SZEDATA2_BURST];
+    size_t i, reserved;
+    uint64_t bytes = 0;
+
+    for (i = 0; i < count; i++) {
+        lengths[i] = mbufs[i]->pkt_len;
+        rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], const void *));
+    }
+    reserved = reserve(queue, lengths, places, count);
+    if (reserved == 0)
+        return 0;
+    for (i = 0;; i++) {
+        if (likely(queue->copy))
+            i = put_short(places, mbufs, lengths, i, reserved, &bytes);
+        if (i == reserved)
+            break;
+        if (likely(queue->copy))
+            gather(places[i], mbufs[i], lengths[i]);
+        bytes += lengths[i];
+    }
+    szecard_commit(queue->sze, queue->channel);
+    queue->packets += reserved;
+    queue->bytes += bytes;
+    if (queue->fast_free)
+        rte_mempool_put_bulk(mbufs[0]->pool, (void **)mbufs, (unsigned int)reserved);
+    else
+        rte_pktmbuf_free_bulk(mbufs, (unsigned int)reserved);
+    return (uint16_t)reserved;
+}
+
 /* Returns short where there is no room. */
 uint16_t szedata2_tx_burst(void *tx_queue, struct rte_mbuf **mbufs, uint16_t count)
 {
     struct szedata2_tx_queue *queue = tx_queue;
-    unsigned char *places[SZEDATA2_BURST];
-    uint32_t lengths[SZEDATA2_BURST];
-    uint16_t sent = 0;
+    uint16_t done, wanted, sent = 0;
 
     while (sent < count) {
-        unsigned int wanted = RTE_MIN(count - sent, SZEDATA2_BURST);
-        unsigned int i, reserved;
-        uint64_t bytes = 0;
-
-        for (i = 0; i < wanted && mbufs[sent + i]->pkt_len <= SZECARD_MAX_FRAME; i++)
-            lengths[i] = mbufs[sent + i]->pkt_len;
-        if (unlikely(i == 0)) {
+        if (unlikely(mbufs[sent]->pkt_len > SZECARD_MAX_FRAME)) {
             queue->too_long++;
             rte_pktmbuf_free(mbufs[sent++]);
             continue;
         }
-        wanted = i;
-        reserved = reserve(queue, lengths, places, wanted);
-        if (reserved == 0)
+        wanted = (uint16_t)(count - sent);
+        if (unlikely(wanted > SZEDATA2_BURST))
+            wanted = SZEDATA2_BURST;
+        done = transmit(queue, &mbufs[sent], wanted);
+        if (done == 0)
             break;
-        for (i = 0; i < reserved; i++) {
-            if (i + 1 < reserved)
-                rte_prefetch0(rte_pktmbuf_mtod(mbufs[sent + i + 1], const void *));
-            if (likely(queue->copy))
-                put(places[i], mbufs[sent + i], lengths[i]);
-            bytes += lengths[i];
-        }
-        szecard_commit(queue->sze, queue->channel);
-        queue->packets += reserved;
-        queue->bytes += bytes;
-        if (queue->fast_free)
-            rte_mempool_put_bulk(mbufs[sent]->pool, (void **)&mbufs[sent], reserved);
-        else
-            rte_pktmbuf_free_bulk(&mbufs[sent], reserved);
-        sent = (uint16_t)(sent + reserved);
-        if (reserved < wanted)
-            break;
+        sent = (uint16_t)(sent + done);
     }
     return sent;
 }

@@ -83,15 +83,7 @@ pub unsafe extern "C" fn szecard_reserve(
             // SAFETY: not NULL, and so room for `count`, of which nothing is read.
             let places = unsafe { slice::from_raw_parts_mut(places.cast::<MaybeUninit<*mut u8>>(), count) };
             // SAFETY: as the caller promises.
-            let handle = unsafe { handle(sze) }?;
-            let channel = number(channel)?;
-            handle
-                .reserve(channel, lengths, |at, address| {
-                    if let Some(place) = places.get_mut(at) {
-                        place.write(address);
-                    }
-                })
-                .map(|reserved| reserved as c_int)
+            Ok(unsafe { handle(sze) }?.reserve(number(channel)?, lengths, places)? as c_int)
         },
     )
 }

@@ -1,9 +1,9 @@
 //! Writing: segments made by the program or here, one by one, collected, or in bursts that are filled in place.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
 use ringroad_sze2::client::channels_of;
-use ringroad_sze2::fault::Fault;
 use ringroad_sze2::segment::{ALIGNMENT, Header, append, parse};
 
 use crate::environment::SZE2_BURST_WRITE_SIZE;
@@ -112,7 +112,8 @@ impl Handle {
         channels_of(u32::MAX).for_each(|channel| self.flush_channel(channel));
     }
 
-    /// Begins segments for frames of these lengths, as many as there is room for; `place` is given where each frame is to be written before they are committed. Returns their number.
+    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `places` where each
+    /// frame is to be written before they are committed. Returns their number.
     ///
     /// # Errors
     /// There is no room for the first, now or ever.
@@ -121,32 +122,24 @@ impl Handle {
         &mut self,
         channel: u16,
         lengths: &[u32],
-        mut place: impl FnMut(usize, *mut u8),
+        places: &mut [MaybeUninit<*mut u8>],
     ) -> Result<usize, Failure> {
         self.check_lock(channel)?;
         // What was collected lies before, and is whole.
         self.flush_channel(channel);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
-        let mut reserved = 0;
-        let stopped: Option<Fault> = loop {
-            let Some(&length) = lengths.get(reserved) else { break None };
-            match writer.reserve(&[], length as usize) {
-                Ok(Some(bytes)) => place(reserved, bytes.as_ptr()),
-                Ok(None) => break None,
-                Err(fault) => break Some(fault),
-            }
-            reserved += 1;
-        };
-        if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
-            *count += reserved as u32;
-        }
-        match (reserved, stopped, lengths.first()) {
-            (0, Some(fault), _) => Err(self.transmit_fault(channel, fault)),
-            (0, None, Some(&length)) if Header::new(0, length as usize).is_none() => {
+        match (writer.reserve_burst(lengths, places, |frame| frame.as_ptr()), lengths.first()) {
+            (Ok(0), Some(&length)) if Header::new(0, length as usize).is_none() => {
                 Err(too_long(0, length as usize))
             }
-            (0, None, Some(_)) => Err(self.no_room(channel)),
-            _ => Ok(reserved),
+            (Ok(0), Some(_)) => Err(self.no_room(channel)),
+            (Ok(reserved), _) => {
+                if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
+                    *count += reserved as u32;
+                }
+                Ok(reserved)
+            }
+            (Err(fault), _) => Err(self.transmit_fault(channel, fault)),
         }
     }
 

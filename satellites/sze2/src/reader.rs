@@ -381,6 +381,43 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
+        fn a_burst_has_the_room_of_its_frames_one_by_one(
+            rounds in proptest::collection::vec(
+                (proptest::collection::vec(prop_oneof![9 => 0u32..3000, 1 => 65520u32..65540], 0..40), 0usize..40),
+                1..40,
+            )
+        ) {
+            let (mut single, mut single_reader) = channel();
+            let (mut bursts, mut bursts_reader) = channel();
+            let size = MIN_BUFFER_BYTES as usize;
+            for writer in [&single, &bursts] {
+                writer.memory().data(0, size).write(&vec![0xEE; size]);
+            }
+            for (lengths, taken) in rounds {
+                let frame = vec![lengths.len() as u8; 1 << 16];
+                let fill = |mut place: SharedBytes<'_>| place.write(&frame);
+                let mut count = 0;
+                while let Some(&length) = lengths.get(count)
+                    && single.reserve(&[], length as usize).unwrap().map(fill).is_some()
+                {
+                    count += 1;
+                }
+                let mut places = vec![MaybeUninit::uninit(); lengths.len()];
+                prop_assert_eq!(bursts.reserve_burst(&lengths, &mut places, fill), Ok(count));
+                prop_assert_eq!(bursts.position(), single.position());
+                for (writer, reader) in [(&mut single, &mut single_reader), (&mut bursts, &mut bursts_reader)] {
+                    let _ = writer.publish();
+                    for _ in 0..taken {
+                        let _ = reader.take().unwrap();
+                    }
+                    reader.release_all();
+                    let _ = reader.publish();
+                }
+            }
+            prop_assert_eq!(bytes_of(&bursts.memory().data(0, size)), bytes_of(&single.memory().data(0, size)));
+        }
+
+        #[test]
         fn a_burst_takes_what_is_taken_one_by_one(
             rounds in proptest::collection::vec((0usize..14, 0usize..2000, 1usize..60, 1usize..40), 1..60)
         ) {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
 
 use crate::memory::ChannelMemory;
-use crate::segment::{HEADER_BYTES, Header, Kind, Layout, SegmentError, align};
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Kind, Layout, SegmentError, align};
 
 /// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known
 /// from the one before, so the processor cannot look ahead by itself.
@@ -157,5 +157,56 @@ impl<'memory> SegmentPlace<'memory> {
         let start = unsafe { self.start.add(offset) };
         // SAFETY: as above; the memory stays mapped for the lifetime.
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
+    }
+}
+
+/// Room in a buffer for segments without metadata, one behind the other.
+#[derive(Debug)]
+pub(crate) struct SegmentRoom<'memory> {
+    next: NonNull<u8>,
+    end: NonNull<u8>,
+    memory: PhantomData<&'memory ChannelMemory>,
+}
+
+impl<'memory> SegmentRoom<'memory> {
+    /// All of these bytes.
+    #[inline]
+    pub(crate) fn new(bytes: SharedBytes<'memory>) -> Self {
+        // SAFETY: the end of the bytes.
+        let end = unsafe { bytes.start().add(bytes.len()) };
+        Self { next: bytes.start(), end, memory: PhantomData }
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.end.addr().get() - self.next.addr().get()
+    }
+
+    /// Begins a segment: its header, zeros for the padding, and the place of its frame. `None` where there is no room,
+    /// now or ever.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, frame_bytes: usize) -> Option<SharedBytes<'memory>> {
+        let header = Header::new(0, frame_bytes)?;
+        let occupied = header.occupied_bytes();
+        let start = self.next;
+        if start.addr().get() + occupied > self.end.addr().get() {
+            return None;
+        }
+        // SAFETY: there is room for so many bytes.
+        self.next = unsafe { start.add(occupied) };
+        // SAFETY: a segment has one word at least.
+        let last = unsafe { self.next.sub(ALIGNMENT) };
+        // The padding behind the frame, which goes over the rest: nothing of what lay there before is shown.
+        // SAFETY: mapped, as a part of the room; an array has no alignment.
+        unsafe { last.cast().write([0_u8; ALIGNMENT]) };
+        // The length of the metadata, which is 0, and the padding before the frame are the upper bytes.
+        let first = u64::from(header.segment_bytes).to_le_bytes();
+        // SAFETY: as above.
+        unsafe { start.cast().write(first) };
+        // SAFETY: the header is within the segment.
+        let frame = unsafe { start.add(ALIGNMENT) };
+        // SAFETY: the frame is within the segment, which stays mapped.
+        Some(unsafe { SharedBytes::from_trusted_parts(frame, frame_bytes) })
     }
 }

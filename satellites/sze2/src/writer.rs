@@ -1,6 +1,7 @@
 //! The side of a buffer that writes segments: the card's in a receive buffer, the program's in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use ringroad_ring::shared::SharedBytes;
@@ -10,6 +11,7 @@ use crate::control_page::Line;
 use crate::fault::Fault;
 use crate::memory::ChannelMemory;
 use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, align};
+use crate::segments::SegmentRoom;
 
 /// Which of the two sides one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +104,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`Fault::Pointer`].
-    #[inline(always)]
+    #[inline]
     pub fn reserve(&mut self, metadata: &[u8], frame_bytes: usize) -> Result<Option<SharedBytes<'_>>, Fault> {
         let Some(header) = Header::new(metadata.len(), frame_bytes) else { return Ok(None) };
         let occupied = header.occupied_bytes();
@@ -111,19 +113,81 @@ impl SegmentWriter {
         }
         let at = self.at;
         self.at = (at + occupied as u64) & (self.memory.buffer_bytes() - 1);
-        // The last word holds the padding behind the frame, which goes over the rest: nothing of what lay there before is shown.
+        if metadata.is_empty() {
+            return Ok(SegmentRoom::new(self.memory.data(at, occupied)).begin(frame_bytes));
+        }
+        // The last word holds the padding behind the frame, which goes over the rest: nothing of what lay there before
+        // is shown.
         self.memory.data(at + (occupied - ALIGNMENT) as u64, ALIGNMENT).write_array([0; ALIGNMENT]);
         let mut segment = self.memory.data(at, usize::from(header.segment_bytes));
-        if metadata.is_empty() {
-            // With the padding, so that nothing of what lay there before is shown.
-            segment.write_array(padded(header.to_bytes()));
-            return Ok(Some(segment.skip(ALIGNMENT)));
-        }
         segment.write(&header.to_bytes());
         let frame_offset = align(HEADER_BYTES + metadata.len());
         let mut behind = segment.skip(HEADER_BYTES);
         let written = behind.write(metadata);
         Ok(Some(behind.skip(written).skip(frame_offset - HEADER_BYTES - written)))
+    }
+
+    /// Begins segments without metadata for frames of these lengths, as many as there are places and room for. Puts
+    /// into `places` what `describe` makes of each frame, which is to be filled before it is published. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`], where there was no room before it.
+    #[inline(always)]
+    pub fn reserve_burst<T>(
+        &mut self,
+        lengths: &[u32],
+        places: &mut [MaybeUninit<T>],
+        describe: impl Fn(SharedBytes<'_>) -> T,
+    ) -> Result<usize, Fault> {
+        let reserved = self.reserve_known(lengths, places, 0, &describe);
+        if reserved == lengths.len() {
+            return Ok(reserved);
+        }
+        self.reserve_rest(lengths, places, reserved, describe)
+    }
+
+    /// As [`Self::reserve_burst`], from number `reserved` on, for which no room is known of, or which is too long.
+    #[inline(never)]
+    fn reserve_rest<T>(
+        &mut self,
+        lengths: &[u32],
+        places: &mut [MaybeUninit<T>],
+        mut reserved: usize,
+        describe: impl Fn(SharedBytes<'_>) -> T,
+    ) -> Result<usize, Fault> {
+        while let (Some(place), Some(&length)) = (places.get_mut(reserved), lengths.get(reserved)) {
+            match self.reserve(&[], length as usize) {
+                Ok(Some(frame)) => place.write(describe(frame)),
+                Err(fault) if reserved == 0 => return Err(fault),
+                _ => break,
+            };
+            reserved = self.reserve_known(lengths, places, reserved + 1, &describe);
+        }
+        Ok(reserved)
+    }
+
+    /// As [`Self::reserve_burst`], from number `reserved` on, in the room that is known of. Returns how far `places`
+    /// are filled.
+    #[inline(always)]
+    fn reserve_known<T>(
+        &mut self,
+        lengths: &[u32],
+        places: &mut [MaybeUninit<T>],
+        mut reserved: usize,
+        describe: impl Fn(SharedBytes<'_>) -> T,
+    ) -> usize {
+        let known_bytes = self.free_bytes();
+        let mut room = SegmentRoom::new(self.memory.data(self.at, known_bytes));
+        let free = places.get_mut(reserved..).unwrap_or_default();
+        for (place, &length) in free.iter_mut().zip(lengths.get(reserved..).unwrap_or_default()) {
+            let Some(frame) = room.begin(length as usize) else { break };
+            place.write(describe(frame));
+            reserved += 1;
+        }
+        let used = (known_bytes - room.bytes()) as u64;
+        self.at = (self.at + used) & (self.memory.buffer_bytes() - 1);
+        reserved
     }
 
     /// Moves on by `bytes` bytes that were written as whole segments by hand.
@@ -167,9 +231,4 @@ impl SegmentWriter {
         self.room(usize::MAX)?;
         Ok(self.start == self.published)
     }
-}
-
-#[inline]
-fn padded([a, b, c, d]: [u8; HEADER_BYTES]) -> [u8; ALIGNMENT] {
-    [a, b, c, d, 0, 0, 0, 0]
 }

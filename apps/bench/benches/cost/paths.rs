@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ringroad_bench::cost::callgrind::{self, Counts};
 
-use crate::site::Card;
+use crate::site::{Card, CardRole};
 use crate::{COUNTED, Failure, decision, generator, interface, switch, vhost_user, workers};
 
 /// Frames of a burst.
@@ -13,6 +13,10 @@ pub(crate) const BURST: u32 = 32;
 pub(crate) const BURSTS: [u32; 2] = [BURST, 256];
 /// The object that `ringroad run` puts before the libraries of a program written for netmap.
 const NETMAP_OBJECT: &str = "libringroad_preload_netmap.so";
+
+/// The program of the build that moves frames of a card by DPDK: its arguments are the direction, the card, the frames
+/// of a burst, and the frames to move.
+const OF_CARD: &str = "dpdk-szedata2/cost-card";
 
 /// A turn of a program: moves a burst, and adds its frames to those moved.
 pub(crate) type Turn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
@@ -30,9 +34,8 @@ pub(crate) struct Program {
 pub(crate) enum Run {
     /// This one, when this has made it ready to move bursts of so many frames.
     Here(fn(u32) -> Result<Turn, Failure>),
-    /// One of the build, which takes frames of a card: its arguments are the card, the frames of a burst, and the frames
-    /// to move.
-    OfCard(&'static str),
+    /// [`OF_CARD`], with a card that does this.
+    OfCard(CardRole),
 }
 
 /// What a program needs besides itself.
@@ -83,10 +86,18 @@ impl Program {
                 let words = vec!["count".to_owned(), self.name.to_owned(), burst, frames];
                 (std::env::current_exe()?, words, None)
             }
-            Run::OfCard(program) => {
+            Run::OfCard(role) => {
                 let path = folder.path().join("card");
-                let card = Card::feed(&path)?;
-                (built(program)?, vec![path.display().to_string(), burst, frames], Some(card))
+                let card = Card::open(&path, role)?;
+                let direction = match role {
+                    CardRole::Feeds => "receive",
+                    CardRole::Idles => "transmit",
+                };
+                (
+                    built(OF_CARD)?,
+                    vec![direction.into(), path.display().to_string(), burst, frames],
+                    Some(card),
+                )
             }
         };
         Ok(callgrind::count(&program, &words, &environment, self.counted, file)?)
@@ -187,7 +198,17 @@ pub(crate) static PATHS: &[PathOf] = &[
             name: "szedata2-rx",
             need: Need::Nothing,
             counted: "szedata2_rx_burst",
-            run: Run::OfCard("dpdk-szedata2/cost-receive"),
+            run: Run::OfCard(CardRole::Feeds),
+        }),
+    },
+    PathOf {
+        name: "szedata2-tx",
+        about: "the same, transmitting",
+        formula: Formula::PerFrame(Program {
+            name: "szedata2-tx",
+            need: Need::Nothing,
+            counted: "szedata2_tx_burst",
+            run: Run::OfCard(CardRole::Idles),
         }),
     },
     PathOf {

@@ -103,23 +103,38 @@ impl Site {
     }
 }
 
-/// A capture card whose only receive channel is filled by a thread.
+/// What a capture card does with its channels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CardRole {
+    /// A thread fills the receive channel.
+    Feeds,
+    /// Nobody takes frames from the transmit channel.
+    Idles,
+}
+
+/// A capture card with one channel in each direction.
 pub(crate) struct Card {
-    _fabric: Fabric,
+    _fabric: Option<Fabric>,
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Card {
-    pub(crate) fn feed(path: &Path) -> Result<Self, Failure> {
-        let worker = WorkerConfig { index: 0, cpu: None, spin: Duration::ZERO, busy: false };
-        let mut fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0))?;
-        let [source, card] =
-            [format!("null:size={SLOT_BYTES}"), format!("sze2:{}@channels=1", path.display())];
-        let [source, card] = [open(&source, Role::Program)?, open(&card, Role::Program)?];
-        let [source, queues] =
-            [source.queues, card.queues].map(|queues| queues.into_iter().map(QueueParts::new).collect());
-        fabric.wire(SHARE, source, queues)?;
-        Ok(Self { _fabric: fabric, _keep: card.keep })
+    pub(crate) fn open(path: &Path, role: CardRole) -> Result<Self, Failure> {
+        let Device { queues, keep, .. } =
+            open(&format!("sze2:{}@channels=1", path.display()), Role::Program)?;
+        let fabric = match role {
+            CardRole::Idles => None,
+            CardRole::Feeds => {
+                let worker = WorkerConfig { index: 0, cpu: None, spin: Duration::ZERO, busy: false };
+                let mut fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0))?;
+                let source = open(&format!("null:size={SLOT_BYTES}"), Role::Program)?;
+                let [source, card] =
+                    [source.queues, queues].map(|queues| queues.into_iter().map(QueueParts::new).collect());
+                fabric.wire(SHARE, source, card)?;
+                Some(fabric)
+            }
+        };
+        Ok(Self { _fabric: fabric, _keep: keep })
     }
 }
 
