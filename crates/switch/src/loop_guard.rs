@@ -281,6 +281,6 @@ mod tests {
                 frames.retain(|&frame| !guard.goes_round(frame, port, 0));
             }
         }
-        assert_eq!(frames, []);
+        assert_eq!(frames, Vec::<u64>::new());
     }
 }

@@ -101,6 +101,17 @@ impl DeviceRing {
         either!(self, ring => ring.has_available())
     }
 
+    /// Whether every buffer that was there at the last look is taken. `false` says nothing.
+    #[inline]
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Self::Split(ring) => ring.is_taken(),
+            // Each look is at the next descriptor alone.
+            Self::Packed(_) => false,
+        }
+    }
+
     /// How many buffers are available, `most` at most; of a packed ring whether any is.
     ///
     /// # Errors

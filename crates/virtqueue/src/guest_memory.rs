@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ringroad_ring::foreign_memory::{ForeignMemory, ForeignMemoryError};
 
+use crate::chain::MAX_CHAIN_BYTES;
+
 /// Where a region lies in the guest, in its front end and in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionPlace {
@@ -148,19 +150,23 @@ impl GuestMemory {
 pub(crate) struct LastRegion {
     guest: u64,
     bytes: u64,
+    /// Where a buffer of [`MAX_CHAIN_BYTES`] may begin at the latest, and one behind.
+    short_end: u64,
     start: NonNull<u8>,
 }
 
 impl LastRegion {
     /// Before the first search.
-    pub(crate) const NONE: Self = Self { guest: 0, bytes: 0, start: NonNull::dangling() };
+    pub(crate) const NONE: Self = Self { guest: 0, bytes: 0, short_end: 0, start: NonNull::dangling() };
 
     /// Where the `bytes` bytes at `address`, as the guest counts, are mapped; `None` where they do not all lie in this
     /// region.
     #[inline]
     fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let offset = address.wrapping_sub(self.guest);
-        if self.bytes.checked_sub(offset)? < u64::from(bytes) {
+        // Nearly all are told by the first comparison.
+        let is_short = offset < self.short_end && bytes <= MAX_CHAIN_BYTES;
+        if !is_short && self.bytes.checked_sub(offset)? < u64::from(bytes) {
             return None;
         }
         // SAFETY: the offset is within the mapping, which lasts as long as the memory, beside which a ring keeps this.
@@ -187,7 +193,8 @@ impl LastRegion {
     fn search(&mut self, memory: &Arc<GuestMemory>, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let region = memory.region_of(address)?;
         let (place, start) = (region.place, region.memory.start());
-        *self = Self { guest: place.guest, bytes: place.bytes, start };
+        let short_end = place.bytes.saturating_sub(MAX_CHAIN_BYTES.into());
+        *self = Self { guest: place.guest, bytes: place.bytes, short_end, start };
         self.at(address, bytes)
     }
 }

@@ -61,13 +61,16 @@ impl Parts {
         usize::from(index) & (usize::from(self.entries) - 1)
     }
 
-    /// The head of the chain in available entry `index`, which is also noted in the used entry, with no byte written.
+    /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written, if
+    /// the buffer is to be read. Of others [`Self::note_written`] notes the bytes.
     #[inline]
-    fn take_head(&self, index: u16) -> u16 {
+    fn take_head(&self, index: u16, access: Access) -> u16 {
         let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
         let used = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(index);
         self.used.word32(used).store(head.into(), Ordering::Relaxed);
-        self.used.word32(used + 4).store(0, Ordering::Relaxed);
+        if access == Access::Read {
+            self.used.word32(used + 4).store(0, Ordering::Relaxed);
+        }
         head
     }
 
@@ -152,6 +155,11 @@ impl SplitDevice {
         Ok(self.known_available != self.next_available || self.refresh()? != 0)
     }
 
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.known_available == self.next_available
+    }
+
     pub(crate) fn available(&mut self, most: u16) -> Result<u16, RingFault> {
         let known = self.known_available.wrapping_sub(self.next_available);
         if known >= most {
@@ -180,7 +188,7 @@ impl SplitDevice {
         let parts = self.parts;
         let mut next = self.next_available;
         for (place, _) in places.iter_mut().zip(0..available) {
-            let head = parts.take_head(next);
+            let head = parts.take_head(next, access);
             if head >= parts.entries {
                 break;
             }
@@ -198,7 +206,7 @@ impl SplitDevice {
         if !self.has_available()? {
             return Ok(false);
         }
-        let mut index = self.parts.take_head(self.next_available);
+        let mut index = self.parts.take_head(self.next_available, access);
         let mut pieces = Pieces::new(&self.memory, access, segments);
         for _ in 0..self.parts.entries {
             if index >= self.parts.entries {

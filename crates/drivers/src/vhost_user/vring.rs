@@ -143,6 +143,9 @@ impl Vring {
         if pushed > 0 {
             lent.push_back(Lent { buffers: pushed as u16, slots: 1 });
         }
+        if pushed == singles.len() && self.ring.is_taken() {
+            return;
+        }
         self.ring.put_back((singles.len() - pushed) as u16);
         segments.clear();
         ends.clear();
@@ -206,12 +209,10 @@ impl Vring {
         let mut done = 0;
         if batch.is_single() && !batch.is_unfinished() && self.fault.is_none() && self.log.is_none() {
             let singles = take_singles::<true>(&mut self.ring, &mut self.scratch.singles, frames.len());
-            let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
-            let frames = fragments.zip(singles);
             let bytes;
             (done, bytes) = match self.header_bytes {
-                NET_HEADER_BYTES => put_singles::<NET_HEADER_BYTES>(&mut self.ring, frames),
-                _ => put_singles::<SHORT_NET_HEADER_BYTES>(&mut self.ring, frames),
+                NET_HEADER_BYTES => put_listed::<NET_HEADER_BYTES>(&mut self.ring, batch, frames, singles),
+                _ => put_listed::<SHORT_NET_HEADER_BYTES>(&mut self.ring, batch, frames, singles),
             };
             self.ring.put_back((singles.len() - done) as u16);
             delivery.frames += done as u32;
@@ -335,7 +336,7 @@ fn push_singles<const HEADER_BYTES: usize>(
     singles: &[Segment],
     reads_offloads: bool,
 ) -> usize {
-    let frames = singles.iter().map_while(|single| {
+    batch.push_each(singles, |single| {
         if !(HEADER_BYTES + 1..=FRAGMENT_BYTES).contains(&(single.bytes as usize)) {
             return None;
         }
@@ -345,8 +346,22 @@ fn push_singles<const HEADER_BYTES: usize>(
         }
         // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
         Some(unsafe { Fragment::new(&bytes.skip(HEADER_BYTES), 0) })
-    });
-    batch.push_all(frames)
+    })
+}
+
+/// As [`put_singles`], of the frames of the batch that `frames` names.
+#[inline]
+fn put_listed<const HEADER_BYTES: usize>(
+    ring: &mut DeviceRing,
+    batch: &Batch,
+    frames: &[u16],
+    singles: &[Segment],
+) -> (usize, u64) {
+    if batch.is_whole(frames) {
+        return put_singles::<HEADER_BYTES>(ring, batch.fragments().iter().zip(singles));
+    }
+    let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
+    put_singles::<HEADER_BYTES>(ring, fragments.zip(singles))
 }
 
 /// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their
