@@ -8,15 +8,16 @@ use std::time::Duration;
 use ringroad_control::netmap::{Badge, Bound, BoundRing as Placed, NetmapReply, NetmapRequest};
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
-use ringroad_ring::ring_view::RingView;
+use ringroad_ring::ring_view::{Cursors, RingView};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi::register_flag::NO_TX_POLL;
-use crate::bound_ring::{BoundRing, Outcome};
+use crate::bound_ring::BoundRing;
 use crate::daemon_link;
 use crate::mapping::{Mapping, mapping_of};
 use crate::monitor_fill::Monitor;
+use crate::outcome::Outcome;
 use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{Look, RingLock};
 use crate::wakers::Wakers;
@@ -51,10 +52,9 @@ pub(crate) struct Binding {
     pub(crate) badge: Badge,
     pub(crate) bound: Bound,
     pub(crate) mapping: Arc<Mapping>,
-    /// Tx rings first.
-    rings: Vec<BoundRing>,
+    tx: Vec<BoundRing>,
+    rx: Vec<BoundRing>,
     events: Vec<Events>,
-    tx_rings: usize,
     /// Threads of this process that sleep on it.
     sleepers: AtomicU32,
     /// Shows when the daemon ends.
@@ -62,36 +62,6 @@ pub(crate) struct Binding {
     gone: AtomicBool,
     /// Syncs that moved no slot.
     vain_syncs: AtomicU32,
-}
-
-/// The result of a round of syncs.
-#[derive(Debug, Clone, Copy, Default)]
-struct Round {
-    ready: bool,
-    /// Whether a slot was given away or came back.
-    moved: bool,
-    failed: bool,
-    stopped: bool,
-    skipped: bool,
-}
-
-impl Round {
-    /// With a ring that was not synced.
-    #[cold]
-    fn without_sync(mut self, ring: &BoundRing, outcome: Outcome) -> Self {
-        match outcome {
-            // Whoever is at it shows the result; whether there is something can be seen all the same.
-            Outcome::Skipped | Outcome::MonitorsChanged => {
-                let cursors = ring.view.cursors_shown();
-                self.ready |= cursors.cur != cursors.tail;
-                self.skipped = true;
-            }
-            Outcome::BadIndexes => self.failed = true,
-            Outcome::Stopped => (self.failed, self.stopped) = (true, true),
-            Outcome::Synced { .. } => {}
-        }
-        self
-    }
 }
 
 impl Binding {
@@ -115,14 +85,14 @@ impl Binding {
             BoundRing::new(&mapping, placed, &events.notify).map_err(|_| Errno::IO)
         };
         let rings: Vec<BoundRing> = bound.rings.iter().map(ring).collect::<Result<_, _>>()?;
-        let tx_rings = rings.iter().filter(|ring| ring.direction == Direction::Tx).count();
+        let (tx, rx) = rings.into_iter().partition(|ring| ring.direction == Direction::Tx);
         Ok(Self {
             badge,
             bound,
             mapping,
-            rings,
+            tx,
+            rx,
             events,
-            tx_rings,
             sleepers: AtomicU32::new(0),
             lifeline: daemon_link::lifeline(),
             gone: AtomicBool::new(false),
@@ -132,7 +102,7 @@ impl Binding {
 
     /// The tx rings, and the rx rings.
     pub(crate) fn rings(&self) -> (&[BoundRing], &[BoundRing]) {
-        self.rings.split_at(self.tx_rings)
+        (&self.tx, &self.rx)
     }
 
     /// Descriptor on which a ring's program waits.
@@ -156,31 +126,27 @@ impl Binding {
     /// Learns of the monitors that have to be filled. Where the daemon does not say there are none.
     #[cold]
     fn update_monitors(&self) {
-        let generations: Vec<u32> = self
-            .rings
-            .iter()
-            .map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire))
-            .collect();
+        let rings = || self.tx.iter().chain(&self.rx);
+        let generations: Vec<u32> =
+            rings().map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire)).collect();
         let (placed, descriptors) = match daemon_link::ask(Some(self.badge), NetmapRequest::Monitors) {
             Ok((NetmapReply::Monitors(placed), descriptors)) => (placed, descriptors),
             _ => (Vec::new(), Vec::new()),
         };
-        let mut monitors: Vec<Vec<Monitor>> = self.rings.iter().map(|_| Vec::new()).collect();
+        let mut monitors: Vec<Vec<Monitor>> = rings().map(|_| Vec::new()).collect();
         for (placed, notify) in placed.iter().zip(descriptors) {
             let Ok(ring) = RingView::new(self.mapping.region(), placed.object, placed.slots) else {
                 continue;
             };
-            let looked_at = self
-                .rings
-                .iter()
-                .position(|ring| ring.direction == placed.direction && ring.index == placed.index);
+            let looked_at =
+                rings().position(|ring| ring.direction == placed.direction && ring.index == placed.index);
             if let Some(list) = looked_at.and_then(|place| monitors.get_mut(place)) {
                 let notify = Arc::new(PrivateDescriptor::new(notify));
                 let lock = RingLock::new(&ring, self.mapping.holder(), &notify);
                 list.push(Monitor { ring, lock, zero_copy: placed.zero_copy, sent: placed.sent });
             }
         }
-        for ((ring, generation), monitors) in self.rings.iter().zip(generations).zip(monitors) {
+        for ((ring, generation), monitors) in rings().zip(generations).zip(monitors) {
             ring.monitors().set(generation, monitors);
         }
     }
@@ -188,7 +154,7 @@ impl Binding {
     /// The outcome of a sync, which is done `again` once the monitors that it has to fill are known.
     #[inline]
     pub(crate) fn with_monitors(&self, outcome: Outcome, again: impl Fn() -> Outcome) -> Outcome {
-        if outcome == Outcome::MonitorsChanged { self.with_new_monitors(again) } else { outcome }
+        if outcome == Outcome::MONITORS_CHANGED { self.with_new_monitors(again) } else { outcome }
     }
 
     #[cold]
@@ -196,61 +162,69 @@ impl Binding {
         for _ in 0..MONITOR_CHANGES {
             self.update_monitors();
             match sync() {
-                Outcome::MonitorsChanged => {}
+                Outcome::MONITORS_CHANGED => {}
                 outcome => return outcome,
             }
         }
-        Outcome::Skipped
+        Outcome::SKIPPED
     }
 
-    /// Syncs a ring; whether it brought slots.
+    /// Syncs a ring, whose header says this.
     #[inline(always)]
-    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) -> bool {
-        let outcome = self.with_monitors(ring.sync(look), || ring.sync(look));
-        let Outcome::Synced { given, gained, ready, kick } = outcome else {
-            *round = round.without_sync(ring, outcome);
-            return false;
-        };
-        if kick {
+    fn sync_ring(&self, ring: &BoundRing, cursors: Cursors, look: Look) -> Outcome {
+        let mut outcome = ring.sync(cursors, look);
+        if outcome.has(Outcome::UNSYNCED) {
+            outcome = self.not_synced(ring, outcome, look);
+        }
+        if outcome.has(Outcome::KICK) {
             self.kick(ring);
         }
-        round.moved |= given | gained;
-        round.ready |= ready;
-        gained
+        outcome
+    }
+
+    /// The outcome of a sync that did nothing, perhaps done again.
+    #[cold]
+    fn not_synced(&self, ring: &BoundRing, outcome: Outcome, look: Look) -> Outcome {
+        let outcome = self.with_monitors(outcome, || ring.sync(ring.view.cursors_shown(), look));
+        // Whoever is at it shows the result; whether there is something can be seen all the same.
+        let cursors = ring.view.cursors_shown();
+        outcome | Outcome::READY.when(outcome == Outcome::SKIPPED && cursors.cur != cursors.tail)
     }
 
     /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
     #[inline(always)]
-    fn sync_tx(&self, idle_too: bool, look: Look) -> Round {
-        let mut round = Round::default();
-        for ring in self.rings().0 {
+    fn sync_tx(&self, idle_too: bool, look: Look) -> Outcome {
+        let mut outcome = Outcome::default();
+        for ring in &self.tx {
             if idle_too || ring.has_news() {
-                self.sync_ring(ring, look, &mut round);
+                outcome |= self.sync_ring(ring, ring.view.cursors_shown(), look);
             }
         }
-        round
+        outcome
     }
 
     #[inline(always)]
-    fn sync_rx(&self, look: Look) -> Round {
-        let mut round = Round::default();
+    fn sync_rx(&self, look: Look) -> Outcome {
+        let mut outcome = Outcome::default();
         let mut now = None;
-        for ring in self.rings().1 {
-            let flags = ring.view.cursors_shown().flags;
-            if flags & RING_FORWARD != 0 {
+        for ring in &self.rx {
+            let cursors = ring.view.cursors_shown();
+            if cursors.flags & RING_FORWARD != 0 {
                 self.forward(ring);
             }
-            if self.sync_ring(ring, look, &mut round) || flags & RING_TIMESTAMP != 0 {
+            let synced = self.sync_ring(ring, cursors, look);
+            outcome |= synced;
+            if synced.has(Outcome::GAINED) || cursors.flags & RING_TIMESTAMP != 0 {
                 let now = now.get_or_insert_with(|| clock_gettime(ClockId::Realtime));
-                ring.view.stamp(now.tv_sec, now.tv_nsec / 1000);
+                ring.view.stamp(now.tv_sec, i64::from(now.tv_nsec as u32 / 1000));
             }
         }
-        round
+        outcome
     }
 
     /// Passes the slots that the program has marked from a network interface to its host side or the other way.
     fn forward(&self, ring: &BoundRing) {
-        let mut to = self.rings().0.iter().filter(|tx| tx.host != ring.host);
+        let mut to = self.tx.iter().filter(|tx| tx.host != ring.host);
         if let Some(to) = to.next() {
             ring.forward(to);
             self.kick(to);
@@ -280,8 +254,8 @@ impl Binding {
     }
 
     /// EIO where the daemon has ended. A program that syncs in vain for ever learns of it too.
-    fn check_daemon(&self, round: Round) -> Result<(), Errno> {
-        if !round.moved {
+    fn check_daemon(&self, round: Outcome) -> Result<(), Errno> {
+        if !round.has(Outcome::MOVED) {
             self.count_vain();
         }
         match self.gone.load(Ordering::Relaxed) {
@@ -294,13 +268,13 @@ impl Binding {
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_tx(true, Look::Passing);
         self.check_daemon(round)?;
-        if round.stopped { self.check_stopped() } else { Ok(()) }
+        if round.has(Outcome::STOPPED) { self.check_stopped() } else { Ok(()) }
     }
 
     /// EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
     #[cold]
     fn check_stopped(&self) -> Result<(), Errno> {
-        match self.rings().0.iter().any(BoundRing::is_served) {
+        match self.tx.iter().any(BoundRing::is_served) {
             true => Err(Errno::IO),
             false => Ok(()),
         }
@@ -310,7 +284,7 @@ impl Binding {
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_rx(Look::Passing);
         self.check_daemon(round)?;
-        if round.stopped { Err(Errno::IO) } else { Ok(()) }
+        if round.has(Outcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// A poll without sleeping.
@@ -325,21 +299,21 @@ impl Binding {
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
             let round = self.sync_tx(wants_tx, look);
-            skipped |= round.skipped;
-            if wants_tx && round.ready {
+            skipped |= round.has(Outcome::SKIPPED);
+            if wants_tx && round.has(Outcome::READY) {
                 result |= events & WRITE;
             }
-            if round.failed {
+            if round.has(Outcome::FAILED) {
                 result |= libc::POLLERR;
             }
         }
         if events & READ != 0 {
             let round = self.sync_rx(look);
-            skipped |= round.skipped;
-            if round.ready {
+            skipped |= round.has(Outcome::SKIPPED);
+            if round.has(Outcome::READY) {
                 result |= events & READ;
             }
-            if round.failed {
+            if round.has(Outcome::FAILED) {
                 result |= libc::POLLERR;
             }
         }
@@ -348,9 +322,8 @@ impl Binding {
 
     /// Rings on which `events` wait.
     fn awaited(&self, events: i16) -> impl Iterator<Item = &BoundRing> {
-        let (tx, rx) = self.rings();
-        let tx = if events & WRITE != 0 { tx } else { &[] };
-        let rx = if events & READ != 0 { rx } else { &[] };
+        let tx = if events & WRITE != 0 { &self.tx[..] } else { &[] };
+        let rx = if events & READ != 0 { &self.rx[..] } else { &[] };
         tx.iter().chain(rx)
     }
 

@@ -24,11 +24,12 @@ use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, FORWARD, INDIRECT};
 use ringroad_ring::layout::{Direction, Slot};
 use ringroad_ring::pipe_end::{pass_slots, whole_frames_end};
-use ringroad_ring::ring_view::RingView;
+use ringroad_ring::ring_view::{Cursors, RingView};
 use ringroad_ring::wakeup::{SharedKicker, publish_fence};
 
 use crate::mapping::Mapping;
 use crate::monitor_fill::MonitorFill;
+use crate::outcome::Outcome;
 use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{Held, Look, RingLock};
 use crate::user_memory;
@@ -45,30 +46,6 @@ enum Service {
     Nobody {
         fails: bool,
     },
-}
-
-/// The result of a sync.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Done; `cur` of the program against the new tail says whether it has slots.
-    Synced {
-        /// Whether slots went to the other side.
-        given: bool,
-        /// Whether slots came from there.
-        gained: bool,
-        /// Whether `cur != tail`.
-        ready: bool,
-        /// Whether the other side sleeps.
-        kick: bool,
-    },
-    /// Somebody else is at it.
-    Skipped,
-    /// Nothing is done: other monitors have to be filled than are known.
-    MonitorsChanged,
-    /// The program's indexes were outside its slots; they were put right.
-    BadIndexes,
-    /// The ring has stopped: its device is gone, or a rule was broken.
-    Stopped,
 }
 
 /// A ring's position for its program.
@@ -187,15 +164,14 @@ impl BoundRing {
         }
     }
 
-    /// A sync by the indexes in the ring's own header.
+    /// A sync by what the ring's own header says.
     #[inline(always)]
-    pub(crate) fn sync(&self, look: Look) -> Outcome {
-        let cursors = self.view.cursors_shown();
+    pub(crate) fn sync(&self, cursors: Cursors, look: Look) -> Outcome {
         let outcome = self.sync_to(cursors.head, cursors.cur, look);
-        if let Outcome::Synced { .. } = outcome {
+        if !outcome.has(Outcome::UNSYNCED) {
             // A tail that the program changed is put right.
             self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
-        } else if outcome == Outcome::BadIndexes {
+        } else if outcome == Outcome::BAD_INDEXES {
             self.put_right();
         }
         outcome
@@ -205,57 +181,52 @@ impl BoundRing {
     #[inline(always)]
     pub(crate) fn sync_to(&self, head: u32, cur: u32, look: Look) -> Outcome {
         if let Service::Nobody { fails } = self.service {
-            return if fails {
-                Outcome::Stopped
-            } else {
-                Outcome::Synced { given: false, gained: false, ready: false, kick: false }
-            };
+            return Outcome::STOPPED.when(fails);
         }
-        let Some(held) = self.lock.try_take(look) else { return Outcome::Skipped };
+        let Some(held) = self.lock.try_take(look) else { return Outcome::SKIPPED };
         let slots = self.view.slot_count();
         let own = self.view.control();
         if own.datapath.violation.load(Ordering::Relaxed) != 0 {
-            return refused(held, Outcome::Stopped);
+            return refused(held, Outcome::STOPPED);
         }
         // Under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
         if self.monitors.is_outdated(&self.view) {
-            return refused(held, Outcome::MonitorsChanged);
+            return refused(held, Outcome::MONITORS_CHANGED);
         }
         let from = self.given_before();
         let shown = own.program.shown_tail.load(Ordering::Relaxed);
         if from.max(shown).max(head).max(cur) >= slots {
-            return refused(held, Outcome::BadIndexes);
+            return refused(held, Outcome::BAD_INDEXES);
         }
         let [to_head, to_cur, to_tail] = [head, cur, shown].map(|index| distance(from, index, slots));
         if to_head > to_cur || to_cur > to_tail {
-            return refused(held, Outcome::BadIndexes);
+            return refused(held, Outcome::BAD_INDEXES);
         }
         let (end, kick) = match head == from {
             true => (head, false),
             false => self.give(from, head),
         };
+        let given = Outcome::GIVEN.when(end != from) | Outcome::KICK.when(kick);
         let reached = match &self.service {
             Service::PipeTx(peer) => previous(peer.control().program.head.load(Ordering::Acquire), slots),
             _ => own.datapath.tail.load(Ordering::Acquire),
         };
         if reached == shown {
-            return Outcome::Synced { given: end != from, gained: false, ready: cur != shown, kick };
+            return given | Outcome::READY.when(cur != shown);
         }
         // The other side may only have added to what the program owns.
         if !within(shown, reached, previous(end, slots), slots) {
             return match self.service {
                 // The peer's program wrote a number that is none: nothing has come back yet.
-                Service::PipeTx(_) => {
-                    Outcome::Synced { given: end != from, gained: false, ready: cur != shown, kick }
-                }
-                _ => refused(held, Outcome::Stopped),
+                Service::PipeTx(_) => given | Outcome::READY.when(cur != shown),
+                _ => refused(held, Outcome::STOPPED),
             };
         }
         if self.direction == Direction::Tx {
             self.monitors.exchange(&self.view, advance(shown, 1, slots), advance(reached, 1, slots));
         }
         own.program.shown_tail.store(reached, Ordering::Relaxed);
-        Outcome::Synced { given: end != from, gained: true, ready: cur != reached, kick }
+        given | Outcome::GAINED | Outcome::READY.when(cur != reached)
     }
 
     /// Gives slots `[from, head)` to the other side: where what it got ends, and whether it sleeps.
@@ -444,10 +415,10 @@ mod tests {
         let ring = BoundRing::new(&mapping, &placed, &notify).unwrap();
         ring.view.show_cursors(2, 2, 7);
         let generation = ring.view.control().datapath.monitors.fetch_add(1, Ordering::Relaxed) + 1;
-        assert_eq!(ring.sync(Look::Passing), Outcome::MonitorsChanged);
+        let sync = || ring.sync(ring.view.cursors_shown(), Look::Passing);
+        assert_eq!(sync(), Outcome::MONITORS_CHANGED);
         assert_eq!(ring.position().hwcur, 0);
         ring.monitors().set(generation, Vec::new());
-        let given = Outcome::Synced { given: true, gained: false, ready: true, kick: false };
-        assert_eq!(ring.sync(Look::Passing), given);
+        assert_eq!(sync(), Outcome::GIVEN | Outcome::READY);
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::binding::{Binding, SHARED_SLEEP, announce};
-use crate::bound_ring::Outcome;
 use crate::csb::Csb;
 use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
+use crate::outcome::Outcome;
 use crate::ring_lock::Look;
 
 /// Longest sleep of a loop with eventfds: some changes have no announcement.
@@ -121,11 +121,11 @@ impl Rounds<'_> {
         for (entry, ring) in tx.iter().chain(rx).enumerate() {
             let wish = self.csb.read(entry)?;
             let sync = || ring.sync_to(wish.head, wish.cur, look);
-            match self.binding.with_monitors(sync(), sync) {
-                Outcome::Synced { kick: true, .. } => self.binding.kick(ring),
-                Outcome::Skipped => round.skipped = true,
-                _ => {}
+            let outcome = self.binding.with_monitors(sync(), sync);
+            if outcome.has(Outcome::KICK) {
+                self.binding.kick(ring);
             }
+            round.skipped |= outcome.has(Outcome::SKIPPED);
             let position = ring.position();
             let now = (position.hwcur, position.hwtail);
             if self.shown.len() <= entry {

@@ -8,12 +8,14 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An entry's count of references while its value is taken out; no reference may be taken then.
-const DYING: u32 = u32::MAX;
+/// An entry's count of references where it has no value.
+const FREE: u32 = 0;
+/// The count while the value is put in or taken out; no reference may be taken then. Each reference is one more.
+const DYING: u32 = 1;
 
 #[derive(Debug)]
 struct Entry<T> {
-    /// Numbers and [`Reference`]s; 0: free, [`DYING`]: about to be.
+    /// Numbers and [`Reference`]s above [`DYING`], or [`FREE`].
     references: AtomicU32,
     /// Numbers alone.
     numbers: AtomicU32,
@@ -23,7 +25,7 @@ struct Entry<T> {
 impl<T> Entry<T> {
     const fn new() -> Self {
         Self {
-            references: AtomicU32::new(0),
+            references: AtomicU32::new(FREE),
             numbers: AtomicU32::new(0),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -31,21 +33,20 @@ impl<T> Entry<T> {
 
     /// Adds a reference where there is one already.
     fn refer(&self) -> bool {
-        let more = |count| (count != 0 && count < DYING - 1).then(|| count + 1);
+        let more = |count| (count > DYING && count < u32::MAX).then(|| count + 1);
         self.references.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
     /// Gives a reference back; the value where it was the last.
     fn release(&self) -> Option<T> {
-        let fewer = |count| Some(if count == 1 { DYING } else { count - 1 });
-        if self.references.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer) != Ok(1) {
+        if self.references.fetch_sub(1, Ordering::AcqRel) != DYING + 1 {
             return None;
         }
         // SAFETY: the count is `DYING`, so nobody else reads or writes the value.
         let value = unsafe { &*self.value.get() };
         // SAFETY: it was written before the first reference to it was given away, and is taken once: the entry is free from here.
         let value = unsafe { value.assume_init_read() };
-        self.references.store(0, Ordering::Release);
+        self.references.store(FREE, Ordering::Release);
         Some(value)
     }
 }
@@ -163,13 +164,13 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
     /// A new value, to which no number leads yet; it comes back where the table is full.
     pub(crate) fn add(&'static self, value: T) -> Result<Reference<T>, T> {
         let claim = |entry: &&'static Entry<T>| {
-            entry.references.compare_exchange(0, DYING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            entry.references.compare_exchange(FREE, DYING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(entry) = self.entries.iter().find(claim) else { return Err(value) };
-        // SAFETY: the count went from 0 to `DYING` here, so nobody else reads or writes the value.
+        // SAFETY: the count went from `FREE` to `DYING` here, so nobody else reads or writes the value.
         let place = unsafe { &mut *entry.value.get() };
         place.write(value);
-        entry.references.store(1, Ordering::Release);
+        entry.references.store(DYING + 1, Ordering::Release);
         Ok(Reference(entry))
     }
 
