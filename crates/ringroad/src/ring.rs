@@ -81,7 +81,10 @@ impl Half {
                 }
                 Ok(Followed::Elsewhere)
             }
-            OtherSide::Here { stepped, device } => Ok(Followed::Here(stepped.step(*device, way))),
+            OtherSide::Here { stepped, device } => {
+                let [device] = stepped.step(*device, [way]);
+                Ok(Followed::Here(device))
+            }
         }
     }
 
@@ -384,11 +387,15 @@ pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortErro
         rx.sync()?;
         return Ok(());
     }
-    // It is published first, so that the step of the other sync takes it.
+    tx.sync_end()?;
     rx.end.sync()?;
-    tx.sync()?;
+    let OtherSide::Here { stepped, device } = &tx.half.other else { return Ok(()) };
+    let [into, either] = stepped.step(*device, [Way::In, Way::Either]);
+    tx.sync_end()?;
     rx.end.sync()?;
-    Ok(())
+    into?;
+    // What came before a failure is taken first.
+    if rx.available() == 0 { either } else { Ok(()) }
 }
 
 impl RxRing {

@@ -32,13 +32,20 @@ impl Stepped {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves frames once. An error is what has stopped the device with its queue at `device` for frames that go `way`.
+    /// Moves frames once. The errors are what has stopped the device with its queue at `device` for frames that go each
+    /// of `ways`.
     #[inline]
-    pub(crate) fn step(&self, device: Option<u32>, way: Way) -> Result<(), PortError> {
+    pub(crate) fn step<const WAYS: usize>(
+        &self,
+        device: Option<u32>,
+        ways: [Way; WAYS],
+    ) -> [Result<(), PortError>; WAYS] {
         let mut engine = self.lock();
         engine.step();
-        let failure = device.and_then(|place| engine.failure(place, way));
-        failure.map_or(Ok(()), |failure| Err(PortError::Device(failure)))
+        ways.map(|way| {
+            let failure = device.and_then(|place| engine.failure(place, way));
+            failure.map_or(Ok(()), |failure| Err(PortError::Device(failure)))
+        })
     }
 
     /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step
