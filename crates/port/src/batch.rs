@@ -1,6 +1,8 @@
 //! A batch: up to [`BATCH_FRAMES`] frames borrowed from one queue.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -344,14 +346,17 @@ impl Batch {
     pub fn push_described(&mut self, mut frames: impl Iterator<Item = (Fragment, FrameMeta)>) -> usize {
         let mut metas = std::mem::take(&mut self.metas);
         metas.resize(self.frames(), FrameMeta::default());
-        let (mut times, mut is_unfinished) = (0, false);
-        let pushed = self.push_all(std::iter::from_fn(|| {
+        let (described, mut times, mut is_unfinished) = (metas.len(), 0, false);
+        let places = Cell::from_mut(metas.spare_capacity_mut()).as_slice_of_cells();
+        let pushed = self.push_each(places, |place| {
             let (fragment, meta) = frames.next()?;
             times |= meta.timestamp_ns;
             is_unfinished |= !meta.unfinished.is_nothing();
-            metas.push(meta);
+            place.set(MaybeUninit::new(meta));
             Some(fragment)
-        }));
+        });
+        // SAFETY: so many places behind the last were written just now.
+        unsafe { metas.set_len(described + pushed) };
         self.metas = metas;
         self.is_stamped |= times != 0;
         self.is_unfinished |= is_unfinished;

@@ -1,21 +1,22 @@
-//! Frames that their sender left unfinished, and how they are finished: checksums that a card would have filled in, and long frames
-//! that a card would have cut. Stacks leave that to the card, be it a virtual one: so programs and guests that speak virtio send
-//! such frames, and the kernel hands them on from virtual interfaces and merges what a real card received (GRO). What is left
-//! to do stands in `struct virtio_net_hdr` (linux/virtio_net.h) in front of the frame.
+//! Frames that their sender left unfinished, and how they are finished: checksums that a card would have filled in, and
+//! long frames that a card would have cut. Stacks leave that to the card, be it a virtual one: so programs and guests
+//! that speak virtio send such frames, and the kernel hands them on from virtual interfaces and merges what a real card
+//! received (GRO). What is left to do stands in `struct virtio_net_hdr` (linux/virtio_net.h) in front of the frame.
 
 use std::ops::Range;
 
-/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow, which say how many the frame takes.
+/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow, which say how many the frame
+/// takes.
 pub const VIRTIO_HEADER_BYTES: usize = 10;
 /// Bytes of its longer form, which ends with the number of buffers that the frame takes.
 pub const LONG_VIRTIO_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
 /// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
 pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16::MAX as usize;
-/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for segments of a few bytes
-/// would have others wait while they are made.
+/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for
+/// segments of a few bytes would have others wait while they are made.
 pub const MAX_SEGMENTS: usize = 256;
-/// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags, IPv4 with options,
-/// TCP up to its checksum.
+/// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags,
+/// IPv4 with options, TCP up to its checksum.
 pub const DETECTION_BYTES: usize = 14 + 2 * 4 + 60 + 20;
 /// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
 pub const HEADER_ROOM_BYTES: usize = 192;
@@ -41,7 +42,8 @@ const TCP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-/// Where SCTP, alone among the protocols that cards know, has its checksum, and the polynomial of that (RFC 9260, CRC-32C).
+/// Where SCTP, alone among the protocols that cards know, has its checksum, and the polynomial of that (RFC 9260,
+/// CRC-32C).
 const SCTP_CHECKSUM_OFFSET: usize = 8;
 const CRC32C: u32 = 0x82f6_3b78;
 const TCP_FIN_PSH: u8 = 0x09;
@@ -61,10 +63,11 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with `start`; `None` where
-    /// nothing is. A checksum left to a card stands out: its field holds the sum of the pseudo header, which is what a card builds on.
-    /// A finished frame can have the same number there by chance, and finishing does not change it then. A TCP packet left like
-    /// that which is longer than `mtu` was to be cut, too: into what lengths only its sender knew, so the longest are taken.
+    /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with
+    /// `start`; `None` where nothing is. A checksum left to a card stands out: its field holds the sum of the pseudo
+    /// header, which is what a card builds on. A finished frame can have the same number there by chance, and finishing
+    /// does not change it then. A TCP packet left like that which is longer than `mtu` was to be cut, too: into what
+    /// lengths only its sender knew, so the longest are taken.
     ///
     /// What lies in a tunnel is not seen.
     #[must_use]
@@ -147,8 +150,10 @@ impl Unfinished {
     /// Whether a header that begins with these bytes leaves nothing to do.
     #[inline]
     #[must_use]
-    pub fn is_nothing_behind([flags, gso_type]: [u8; 2]) -> bool {
-        Self { flags, gso_type, ..Self::default() }.is_nothing()
+    pub fn is_nothing_behind(flags_and_gso_type: [u8; 2]) -> bool {
+        // As `is_nothing`, in one comparison.
+        const SOMETHING: u16 = u16::from_ne_bytes([NEEDS_CHECKSUM, u8::MAX]);
+        u16::from_ne_bytes(flags_and_gso_type) & SOMETHING == 0
     }
 
     /// The header that [`Unfinished::from_header`] made it of.
@@ -172,8 +177,8 @@ impl Unfinished {
         header
     }
 
-    /// The same after the frame grew by `bytes` before the header that the checksum belongs to, or shrank there. `None` where that header
-    /// cannot be there any more.
+    /// The same after the frame grew by `bytes` before the header that the checksum belongs to, or shrank there. `None`
+    /// where that header cannot be there any more.
     #[must_use]
     pub fn shifted(self, bytes: isize) -> Option<Self> {
         if self.is_nothing() {
@@ -201,7 +206,8 @@ impl Unfinished {
         self.flags & NEEDS_CHECKSUM != 0
     }
 
-    /// Whether this can be said of a frame of `frame_bytes` bytes, as far as that can be told without a look at the frame.
+    /// Whether this can be said of a frame of `frame_bytes` bytes, as far as that can be told without a look at the
+    /// frame.
     #[must_use]
     pub fn fits(self, frame_bytes: usize) -> bool {
         if self.is_nothing() {

@@ -113,9 +113,9 @@ pub trait PortQueue: Send {
     /// Gives the `slots` ([`Batch::slots`]) borrowed first back to the port.
     fn release(&mut self, slots: usize);
 
-    /// Puts the frames of `batch` that `frames` names into the port, in that order, a frame as often as it is named: with
-    /// one copy each, or, where the batch offers its buffers to this queue's region, by taking the buffers themselves.
-    /// Every frame is in one of the returned counts or in the tally.
+    /// Puts the frames of `batch` that `frames` names into the port, in that order, a frame as often as it is named:
+    /// with one copy each, or, where the batch offers its buffers to this queue's region, by taking the buffers
+    /// themselves. Every frame is in one of the returned counts or in the tally.
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery;
 
     /// Makes everything delivered and released visible, once per batch, and wakes the other side where it sleeps.

@@ -3,24 +3,31 @@
 //! A short frame takes little more than its length, so that a burst fits for which slots would not do; the price is the
 //! wait. A block is handed back when all its frames are.
 //!
-//! When more than three quarters of the blocks are full, the kernel now and then drops a frame although there is room: it looks
-//! for room without its lock, while its timer goes on to the next block. Such frames are counted as all that it drops.
+//! When more than three quarters of the blocks are full, the kernel now and then drops a frame although there is room:
+//! it looks for room without its lock, while its timer goes on to the next block. Such frames are counted as all that
+//! it drops.
+
+#![allow(unsafe_code)]
 
 use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use super::ring::{Frame, MAX_SLOTS, Memory, Ring, half, slot_bytes, time_ns, vlan_tag, word};
+use super::ring::{
+    Description, Frame, Layout, MAX_SLOTS, Memory, PlainFrame, Ring, ethernet_at, half, slot_bytes, time_ns,
+    vlan_tag, word,
+};
 use super::socket;
 use crate::look_pause::LookPause;
 
-/// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes nothing.
+/// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes
+/// nothing.
 const BLOCK_BYTES: usize = 128 << 10;
 /// Fewest blocks: while one is read and one filled, there are some to go on to.
 const FEWEST_BLOCKS: usize = 4;
-/// The kernel shows a block that is not full after so many milliseconds. A reader that stalls has as many blocks as there are
-/// times this: where few frames come, each block holds but few. So this is longer where there are fewer blocks, to bridge
-/// half a second as far as that goes without making readers wait longer than people notice.
+/// The kernel shows a block that is not full after so many milliseconds. A reader that stalls has as many blocks as
+/// there are times this: where few frames come, each block holds but few. So this is longer where there are fewer
+/// blocks, to bridge half a second as far as that goes without making readers wait longer than people notice.
 const WAIT_MS: std::ops::RangeInclusive<usize> = 4..=16;
 const BRIDGED_MS: usize = 512;
 /// Frames that can be taken and not handed back: sixteen batches.
@@ -34,12 +41,16 @@ const LOOK_EVERY_NS: u64 = 20_000;
 const FRAMES_AHEAD: u32 = 4;
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Where a block's fields lie (`struct tpacket_block_desc` with `struct tpacket_hdr_v1`): status, frames, offset of the first.
+/// Where a block's fields lie (`struct tpacket_block_desc` with `struct tpacket_hdr_v1`): status, frames, offset of the
+/// first.
 const STATUS: usize = 8;
 const FRAMES: usize = 12;
 const FIRST_FRAME: usize = 16;
-/// Bytes of `struct tpacket3_hdr` before each frame.
+/// Bytes of `struct tpacket3_hdr` before each frame, which begins with the distance of the next, and where its status
+/// is.
 const HEADER_BYTES: usize = 48;
+const FRAME_STATUS: usize = 20;
+const LAYOUT: Layout = Layout { kept: 12, len: 16, mac: 24, time: 4, frame: ethernet_at(HEADER_BYTES) };
 
 /// The ring, and the socket it belongs to.
 #[derive(Debug)]
@@ -60,7 +71,8 @@ pub(super) struct BlockRing {
 }
 
 impl BlockRing {
-    /// Gives `socket`, which is not bound yet, a ring with as much memory as `slots` slots for frames of `frame_bytes` bytes take.
+    /// Gives `socket`, which is not bound yet, a ring with as much memory as `slots` slots for frames of `frame_bytes`
+    /// bytes take.
     pub(super) fn new(socket: OwnedFd, slots: u32, frame_bytes: usize) -> Result<Self> {
         socket::prepare_blocks(&socket)?;
         let slot_bytes = slot_bytes(frame_bytes);
@@ -108,23 +120,30 @@ impl BlockRing {
         self.memory.shared_word(block + STATUS).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Begins with the next block, if the kernel has handed it over.
-    fn open_block(&mut self) -> bool {
-        let place = (self.first + self.held) % self.taken.len();
-        let block = place * self.block_bytes;
+    /// Whether the kernel has handed over the next block, or had not just now.
+    fn shows_next(&mut self) -> bool {
         // With all blocks ours, the next is the first again.
         if self.held == self.taken.len() || self.pause.lasts() {
             return false;
         }
-        if !self.is_shown(block) {
+        let is_shown = self.is_shown(self.block(self.held));
+        if !is_shown {
             self.pause.begin();
+        }
+        is_shown
+    }
+
+    /// Begins with the next block, if the kernel has handed it over.
+    fn open_block(&mut self) -> bool {
+        if !self.shows_next() {
             return false;
         }
+        let block = self.block(self.held);
         let frames = self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed);
         self.left = frames.min((self.block_bytes / HEADER_BYTES) as u32);
         self.next = self.memory.shared_word(block + FIRST_FRAME).load(Ordering::Relaxed) as usize;
         self.held += 1;
-        self.last = place;
+        self.last = block / self.block_bytes;
         true
     }
 
@@ -136,15 +155,15 @@ impl BlockRing {
         }
         let header = self.memory.header::<HEADER_BYTES>(block + offset)?;
         let (following, kept, status) =
-            (word(header, 0) as usize, word(header, 12) as usize, word(header, 20));
-        let mac = usize::from(half(header, 24));
+            (word(header, 0) as usize, word(header, LAYOUT.kept) as usize, word(header, FRAME_STATUS));
+        let mac = usize::from(half(header, LAYOUT.mac));
         let start = offset + mac;
         let fits = mac >= HEADER_BYTES && start + kept <= self.block_bytes;
         let frame = Frame {
-            len: word(header, 16) as usize,
+            len: word(header, LAYOUT.len) as usize,
             range: if fits { block + start..block + start + kept } else { block..block },
             is_copied: false,
-            timestamp_ns: time_ns(word(header, 4), word(header, 8)),
+            timestamp_ns: time_ns(word(header, LAYOUT.time), word(header, LAYOUT.time + 4)),
             tag: vlan_tag(status, half(header, 36), word(header, 32) as u16),
         };
         Some((frame, offset + following))
@@ -158,6 +177,19 @@ impl BlockRing {
             self.first = (self.first + 1) % self.taken.len();
             self.held -= 1;
         }
+    }
+}
+
+/// Loads ahead in `block`, of which `left` frames are left behind the one at `next`.
+#[inline]
+fn look_ahead(block: Description<'_>, next: usize, following: usize, left: u32) {
+    if left >= FRAMES_AHEAD {
+        // Each header says where the next is, so the processor cannot run ahead of the one it waits for. Frames in a
+        // row are often of one length.
+        let step = following.wrapping_sub(next);
+        let guess = following.wrapping_add(step.wrapping_mul(FRAMES_AHEAD as usize - 1));
+        block.behind(guess).prefetch();
+        block.behind(guess.wrapping_add(CACHE_LINE_BYTES)).prefetch();
     }
 }
 
@@ -185,6 +217,11 @@ impl Ring for BlockRing {
         self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
     }
 
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        self.left == 0 && !self.shows_next()
+    }
+
     fn has_hidden(&self) -> bool {
         // The kernel fills the first block that it does not show.
         let filling =
@@ -201,33 +238,53 @@ impl Ring for BlockRing {
                 return None;
             }
         }
-        self.left -= 1;
         let block = self.last * self.block_bytes;
-        if let Some(taken) = self.taken.get_mut(self.last) {
-            *taken += 1;
-        }
         // Where the chain breaks, each frame that was promised is one that is missing.
         let (frame, following) =
             self.frame(block, self.next).unwrap_or((Frame { len: 1, ..Frame::default() }, usize::MAX));
-        if self.left >= FRAMES_AHEAD {
-            // Each header says where the next is, so the processor cannot run ahead of the one it waits for. Frames in a row
-            // are often of one length.
-            let step = following.wrapping_sub(self.next);
-            let guess =
-                block.wrapping_add(following).wrapping_add(step.wrapping_mul(FRAMES_AHEAD as usize - 1));
-            self.memory.prefetch(guess);
-            self.memory.prefetch(guess.wrapping_add(CACHE_LINE_BYTES));
-        }
-        self.next = following;
+        look_ahead(self.memory.description(block), self.next, following, self.left - 1);
+        self.take_plain(1, following);
         Some(frame)
     }
 
     #[inline]
-    fn hand_back(&mut self, frames: u32) {
-        for _ in 0..frames {
-            if let Some(taken) = self.taken.get_mut(self.first) {
-                *taken = taken.saturating_sub(1);
+    fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>> {
+        let Self { ref memory, block_bytes, mut next, left, .. } = *self;
+        let block = memory.description(self.last * block_bytes);
+        (0..left).rev().map_while(move |left| {
+            let room = (block_bytes - LAYOUT.frame).checked_sub(next)?;
+            let description = block.behind(next);
+            // SAFETY: in the block, which the kernel has handed over.
+            let field = |at| unsafe { description.field(at) };
+            if field(FRAME_STATUS) & libc::TP_STATUS_VLAN_VALID != 0 {
+                return None;
             }
+            let following = next + field(0) as usize;
+            look_ahead(block, next, following, left);
+            next = following;
+            // SAFETY: as above, with `room` bytes behind the description.
+            unsafe { description.plain(&LAYOUT, longest.min(room as u32), following) }
+        })
+    }
+
+    #[inline]
+    fn take_plain(&mut self, frames: u32, following: usize) {
+        self.left -= frames;
+        self.next = following;
+        if let Some(taken) = self.taken.get_mut(self.last) {
+            *taken += frames;
+        }
+    }
+
+    #[inline]
+    fn hand_back(&mut self, mut frames: u32) {
+        while let Some(taken) = self.taken.get_mut(self.first)
+            && *taken != 0
+            && frames != 0
+        {
+            let some = frames.min(*taken);
+            *taken -= some;
+            frames -= some;
             self.hand_back_blocks();
         }
     }
@@ -239,6 +296,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::ring::tests::{in_runs, one_by_one};
     use super::*;
 
     const BLOCK: usize = 4096;
@@ -293,16 +351,67 @@ mod tests {
             words in proptest::collection::vec((6..BLOCK / 4, prop_oneof![0..5000u32, any::<u32>()]), 0..200),
         ) {
             let words: Vec<_> = words.iter().map(|&(at, value)| (at * 4, value)).collect();
-            let mut ring = ring(&[block(0, 0, &[]), block(frames, first, &words)]);
-            let mut count = 0;
-            while let Some(frame) = ring.take(true) {
-                count += 1;
-                prop_assert!(frame.range.is_empty() || frame.range.start >= BLOCK && frame.range.end <= 2 * BLOCK);
-                prop_assert!(ring.memory().slice(frame.range.clone()).len() == frame.range.len());
+            let blocks = [block(0, 0, &[]), block(frames, first, &words)];
+            let (mut one, mut other) = (ring(&blocks), ring(&blocks));
+            let frames = one_by_one(&mut one);
+            for frame in &frames {
+                let range = &frame.range;
+                prop_assert!(range.is_empty() || range.start >= BLOCK && range.end <= 2 * BLOCK);
+                prop_assert!(one.memory().slice(range.clone()).len() == range.len());
             }
-            prop_assert!(count <= BLOCK / HEADER_BYTES);
-            (0..count).for_each(|_| ring.hand_back(1));
-            prop_assert!(ring.held == 0 && !ring.is_shown(BLOCK));
+            prop_assert_eq!(&in_runs(&mut other).0, &frames);
+            prop_assert!(frames.len() <= BLOCK / HEADER_BYTES);
+            frames.iter().for_each(|_| one.hand_back(1));
+            other.hand_back(frames.len() as u32);
+            for ring in [&one, &other] {
+                prop_assert!(ring.held == 0 && !ring.is_shown(BLOCK));
+            }
         }
+
+        #[test]
+        fn whatever_the_description_of_a_frame_says_runs_give_what_is_given_one_by_one(
+            said in proptest::collection::vec(said(), 1..9),
+        ) {
+            let mut words = Vec::new();
+            for (number, &(status, len, kept, mac, offloads)) in said.iter().enumerate() {
+                let at = 48 + 256 * number;
+                // The offload header begins in the middle of a word.
+                let fields = [
+                    (0, 256),
+                    (LAYOUT.kept, kept),
+                    (LAYOUT.len, len),
+                    (FRAME_STATUS, status),
+                    (LAYOUT.mac, mac),
+                    (LAYOUT.frame - 12, offloads),
+                ];
+                words.extend(fields.map(|(field, value)| (at + field, value)));
+            }
+            let blocks = [block(said.len() as u32, 48, &words)];
+            let (mut one, mut other) = (ring(&blocks), ring(&blocks));
+            prop_assert_eq!(in_runs(&mut one).0, one_by_one(&mut other));
+        }
+    }
+
+    /// What is said of a frame: status, length, bytes kept, its place, and the word that its offload header begins in.
+    fn said() -> impl Strategy<Value = (u32, u32, u32, u32, u32)> {
+        let status = prop_oneof![8 => Just(1), 1 => 0..0x80u32];
+        let lens = prop_oneof![
+            8 => (0..2000u32).prop_map(|len| (len, len)),
+            1 => (0..2000u32, 0..2000u32),
+            1 => any::<u32>().prop_map(|len| (len, len)),
+        ];
+        let mac = prop_oneof![8 => Just(LAYOUT.frame as u32), 1 => any::<u32>()];
+        let offloads = prop_oneof![8 => Just(0), 1 => any::<u32>()];
+        (status, lens, mac, offloads)
+            .prop_map(|(status, (len, kept), mac, offloads)| (status, len, kept, mac, offloads))
+    }
+
+    #[test]
+    fn frames_of_the_usual_kind_come_in_a_run_behind_the_first_of_their_block() {
+        let fields = |at: usize| [(at, 256), (at + 12, 60), (at + 16, 60), (at + 24, LAYOUT.frame as u32)];
+        let words: Vec<_> = (0..8).flat_map(|number| fields(48 + 256 * number)).collect();
+        let (frames, plain) = in_runs(&mut ring(&[block(8, 48, &words), block(3, 48, &words)]));
+        assert_eq!((frames.len(), plain), (11, 9));
+        assert!(frames.iter().all(|frame| frame.len == 60 && frame.range.len() == 60));
     }
 }

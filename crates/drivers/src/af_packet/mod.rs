@@ -1,13 +1,13 @@
-//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver and needs no cooperation of it,
-//! at the price of the kernel's work for each frame and one copy each way by the kernel.
+//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver and needs no cooperation
+//! of it, at the price of the kernel's work for each frame and one copy each way by the kernel.
 //!
 //! The host's stack goes on hearing the interface too; frames that it sends are not received here. Frames come as they
 //! were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and frames
-//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What cannot be
-//! cut, inside a tunnel, comes as it is: most destinations find it too long.
+//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What cannot
+//! be cut, inside a tunnel, comes as it is: most destinations find it too long.
 //!
-//! There are two kinds of receive ring: one of slots shows each frame at once (TPACKET_V2), one of blocks holds many more short
-//! frames in the same memory and shows them some milliseconds later (TPACKET_V3).
+//! There are two kinds of receive ring: one of slots shows each frame at once (TPACKET_V2), one of blocks holds many
+//! more short frames in the same memory and shows them some milliseconds later (TPACKET_V3).
 //!
 //! Trust: frames are foreign and only read to be cut, within their bounds; where the
 //! kernel says that they lie is checked against the ring.
@@ -74,8 +74,8 @@ pub struct PacketWish {
     pub queues: u16,
     /// Slots of each queue's ring, 1 to 65536. A slot takes 2 KiB at MTU 1500, of memory that cannot be swapped out.
     pub slots: u32,
-    /// Whether each frame is seen as soon as it is there (TPACKET_V2); else the kernel packs frames into the same memory as
-    /// densely as it can and shows them when a block of it is full or some milliseconds old (TPACKET_V3).
+    /// Whether each frame is seen as soon as it is there (TPACKET_V2); else the kernel packs frames into the same
+    /// memory as densely as it can and shows them when a block of it is full or some milliseconds old (TPACKET_V3).
     pub immediate: bool,
     /// Who notes when frames came; `None` gives them without a time.
     pub timestamps: Option<TimestampSource>,
@@ -145,8 +145,8 @@ pub enum PacketError {
 }
 
 impl PacketDevice {
-    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as they
-    /// are: whether it hears frames for other stations is not decided here.
+    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as
+    /// they are: whether it hears frames for other stations is not decided here.
     ///
     /// # Errors
     /// [`PacketError`].

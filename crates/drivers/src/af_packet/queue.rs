@@ -70,8 +70,8 @@ impl PacketQueue {
 }
 
 impl PacketQueue {
-    /// Looks whether the interface has gone. Going down leaves an error, for which the socket would be readable until it
-    /// is taken; an interface that goes away goes down first, and leaves no other.
+    /// Looks whether the interface has gone. Going down leaves an error, for which the socket would be readable until
+    /// it is taken; an interface that goes away goes down first, and leaves no other.
     fn look_for_end(&mut self) {
         if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.socket()) {
             self.suspect = true;
@@ -98,6 +98,11 @@ impl PortQueue for PacketQueue {
     fn receive(&mut self, batch: &mut Batch) {
         either!(&mut self.receiver, receiver => receiver.receive(batch));
         self.watch.note_frames(self.receiver.socket(), batch.frames());
+    }
+
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        either!(&mut self.receiver, receiver => receiver.is_empty())
     }
 
     fn release(&mut self, fragments: usize) {

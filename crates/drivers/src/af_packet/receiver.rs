@@ -1,7 +1,7 @@
 //! Receiving from a packet socket's ring: frames as they were on the wire, borrowed where they lie.
 //!
-//! A frame that the kernel hands on unfinished is finished here: its VLAN tag goes back in, its checksum is filled in, and a
-//! long one is cut: each segment is a header of ours and a piece of the frame in place.
+//! A frame that the kernel hands on unfinished is finished here: its VLAN tag goes back in, its checksum is filled in,
+//! and a long one is cut: each segment is a header of ours and a piece of the frame in place.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use super::ring::{Frame, Ring};
 use super::socket;
 
 /// Longest fragment, bytes.
-const MAX_FRAGMENT_BYTES: usize = 65535;
+const MAX_FRAGMENT_BYTES: usize = u16::MAX as usize;
 /// Headers of segments that can be borrowed at a time.
 const HEADERS: usize = 512;
 /// Frames too long for a slot that can be borrowed at a time, and the room of each, bytes: the longest that stacks make
@@ -35,12 +35,11 @@ enum Place {
     Long(Range<usize>),
 }
 
-/// What is borrowed of one frame of the ring, or of frames that follow each other there.
+/// What is borrowed of a frame that is not given as it lies in the ring, and of those before it that are.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lent {
+    plain_before: u32,
     fragments: u32,
-    /// Each fragment is a frame of the ring, and goes back to the kernel as it is given back.
-    is_run: bool,
     /// Two fragments are one segment, with a header of ours.
     is_cut: bool,
     is_long: bool,
@@ -50,8 +49,10 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Receiver<R> {
     ring: R,
-    /// For each frame, or run of frames, that is taken from the ring.
+    /// For each frame taken from the ring that is not given as it lies there.
     lent: VecDeque<Lent>,
+    /// Frames behind those that are given as they lie in the ring, and borrowed.
+    plain_lent: u32,
     /// The frame taken last, if it is not all cut yet.
     cutting: Option<(Cut, Place, u64)>,
     headers: Vec<u8>,
@@ -74,6 +75,7 @@ impl<R: Ring> Receiver<R> {
         Self {
             ring,
             lent,
+            plain_lent: 0,
             cutting: None,
             headers: vec![0; HEADERS * HEADER_ROOM_BYTES],
             next_header: 0,
@@ -107,6 +109,12 @@ impl<R: Ring> Receiver<R> {
         self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
     }
 
+    /// Whether there surely is none.
+    #[inline]
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.cutting.is_none() && self.ring.is_empty()
+    }
+
     /// Whether the kernel will show frames without more of them coming.
     pub(super) fn has_hidden(&self) -> bool {
         self.ring.has_hidden()
@@ -124,73 +132,60 @@ impl<R: Ring> Receiver<R> {
     /// Borrows frames into `batch`.
     pub(super) fn receive(&mut self, batch: &mut Batch) {
         loop {
-            if self.cutting.is_some() {
-                self.cut(batch);
-                if self.cutting.is_some() {
+            if self.cutting.is_none() {
+                self.take_plain(batch);
+                if self.ring.is_empty() {
                     return;
                 }
             }
-            let Some(frame) = self.take_singles(batch) else { return };
-            self.lent.push_back(Lent { is_long: frame.is_copied, ..Lent::default() });
+            if !self.take_other(batch) {
+                return;
+            }
+        }
+    }
+
+    /// Borrows frames that are given as they lie in the ring, as nearly all are, up to the first that is anything else.
+    #[inline(never)]
+    fn take_plain(&mut self, batch: &mut Batch) {
+        let mut following = 0;
+        let frames = self.ring.plain(self.longest_bytes.min(MAX_FRAGMENT_BYTES) as u32).map(|frame| {
+            following = frame.following;
+            // SAFETY: as in `give`.
+            (unsafe { Fragment::from_private(frame.bytes(), 0) }, frame.timestamp_ns)
+        });
+        let frames = match self.timestamps {
+            true => batch
+                .push_described(frames.map(|(frame, timestamp_ns)| {
+                    (frame, FrameMeta { timestamp_ns, ..FrameMeta::default() })
+                })),
+            false => batch.push_all(frames.map(|(frame, _)| frame)),
+        } as u32;
+        if frames != 0 {
+            self.ring.take_plain(frames, following);
+            self.plain_lent += frames;
+        }
+    }
+
+    /// Takes the next frame, whatever it is, or cuts the one that is being cut, as far as there is room. Whether more
+    /// can be taken then.
+    #[inline(never)]
+    fn take_other(&mut self, batch: &mut Batch) -> bool {
+        if self.cutting.is_none() {
+            if batch.single_room() == 0 || !self.has_place() {
+                return false;
+            }
+            let Some(frame) = self.ring.take(self.long_lent < LONG_FRAMES) else { return false };
+            let plain_before = std::mem::take(&mut self.plain_lent);
+            self.lent.push_back(Lent { plain_before, is_long: frame.is_copied, ..Lent::default() });
             let place = if frame.is_copied { self.take_long() } else { self.take_whole(&frame) };
             match place {
                 Some((place, unfinished)) => self.give(batch, &frame, place, unfinished),
                 None => self.lost += 1,
             }
-            self.hand_back();
         }
-    }
-
-    /// Borrows frames that are given as they lie in the ring, as nearly all are. Returns the first that is anything else; `None` where there is
-    /// none, or no room.
-    #[inline(never)]
-    fn take_singles(&mut self, batch: &mut Batch) -> Option<Frame> {
-        let copied_too = self.long_lent < LONG_FRAMES;
-        if self.has_place() {
-            let Self { ring, timestamps, longest_bytes, .. } = self;
-            let mut next = || {
-                let (bytes, timestamp_ns) = ring.take_plain()?;
-                *longest_bytes = (*longest_bytes).max(bytes.len());
-                // SAFETY: as in `give`.
-                Some((unsafe { Fragment::from_private(bytes, 0) }, timestamp_ns))
-            };
-            let plain = match *timestamps {
-                true => batch.push_described(std::iter::from_fn(|| {
-                    let (frame, timestamp_ns) = next()?;
-                    Some((frame, FrameMeta { timestamp_ns, ..FrameMeta::default() }))
-                })),
-                false => batch.push_all(std::iter::from_fn(|| Some(next()?.0))),
-            };
-            if plain != 0 {
-                self.lent.push_back(Lent { fragments: plain as u32, is_run: true, ..Lent::default() });
-            }
-        }
-        let room = batch.single_room().min(self.lent.capacity() - self.lent.len());
-        for _ in 0..room {
-            let frame = self.ring.take(copied_too)?;
-            let offloads_and_bytes = frame.range.start.saturating_sub(VIRTIO_HEADER_BYTES)..frame.range.end;
-            let Some((offloads, bytes)) = self.ring.memory().slice(offloads_and_bytes).split_first_chunk()
-            else {
-                return Some(frame);
-            };
-            let is_whole = bytes.len() == frame.len && (1..=MAX_FRAGMENT_BYTES).contains(&bytes.len());
-            let offloads: &[u8; VIRTIO_HEADER_BYTES] = offloads;
-            if !is_whole
-                || frame.is_copied
-                || frame.tag.is_some()
-                || !Unfinished::from_header(offloads).is_nothing()
-            {
-                return Some(frame);
-            }
-            // SAFETY: as in `give`.
-            batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
-            if self.timestamps {
-                batch.describe(FrameMeta { timestamp_ns: frame.timestamp_ns, ..FrameMeta::default() });
-            }
-            self.longest_bytes = self.longest_bytes.max(bytes.len());
-            self.lent.push_back(Lent { fragments: 1, ..Lent::default() });
-        }
-        None
+        self.cut(batch);
+        self.hand_back();
+        self.cutting.is_none()
     }
 
     /// The frame in the ring, unless a part of it is missing.
@@ -257,7 +252,8 @@ impl<R: Ring> Receiver<R> {
         }
         self.longest_bytes = self.longest_bytes.max(len);
         let bytes = self.bytes(&place);
-        // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the fragment back.
+        // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the
+        // fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         if self.timestamps {
             batch.describe(FrameMeta { timestamp_ns: frame.timestamp_ns, ..FrameMeta::default() });
@@ -317,27 +313,29 @@ impl<R: Ring> Receiver<R> {
         }
         // Not all of it could be made into segments: it does not arrive whole.
         self.lost += u64::from(!cut.is_done());
-        self.hand_back();
     }
 
     /// Takes the `fragments` borrowed first back.
     pub(super) fn release(&mut self, mut fragments: usize) {
-        while fragments != 0
-            && let Some(first) = self.lent.front_mut()
-        {
-            let taken = fragments.min(first.fragments as usize);
-            first.fragments -= taken as u32;
-            fragments -= taken;
-            if first.is_run {
-                self.ring.hand_back(taken as u32);
-            } else if first.is_cut {
-                self.headers_lent = self.headers_lent.saturating_sub(taken / 2);
+        while let Some(first) = self.lent.front_mut() {
+            let plain = fragments.min(first.plain_before as usize);
+            first.plain_before -= plain as u32;
+            self.ring.hand_back(plain as u32);
+            fragments -= plain;
+            // Only behind those before it.
+            let own = fragments.min(first.fragments as usize);
+            first.fragments -= own as u32;
+            if first.is_cut {
+                self.headers_lent = self.headers_lent.saturating_sub(own / 2);
             }
+            fragments -= own;
             if !self.hand_back_first() {
-                break;
+                return;
             }
         }
-        self.hand_back();
+        let plain = fragments.min(self.plain_lent as usize) as u32;
+        self.plain_lent -= plain;
+        self.ring.hand_back(plain);
     }
 
     /// Hands the first frames back to the kernel, as far as nothing of them is borrowed any more.
@@ -348,13 +346,12 @@ impl<R: Ring> Receiver<R> {
     fn hand_back_first(&mut self) -> bool {
         let Some(first) = self.lent.front() else { return false };
         // The frame that is being cut is the last.
-        if first.fragments != 0 || (self.lent.len() == 1 && self.cutting.is_some()) {
+        let is_cutting = self.lent.len() == 1 && self.cutting.is_some();
+        if first.plain_before != 0 || first.fragments != 0 || is_cutting {
             return false;
         }
         self.long_lent -= usize::from(first.is_long);
-        if !first.is_run {
-            self.ring.hand_back(1);
-        }
+        self.ring.hand_back(1);
         self.lent.pop_front();
         true
     }

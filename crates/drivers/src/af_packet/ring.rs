@@ -1,14 +1,16 @@
-//! What the two kinds of receive ring have in common: memory that the kernel fills and this process empties, handed over
-//! by status words (`PACKET_RX_RING`, linux/if_packet.h).
+//! What the two kinds of receive ring have in common: memory that the kernel fills and this process empties, handed
+//! over by status words (`PACKET_RX_RING`, linux/if_packet.h).
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result};
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use ringroad_port::offload::VIRTIO_HEADER_BYTES;
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
+use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::shared::prefetch_read;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -25,7 +27,7 @@ pub(super) fn slot_bytes(frame_bytes: usize) -> usize {
 }
 
 /// A frame in a ring, as the kernel describes it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Length on the wire, bytes.
     pub(super) len: usize,
@@ -37,6 +39,49 @@ pub(super) struct Frame {
     pub(super) timestamp_ns: u64,
     /// The VLAN tag that the kernel took out of it, as it was: type and tag.
     pub(super) tag: Option<[u8; 4]>,
+}
+
+/// A frame that lies in a ring as it was on the wire.
+#[derive(Debug)]
+pub(super) struct PlainFrame<'ring> {
+    // Not a reference: the compiler would look, for each frame, whether its address is null, which stands for none.
+    start: *const u8,
+    len: u16,
+    ring: PhantomData<&'ring Memory>,
+    /// When it came, ns since the Unix epoch.
+    pub(super) timestamp_ns: u64,
+    /// Where in its block the next frame is described; without a meaning in a ring of slots.
+    pub(super) following: usize,
+}
+
+impl<'ring> PlainFrame<'ring> {
+    #[inline]
+    pub(super) fn bytes(&self) -> &'ring [u8] {
+        // SAFETY: [`Description::plain`] found so many bytes there; mapped as long as the ring is, and the kernel does
+        // not write what it has handed over.
+        unsafe { std::slice::from_raw_parts(self.start, self.len.into()) }
+    }
+}
+
+/// Where the fields of a frame's description are, bytes from its beginning, and where the frame.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) len: usize,
+    pub(super) kept: usize,
+    pub(super) mac: usize,
+    /// Seconds and nanoseconds of the time it came.
+    pub(super) time: usize,
+    /// Where the kernel puts an Ethernet frame ([`ethernet_at`]).
+    pub(super) frame: usize,
+}
+
+/// Where the kernel puts an Ethernet frame behind a description of `header_bytes` bytes: an address of the interface
+/// and the offload header come between, and what is aligned is the end of the Ethernet header but for the offload
+/// header.
+pub(super) const fn ethernet_at(header_bytes: usize) -> usize {
+    const ALIGNMENT: usize = 16;
+    let address_end = header_bytes.next_multiple_of(ALIGNMENT) + size_of::<libc::sockaddr_ll>();
+    (address_end + 16).next_multiple_of(ALIGNMENT) + VIRTIO_HEADER_BYTES - ETHERNET_HEADER_BYTES
 }
 
 /// A ring that gives frames in order and takes them back in the same order.
@@ -51,18 +96,24 @@ pub(super) trait Ring {
     /// Whether there is a frame to take.
     fn has_frame(&mut self) -> bool;
 
+    /// Whether there surely is none: as [`Ring::has_frame`], but may leave it at an earlier look.
+    fn is_empty(&mut self) -> bool {
+        !self.has_frame()
+    }
+
     /// Whether the kernel keeps frames that it will show without more of them coming.
     fn has_hidden(&self) -> bool;
 
     /// The next frame; one that is copied only if those are wanted now.
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
-    /// The bytes of the next frame and when it came, if it lies in the ring as it was on the wire, as nearly all do; for
-    /// others there is [`Ring::take`].
-    #[inline]
-    fn take_plain(&mut self) -> Option<(&[u8], u64)> {
-        None
-    }
+    /// The frames that come next, up to the first that is not as nearly all are: as it was on the wire, and at most
+    /// `longest` bytes long. [`Ring::take`] has that one; it has others too. They are taken as [`Ring::take_plain`]
+    /// says.
+    fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>>;
+
+    /// Takes the `frames` frames that [`Ring::plain`] gave; `following` is what the last of them told.
+    fn take_plain(&mut self, frames: u32, following: usize);
 
     /// Hands the `frames` frames that were taken first back to the kernel.
     fn hand_back(&mut self, frames: u32);
@@ -100,7 +151,8 @@ impl Memory {
         debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
         // SAFETY: within the mapping: callers name words of slots or blocks, of which it holds a whole number.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: aligned, since mappings begin with a page; accessed atomically by both sides; mapped while self lives.
+        // SAFETY: aligned, since mappings begin with a page; accessed atomically by both sides; mapped while self
+        // lives.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
@@ -127,16 +179,16 @@ impl Memory {
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) }
     }
 
+    /// The description of a frame at `offset`.
+    #[inline]
+    pub(super) fn description(&self, offset: usize) -> Description<'_> {
+        Description { start: self.start.as_ptr().wrapping_add(offset), ring: PhantomData }
+    }
+
     /// The `N` bytes of a header at `offset`.
     #[inline]
     pub(super) fn header<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
         self.slice(offset..offset + N).try_into().ok()
-    }
-
-    /// Starts loading the line at `offset`, wherever that is.
-    #[inline]
-    pub(super) fn prefetch(&self, offset: usize) {
-        prefetch_read(self.start.as_ptr().wrapping_add(offset));
     }
 
     /// What the kernel left to do for the frame that begins at `frame`.
@@ -150,6 +202,79 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this start and length, and nothing of it is borrowed any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Where in a ring a frame is described. A copy for itself, which loops keep in a register.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Description<'ring> {
+    start: *const u8,
+    ring: PhantomData<&'ring Memory>,
+}
+
+impl<'ring> Description<'ring> {
+    /// The one that begins `bytes` bytes behind this one's beginning.
+    #[inline]
+    pub(super) fn behind(self, bytes: usize) -> Self {
+        Self { start: self.start.wrapping_add(bytes), ..self }
+    }
+
+    /// Starts loading the line that it begins in, wherever that is.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        prefetch_read(self.start);
+    }
+
+    /// The status that it begins with, which both sides write.
+    ///
+    /// # Safety
+    /// It begins in the ring, at a multiple of 4.
+    #[inline]
+    pub(super) unsafe fn status(self) -> u32 {
+        let status = self.start.cast_mut().cast();
+        // SAFETY: the caller's contract, and mappings begin with a page; accessed atomically by both sides.
+        unsafe { AtomicU32::from_ptr(status) }.load(Ordering::Acquire)
+    }
+
+    /// The 32-bit field at `at`.
+    ///
+    /// # Safety
+    /// Its 4 bytes are in the ring, and the kernel has handed them over.
+    #[inline]
+    pub(super) unsafe fn field(self, at: usize) -> u32 {
+        let field = self.start.wrapping_add(at).cast();
+        // SAFETY: the caller's contract.
+        unsafe { std::ptr::read_unaligned(field) }
+    }
+
+    /// The frame, if it lies where the kernel puts Ethernet frames, is whole, has 1 to `longest` bytes, and nothing is
+    /// left to do with it; `following` goes with it.
+    ///
+    /// # Safety
+    /// `layout.frame + longest` bytes from its beginning are in the ring, and the kernel has handed them over.
+    #[inline]
+    pub(super) unsafe fn plain(
+        self,
+        layout: &Layout,
+        longest: u32,
+        following: usize,
+    ) -> Option<PlainFrame<'ring>> {
+        // SAFETY: all fields lie before the frame.
+        let field = |at| unsafe { self.field(at) };
+        let start = self.start.wrapping_add(layout.frame);
+        // SAFETY: so does the offload header.
+        let offloads = unsafe { start.wrapping_sub(VIRTIO_HEADER_BYTES).cast::<[u8; 2]>().read() };
+        let [mac0, mac1, ..] = field(layout.mac).to_ne_bytes();
+        let kept = field(layout.kept);
+        if usize::from(u16::from_ne_bytes([mac0, mac1])) != layout.frame
+            || field(layout.len) != kept
+            || kept.wrapping_sub(1) >= longest
+            || !Unfinished::is_nothing_behind(offloads)
+        {
+            return None;
+        }
+        let timestamp_ns = time_ns(field(layout.time), field(layout.time + 4));
+        Some(PlainFrame { start, len: kept as u16, ring: self.ring, timestamp_ns, following })
     }
 }
 
@@ -187,4 +312,54 @@ pub(super) fn vlan_tag(status: u32, tag_type: u16, tag: u16) -> Option<[u8; 4]> 
     let [a, b] = (if valid { tag_type } else { 0x8100 }).to_be_bytes();
     let [c, d] = tag.to_be_bytes();
     Some([a, b, c, d])
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Longest frame that is looked for in runs.
+    const LONGEST: u32 = 1522;
+
+    /// All frames of a ring, one by one.
+    pub(in super::super) fn one_by_one(ring: &mut impl Ring) -> Vec<Frame> {
+        std::iter::from_fn(|| ring.take(true)).collect()
+    }
+
+    /// All frames of a ring, in runs of plain frames and what is between; and how many are plain.
+    pub(in super::super) fn in_runs(ring: &mut impl Ring) -> (Vec<Frame>, usize) {
+        let (mut frames, mut plain_frames) = (Vec::new(), 0);
+        loop {
+            let begin = ring.memory().slice(0..0).as_ptr().addr();
+            let mut following = 0;
+            let run: Vec<Frame> = ring
+                .plain(LONGEST)
+                .map(|plain| {
+                    following = plain.following;
+                    let (start, len) = (plain.bytes().as_ptr().addr() - begin, plain.bytes().len());
+                    Frame {
+                        len,
+                        range: start..start + len,
+                        is_copied: false,
+                        timestamp_ns: plain.timestamp_ns,
+                        tag: None,
+                    }
+                })
+                .collect();
+            for plain in &run {
+                let header = ring.memory().offload_header(plain.range.start);
+                assert!(Unfinished::from_header(header).is_nothing());
+                assert!((1..=LONGEST as usize).contains(&plain.len));
+            }
+            if !run.is_empty() {
+                ring.take_plain(run.len() as u32, following);
+            }
+            plain_frames += run.len();
+            frames.extend(run);
+            match ring.take(true) {
+                Some(frame) => frames.push(frame),
+                None => return (frames, plain_frames),
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::layout::MAX_FRAGMENTS;
+use rustix::ioctl::{Getter, Opcode, ioctl};
 
 use super::socket;
 
@@ -22,12 +23,22 @@ const DESCRIPTION_BYTES: usize = 256;
 
 /// Most bytes that are asked for to be on their way.
 const MOST_ON_THEIR_WAY_BYTES: usize = 8 << 20;
+/// As long as there is surely room for so many frames, the kernel is not asked how much there is.
+const ENOUGH_FRAMES: usize = BATCH_FRAMES / 2;
+/// Asks for the bytes of frames that were sent and have not left.
+const BYTES_ON_THEIR_WAY: Opcode = libc::TIOCOUTQ as Opcode;
 /// How often within a batch a full card is asked again before the rest is dropped.
 const PATIENCE: u32 = 4;
 
 /// What the kernel charges the sender of a frame of so many bytes, about.
 fn charge(frame_bytes: usize) -> usize {
     (frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES
+}
+
+/// The most that it charges for so many frames of so many bytes in all: a power of two is less than twice what it is
+/// made of.
+fn most_charged(frames: usize, bytes: usize) -> usize {
+    2 * (frames * AROUND_FRAME_BYTES + bytes) + frames * DESCRIPTION_BYTES
 }
 
 /// Of a frame that is not there.
@@ -54,6 +65,68 @@ fn message(parts: *mut libc::iovec, count: usize) -> libc::mmsghdr {
     libc::mmsghdr { msg_hdr, msg_len: 0 }
 }
 
+/// Frames for the kernel, and where their parts lie.
+#[derive(Debug)]
+struct Messages {
+    messages: Vec<libc::mmsghdr>,
+    parts: Vec<libc::iovec>,
+}
+
+// SAFETY: the pointers to parts lead into the same value's own list; those to fragments are set and used within one
+// call.
+unsafe impl Send for Messages {}
+
+impl Messages {
+    /// A message for each frame of a batch, whose part is the one of the same number for ever.
+    fn of_one_part() -> Self {
+        let mut parts = vec![NO_PART; BATCH_FRAMES];
+        let messages = parts.iter_mut().map(|part| message(part, 1)).collect();
+        Self { messages, parts }
+    }
+
+    fn of_several_parts() -> Self {
+        Self {
+            messages: Vec::with_capacity(BATCH_FRAMES),
+            parts: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
+        }
+    }
+
+    /// The frames that `frames` names, at most [`BATCH_FRAMES`] of one fragment each, in messages of one part.
+    #[inline(never)]
+    fn point_at(&mut self, batch: &Batch, frames: &[u16]) -> &mut [libc::mmsghdr] {
+        let all = batch.fragments();
+        if batch.is_whole(frames) {
+            for (place, fragment) in self.parts.iter_mut().zip(all) {
+                *place = part(fragment);
+            }
+        } else {
+            for (place, &frame) in self.parts.iter_mut().zip(frames) {
+                *place = all.get(usize::from(frame)).map_or(NO_PART, part);
+            }
+        }
+        self.messages.get_mut(..frames.len()).unwrap_or(&mut [])
+    }
+
+    /// The frames that `frames` names, of any number of fragments.
+    #[inline(never)]
+    fn gather(&mut self, batch: &Batch, frames: &[u16]) -> &mut [libc::mmsghdr] {
+        self.parts.clear();
+        self.messages.clear();
+        for &frame in frames {
+            self.parts.extend(batch.frame(usize::from(frame)).iter().map(part));
+        }
+        // Pointers to parts are taken only now that the list does not move any more.
+        let mut rest = self.parts.as_mut_slice();
+        for &frame in frames {
+            let count = batch.frame(usize::from(frame)).len();
+            let (own, others) = rest.split_at_mut(count);
+            rest = others;
+            self.messages.push(message(own.as_mut_ptr(), count));
+        }
+        &mut self.messages
+    }
+}
+
 /// Sends frames on one interface.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -62,14 +135,12 @@ pub(super) struct Sender {
     max_frame_bytes: usize,
     /// Bytes that may be on their way (`SO_SNDBUF`).
     limit_bytes: usize,
-    /// Bytes that are on their way at most; the kernel is asked only while there are some.
+    /// Bytes that are on their way at most.
     on_their_way_bytes: usize,
-    messages: Vec<libc::mmsghdr>,
-    parts: Vec<libc::iovec>,
+    /// For frames of one fragment, and for others.
+    singles: Messages,
+    gathered: Messages,
 }
-
-// SAFETY: the pointers in `messages` and `parts` are set and used within one call only.
-unsafe impl Send for Sender {}
 
 impl Sender {
     /// For interface `ifindex`, which takes frames of up to `max_frame_bytes` bytes.
@@ -77,7 +148,8 @@ impl Sender {
         let socket = socket::open()?;
         socket::bind(&socket, ifindex, 0)?;
         socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
-        // So that a batch goes in one call; where the kernel allows less, a batch takes several. It doubles what it is given.
+        // So that a batch goes in one call; where the kernel allows less, a batch takes several. It doubles what it is
+        // given.
         let wanted = (BATCH_FRAMES * charge(max_frame_bytes)).min(MOST_ON_THEIR_WAY_BYTES);
         if rustix::net::sockopt::socket_send_buffer_size(&socket)? < wanted {
             socket::set_send_buffer(&socket, (wanted / 2) as libc::c_int);
@@ -88,23 +160,25 @@ impl Sender {
             max_frame_bytes,
             limit_bytes,
             on_their_way_bytes: 0,
-            messages: Vec::with_capacity(BATCH_FRAMES),
-            parts: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
+            singles: Messages::of_one_part(),
+            gathered: Messages::of_several_parts(),
         })
     }
 
     /// Frames of `frame_bytes` bytes for which there is room now.
     pub(super) fn room(&mut self, frame_bytes: usize) -> usize {
-        if self.on_their_way_bytes != 0 {
-            let mut waiting: libc::c_int = 0;
-            // SAFETY: the request writes an `int`.
-            let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
-            // Where the kernel does not tell, deliver finds out why, and counts.
-            self.on_their_way_bytes = if result < 0 { 0 } else { waiting.max(0) as usize };
-        }
         // Longer frames are refused, and counted, whatever room there is.
-        let frame_bytes = frame_bytes.min(self.max_frame_bytes);
-        self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge(frame_bytes)
+        let charge = charge(frame_bytes.min(self.max_frame_bytes));
+        if self.limit_bytes < self.on_their_way_bytes + ENOUGH_FRAMES * charge && self.on_their_way_bytes != 0
+        {
+            // SAFETY: the request writes a C `int`.
+            let request = unsafe { Getter::<BYTES_ON_THEIR_WAY, libc::c_int>::new() };
+            // SAFETY: and does no more.
+            let asked = unsafe { ioctl(&self.socket, request) };
+            // Where the kernel does not tell, deliver finds out why, and counts.
+            self.on_their_way_bytes = asked.map_or(0, |bytes| bytes.max(0) as usize);
+        }
+        self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge
     }
 
     /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel takes not even the first,
@@ -112,109 +186,132 @@ impl Sender {
     pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
         let mut delivery = Delivery::default();
         for some in frames.chunks(BATCH_FRAMES) {
-            if batch.is_single() {
-                self.prepare_singles(batch, some);
-            } else {
-                self.prepare(batch, some);
-            }
-            self.send_prepared(batch, some, &is_running, &mut delivery);
+            let messages = match batch.is_single() {
+                true => self.singles.point_at(batch, some),
+                false => self.gathered.gather(batch, some),
+            };
+            send_messages(&self.socket, messages, batch, some, &is_running, &mut delivery);
         }
+        self.on_their_way_bytes += most_charged(delivery.frames as usize, delivery.bytes as usize);
         delivery
     }
+}
 
-    /// As [`Self::prepare`], where each frame is one fragment.
-    #[inline(never)]
-    fn prepare_singles(&mut self, batch: &Batch, frames: &[u16]) {
-        self.messages.clear();
-        self.parts.clear();
-        let fragments = frames.iter().map(|&frame| batch.fragment(frame.into()));
-        self.parts.extend(fragments.map(|fragment| fragment.map_or(NO_PART, part)));
-        // The list of parts does not move any more.
-        let first = self.parts.as_mut_ptr();
-        self.messages.extend((0..frames.len()).map(|place| message(first.wrapping_add(place), 1)));
-    }
-
-    fn prepare(&mut self, batch: &Batch, frames: &[u16]) {
-        self.parts.clear();
-        self.messages.clear();
-        for &frame in frames {
-            for fragment in batch.frame(usize::from(frame)) {
-                self.parts.push(part(fragment));
+/// Sends `messages`, which are the frames of `batch` that `frames` names.
+fn send_messages(
+    socket: &OwnedFd,
+    messages: &mut [libc::mmsghdr],
+    batch: &Batch,
+    frames: &[u16],
+    is_running: &impl Fn() -> bool,
+    delivery: &mut Delivery,
+) {
+    let mut done = 0;
+    let mut refusals = Refusals::default();
+    while let Some(rest) = messages.get_mut(done..)
+        && !rest.is_empty()
+    {
+        let Some(sent) = send_some(socket, rest) else {
+            let rest = frames.get(done..).unwrap_or(&[]);
+            match refusals.judge(batch, rest, is_running, delivery) {
+                Next::Again => {}
+                Next::Behind => done += 1,
+                Next::Nothing => return,
             }
-        }
-        // Pointers to parts are taken only now that the list does not move any more.
-        let mut rest = self.parts.as_mut_slice();
-        for &frame in frames {
-            let count = batch.frame(usize::from(frame)).len();
-            let (own, others) = rest.split_at_mut(count);
-            rest = others;
-            self.messages.push(message(own.as_mut_ptr(), count));
+            continue;
+        };
+        let taken = frames.get(done..done + sent).unwrap_or(&[]);
+        delivery.frames += sent as u32;
+        // The kernel takes a frame whole or not at all.
+        delivery.bytes += bytes_of(batch, taken);
+        done += sent;
+        if done < frames.len() {
+            // The refusal of the next frame is kept for the next call, which would blame another for it.
+            let _ = rustix::net::sockopt::socket_error(socket);
         }
     }
+}
 
-    fn send_prepared(
+/// Asks the kernel to take `messages`; how many it took, or `None` where it refused the first and says why in `errno`.
+#[inline]
+fn send_some(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> Option<usize> {
+    let (number, socket, count) = (libc::SYS_sendmmsg, socket.as_raw_fd(), messages.len() as libc::c_uint);
+    // Past the C library's own function, which does more for threads that are cancelled than all of this.
+    // SAFETY: `count` messages, whose parts name borrowed fragments that the kernel reads.
+    let sent = unsafe { libc::syscall(number, socket, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
+    sent.try_into().ok()
+}
+
+/// What to send after a refusal.
+enum Next {
+    Again,
+    /// The frames behind the one that was refused.
+    Behind,
+    Nothing,
+}
+
+/// Refusals within a batch.
+#[derive(Default)]
+struct Refusals {
+    was_down: bool,
+    count: u32,
+}
+
+impl Refusals {
+    /// Judges why the kernel refused the first of `frames` just now, and counts what is dropped for it.
+    #[cold]
+    fn judge(
         &mut self,
         batch: &Batch,
         frames: &[u16],
         is_running: &impl Fn() -> bool,
         delivery: &mut Delivery,
-    ) {
-        let mut done = 0;
-        let (mut retried, mut refusals) = (false, 0);
-        while let Some(rest) = self.messages.get_mut(done..)
-            && !rest.is_empty()
-        {
-            let count = rest.len() as libc::c_uint;
-            // SAFETY: `count` messages, whose parts name borrowed fragments that the kernel reads.
-            let sent = unsafe {
-                libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), count, libc::MSG_DONTWAIT)
-            };
-            if sent >= 0 {
-                let (mut bytes, mut charged) = (0, 0);
-                for message in rest.iter().take(sent as usize) {
-                    // The kernel says how many bytes it took.
-                    bytes += u64::from(message.msg_len);
-                    charged += charge(message.msg_len as usize);
-                }
-                delivery.bytes += bytes;
-                self.on_their_way_bytes += charged;
-                delivery.frames += sent as u32;
-                done += sent as usize;
-                if done < frames.len() {
-                    // The refusal of the next frame is kept for the next call, which would blame another for it.
-                    let _ = rustix::net::sockopt::socket_error(&self.socket);
-                }
-                continue;
+    ) -> Next {
+        let left = frames.len() as u32;
+        let len = frames.first().map_or(0, |&frame| batch.frame_bytes(usize::from(frame)));
+        let (cause, dropped) = match Error::last_os_error().raw_os_error().unwrap_or(0) {
+            libc::EINTR => return Next::Again,
+            // An interface that was down in between is reported once after it is up again.
+            libc::ENETDOWN if !self.was_down => {
+                self.was_down = true;
+                return Next::Again;
             }
-            let left = rest.len() as u32;
-            let code = Error::last_os_error().raw_os_error().unwrap_or(0);
-            let len: usize = frames
-                .get(done)
-                .map_or(0, |&frame| batch.frame(usize::from(frame)).iter().map(|part| part.len()).sum());
-            match code {
-                libc::EINTR => continue,
-                // An interface that was down in between is reported once after it is up again.
-                libc::ENETDOWN if !retried => {
-                    retried = true;
-                    continue;
-                }
-                libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
-                    return delivery.dropped.add(DropCause::LinkDown, left);
-                }
-                libc::EAGAIN => return delivery.dropped.add(DropCause::NoSpace, left),
-                libc::ENOBUFS if refusals == 0 && delivery.frames == 0 && !is_running() => {
-                    return delivery.dropped.add(DropCause::LinkDown, left);
-                }
-                libc::EMSGSIZE => delivery.dropped.add(DropCause::TooLong, 1),
-                libc::EINVAL if len < 14 => delivery.dropped.add(DropCause::TooShort, 1),
-                // The card's queue is full, or the kernel short of memory.
-                _ if refusals == PATIENCE => return delivery.dropped.add(DropCause::NoSpace, left),
-                _ => {
-                    refusals += 1;
-                    delivery.dropped.add(DropCause::NoSpace, 1);
-                }
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV => (DropCause::LinkDown, left),
+            libc::EAGAIN => (DropCause::NoSpace, left),
+            libc::ENOBUFS if self.count == 0 && delivery.frames == 0 && !is_running() => {
+                (DropCause::LinkDown, left)
             }
-            done += 1;
+            libc::EMSGSIZE => (DropCause::TooLong, 1),
+            libc::EINVAL if len < 14 => (DropCause::TooShort, 1),
+            // The card's queue is full, or the kernel short of memory.
+            _ if self.count == PATIENCE => (DropCause::NoSpace, left),
+            _ => {
+                self.count += 1;
+                (DropCause::NoSpace, 1)
+            }
+        };
+        delivery.dropped.add(cause, dropped);
+        if dropped == left { Next::Nothing } else { Next::Behind }
+    }
+}
+
+/// Sum of the lengths of the frames that `frames` names.
+#[inline(never)]
+fn bytes_of(batch: &Batch, frames: &[u16]) -> u64 {
+    match batch.is_whole(frames) {
+        true => batch.bytes(),
+        false => frames.iter().map(|&frame| batch.frame_bytes(usize::from(frame)) as u64).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_as_on_its_way_is_no_less_than_what_is_charged() {
+        for len in 14..=65535 {
+            assert!(most_charged(1, len) >= charge(len), "{len}");
         }
     }
 }

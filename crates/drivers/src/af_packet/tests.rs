@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::channel;
@@ -5,10 +7,13 @@ use std::sync::mpsc::channel;
 use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::PortQueue;
 
 use super::*;
-use crate::test_network::{Host, RawSocket, in_own_namespace, ip, number_of, test_frame, wait_running};
+use crate::test_network::{
+    Host, RawSocket, in_own_namespace, ip, number_of, test_frame, until, wait_running,
+};
 use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
@@ -362,6 +367,52 @@ fn a_second_open_hears_the_same_frames() {
         let frame = test_frame(1, 1, 60);
         RawSocket::open("rrp1", LOCAL).send(&frame);
         assert_eq!(receive(&mut one, 1), receive(&mut two, 1));
+    });
+}
+
+#[test]
+fn the_kernel_puts_frames_where_runs_look_for_them() {
+    fn most_come_in_runs<R: ring::Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let mut ring = ring(socket::open().unwrap(), wish.slots, 1522).unwrap();
+        socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).unwrap();
+        let far = RawSocket::open("rrp1", LOCAL);
+        (0..100).for_each(|number| far.send(&test_frame(1, number, 60)));
+        let (mut come, mut plain) = (0, 0);
+        until(|| {
+            let (frames, plain_frames) = ring::tests::in_runs(&mut ring);
+            come += frames.len();
+            plain += plain_frames;
+            come == 100
+        });
+        // The first of a block does not, nor one that comes where a run has just ended.
+        assert!(plain > 50, "{plain} of 100");
+    }
+    in_own_namespace(|| most_come_in_runs(SlotRing::new));
+    in_own_namespace(|| most_come_in_runs(BlockRing::new));
+}
+
+#[test]
+fn frames_are_sent_as_they_are_listed_whatever_was_sent_before() {
+    in_own_namespace(|| {
+        let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
+        let far = RawSocket::open("rrp1", LOCAL);
+        let frames: Vec<_> = (0..6).map(|number| test_frame(1, number, 60 + 100 * number as usize)).collect();
+        let mut singles = Batch::new();
+        for frame in &frames {
+            // SAFETY: the frames outlive the batch, and nobody writes them.
+            singles.push(unsafe { Fragment::from_private(frame, 0) }, true);
+        }
+        for list in [&[0, 1, 2, 3, 4, 5][..], &[5, 2, 2], &[0, 1, 2], &[4, 5], &[1, 0, 2, 3, 4, 5]] {
+            let delivery = queue.deliver(&mut singles, list);
+            let expected: Vec<_> = list.iter().map(|&frame| frames[usize::from(frame)].clone()).collect();
+            let bytes: usize = expected.iter().map(Vec::len).sum();
+            assert_eq!((delivery.frames as usize, delivery.bytes as usize), (list.len(), bytes));
+            assert_eq!(expected.iter().map(|_| far.receive()).collect::<Vec<_>>(), expected);
+            // In pieces, which is another way.
+            assert_eq!(deliver(&mut queue, &frames, 70).frames, 6);
+            assert_eq!(frames.iter().map(|_| far.receive()).collect::<Vec<_>>(), frames);
+        }
     });
 }
 

@@ -176,7 +176,8 @@ proptest::proptest! {
     }
 }
 
-/// What the field of an unfinished checksum holds: the pseudo header's sum, by a foreign implementation, which complements it.
+/// What the field of an unfinished checksum holds: the pseudo header's sum, by a foreign implementation, which
+/// complements it.
 fn with_open_checksum(is_ipv6: bool, tagged: bool, payload_bytes: usize) -> (Vec<u8>, usize) {
     let (mut frame, unfinished) = long_frame(is_ipv6, tagged);
     let transport = usize::from(unfinished.checksum_start);

@@ -57,7 +57,8 @@ fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
             let queue = &mut device.queues[0];
             let begin = Instant::now();
             Source::new(60).send(8000);
-            // Blocks that waited are shown before they are full: it is no burst where the machine was busy with other things.
+            // Blocks that waited are shown before they are full: it is no burst where the machine was busy with other
+            // things.
             if begin.elapsed() < Duration::from_millis(200) {
                 assert_eq!(numbers(&receive(queue, 8000)), (0..8000).collect::<Vec<_>>());
                 assert_eq!((receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
