@@ -1,5 +1,5 @@
-//! A firewall between an interface and its host: drops what goes to or comes from given UDP or TCP ports, counts, and passes
-//! the rest. The host keeps its addresses and connections; buffers are exchanged, not copied.
+//! A firewall between an interface and its host: drops what goes to or comes from given UDP or TCP ports, counts, and
+//! passes the rest. The host keeps its addresses and connections; buffers are exchanged, not copied.
 //!
 //! `firewall eth0 udp/53 tcp/80` until interrupted; `eth0@netns=blue` names an interface elsewhere.
 

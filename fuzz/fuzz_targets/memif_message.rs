@@ -1,4 +1,5 @@
-//! Any bytes as messages of memif's control socket. Reading them ends without a panic, and what was understood is written and read alike.
+//! Any bytes as messages of memif's control socket. Reading them ends without a panic, and what was understood is
+//! written and read alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

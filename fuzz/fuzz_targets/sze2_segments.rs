@@ -1,5 +1,6 @@
-//! Any bytes as what a program writes into its transmit channel: the card reads whole segments of it or finds the fault, never beyond the data. The same bytes as segments in a file,
-//! descriptors, a frame to be distributed and a filter's rules.
+//! Any bytes as what a program writes into its transmit channel: the card reads whole segments of it or finds the
+//! fault, never beyond the data. The same bytes as segments in a file, descriptors, a frame to be distributed and a
+//! filter's rules.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Any bytes as frames behind virtio-net headers that say what is left to do with them. Finishing them ends, stays within bounds,
-//! makes segments no longer than asked for and not too many of them, and accounts for every frame.
+//! Any bytes as frames behind virtio-net headers that say what is left to do with them. Finishing them ends, stays
+//! within bounds, makes segments no longer than asked for and not too many of them, and accounts for every frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,8 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{HEADER_ROOM_BYTES, MAX_SEGMENTS, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 
-/// Messages: a byte for the number of times the frame is repeated to make it long, two for the length of what follows (header and frame).
+/// Messages: a byte for the number of times the frame is repeated to make it long, two for the length of what follows
+/// (header and frame).
 fn messages(mut data: &[u8]) -> Vec<(Unfinished, Vec<u8>)> {
     let mut messages = Vec::new();
     while let Some((&[repeats, low, high], rest)) = data.split_first_chunk()

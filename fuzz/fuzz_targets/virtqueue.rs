@@ -1,4 +1,5 @@
-//! Any bytes as a virtqueue, of both layouts, that changes while it is used: what is taken lies in the memory shared, and the taking ends.
+//! Any bytes as a virtqueue, of both layouts, that changes while it is used: what is taken lies in the memory shared,
+//! and the taking ends.
 #![no_main]
 
 use std::os::fd::AsFd;

@@ -70,7 +70,8 @@ impl Daemon {
         daemon
     }
 
-    /// Ends the daemon as a crash would, and starts it again as a service manager would: with the same configuration, over what it left.
+    /// Ends the daemon as a crash would, and starts it again as a service manager would: with the same configuration,
+    /// over what it left.
     pub fn crash_and_restart(&mut self) {
         self.crash();
         self.restart();
@@ -119,7 +120,8 @@ impl Daemon {
     pub fn program_for_all(&self, program: &Path) -> PathBuf {
         self.open_folder();
         let copy = self.folder().join(program.file_name().unwrap());
-        // Copied by another process: a child of another test may hold what this process had open for writing, and then nobody can run it.
+        // Copied by another process: a child of another test may hold what this process had open for writing, and then
+        // nobody can run it.
         finished(Command::new("install").arg("-m755").arg(program).arg(&copy));
         copy
     }

@@ -160,8 +160,8 @@ pub fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 78, 0, host)
 }
 
-/// Joins two namespaces by a pair of interfaces: `outer`, up and silent, for a switch to take, and `inner`, whose frames leave it
-/// complete: with checksums, cut to the MTU, with their VLAN tags.
+/// Joins two namespaces by a pair of interfaces: `outer`, up and silent, for a switch to take, and `inner`, whose
+/// frames leave it complete: with checksums, cut to the MTU, with their VLAN tags.
 ///
 /// Each end has `queues` queues and takes packets of up to `mtu` bytes.
 pub fn cable(

@@ -7,7 +7,8 @@ use ringroad::{Interest, Queue};
 use crate::daemon::PATIENCE;
 use crate::frames::{number_of, numbered, station};
 
-/// Frames under way at most: what passes them on drops where a ring is full, and the smallest ring of a test has 64 entries.
+/// Frames under way at most: what passes them on drops where a ring is full, and the smallest ring of a test has 64
+/// entries.
 const UNDER_WAY: usize = 50;
 /// How long a frame may take before another is sent after it, while nobody may be there yet.
 const PROBE: Duration = Duration::from_millis(20);
@@ -21,8 +22,9 @@ pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, fram
     carry(b, a, lengths, seed + 1, frames);
 }
 
-/// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the station that sends them. What comes
-/// while somebody on the way still sets up is lost, so a first frame is repeated until it arrives.
+/// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the
+/// station that sends them. What comes while somebody on the way still sets up is lost, so a first frame is repeated
+/// until it arrives.
 ///
 /// # Panics
 /// Where a frame is lost or comes changed.

@@ -32,7 +32,8 @@ impl RawPort {
         Self { opened, descriptors, _connection: connection }
     }
 
-    /// Announces a sleep on all rings, makes the eventfd by which it is to be woken blocking, and leaves no room in it: a write would wait for ever.
+    /// Announces a sleep on all rings, makes the eventfd by which it is to be woken blocking, and leaves no room in it:
+    /// a write would wait for ever.
     ///
     /// # Panics
     /// Where the kernel refuses.

@@ -1,4 +1,5 @@
-//! DPDK's testpmd at the other side of a socket: a program that passes frames from one of its ports to the next and back.
+//! DPDK's testpmd at the other side of a socket: a program that passes frames from one of its ports to the next and
+//! back.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +52,8 @@ impl Testpmd {
         runs
     }
 
-    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each two of its ports.
+    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each
+    /// two of its ports.
     ///
     /// # Panics
     /// Where it cannot be started.

@@ -20,7 +20,8 @@ pub fn real_file() -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Downloads `file` from `server`, which has `address`, into `client`, uploads it back, and compares both copies with the original.
+/// Downloads `file` from `server`, which has `address`, into `client`, uploads it back, and compares both copies with
+/// the original.
 ///
 /// # Panics
 /// Where a copy differs, or nothing moves for long.

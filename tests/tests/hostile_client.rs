@@ -34,8 +34,8 @@ impl Drop for Truce<'_> {
 fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     let daemon = Daemon::start();
     let socket = daemon.socket().display().to_string();
-    // On a switch of their own, served by the same worker: whoever is on a switch may fill it with frames, and repeat what was
-    // flooded to it.
+    // On a switch of their own, served by the same worker: whoever is on a switch may fill it with frames, and repeat
+    // what was flooded to it.
     let mut a = daemon.open("vale1:bystander-a");
     let mut b = daemon.open("vale1:bystander-b");
     let mut target = daemon.open("vale0:target");
@@ -236,7 +236,8 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
     drop(port);
 }
 
-/// Connections of another user, as many of `wanted` as are let in, and the refusal of the first that is not. Threads have users of their own.
+/// Connections of another user, as many of `wanted` as are let in, and the refusal of the first that is not. Threads
+/// have users of their own.
 fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>, Option<String>) {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {

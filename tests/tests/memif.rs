@@ -14,7 +14,8 @@ use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// A testpmd that passes all that comes from interface 0 on to interface 1, and back, once it forwards; `roles` are each one's role and what belongs to it.
+/// A testpmd that passes all that comes from interface 0 on to interface 1, and back, once it forwards; `roles` are
+/// each one's role and what belongs to it.
 fn testpmd(memory: &Memory, socket: &Path, roles: [&str; 2], queues: u16) -> Testpmd {
     let path = socket.display();
     let device = |(id, role)| format!("net_memif{id},id={id},socket={path},socket-abstract=no,{role}");
@@ -49,8 +50,8 @@ impl Site {
         both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
     }
 
-    /// Waits until both peers are connected; `false` where testpmd has ended instead. DPDK 22.11 does, more often than not, when its peer has died: it unmaps what its
-    /// forwarding core may still look at.
+    /// Waits until both peers are connected; `false` where testpmd has ended instead. DPDK 22.11 does, more often than
+    /// not, when its peer has died: it unmaps what its forwarding core may still look at.
     fn meets(&self, testpmd: &mut Testpmd) -> bool {
         let mut is_running = true;
         self.daemon.await_status("connection", |status| {
@@ -105,7 +106,8 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
     if !Testpmd::is_installed() {
         return;
     }
-    // DPDK 22.11 closes the descriptor of its memory when its first zero-copy interface is connected: a second one has none to show.
+    // DPDK 22.11 closes the descriptor of its memory when its first zero-copy interface is connected: a second one has
+    // none to show.
     let copying = ["role=client", "role=client"];
     let sharing = ["role=client,zero-copy=yes", "role=client"];
     let kinds =

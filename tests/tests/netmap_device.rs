@@ -111,7 +111,8 @@ fn linked(daemon: &Daemon, name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Sends frames with the example `source`, through the example `bridge` between `from` and `to`, and waits until all have arrived.
+/// Sends frames with the example `source`, through the example `bridge` between `from` and `to`, and waits until all
+/// have arrived.
 fn bridged(send: &str, from: &str, to: &str, receive: &str) {
     const FRAMES: &str = "20000";
     let daemon = Daemon::start();

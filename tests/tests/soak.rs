@@ -87,7 +87,8 @@ impl Site {
         self.daemon.folder().join(name)
     }
 
-    /// Opens a port whose last user has closed it: a child that another thread starts has a copy of the connection until it becomes its program.
+    /// Opens a port whose last user has closed it: a child that another thread starts has a copy of the connection
+    /// until it becomes its program.
     fn open(&self, name: &str) -> Port {
         let patience = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -160,7 +161,8 @@ impl Site {
             let program = programs[round as usize % programs.len()].to_str().unwrap();
             let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", program]);
             let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-            // It checks what has arrived after one look, which beside all of this may be too early: that it ends is what counts here.
+            // It checks what has arrived after one look, which beside all of this may be too early: that it ends is
+            // what counts here.
             assert!(status.code().is_some(), "{program}: {status}");
             1
         })]

@@ -27,10 +27,12 @@ const JUMBO: [usize; 8] = [60, 1514, 1518, 2048, 2049, 4096, 8999, 9018];
 const SCATTER: &str = "--rx-offloads=0x2000";
 const MULTI_SEGS: &str = "--tx-offloads=0x8000";
 
-/// Daemons take free huge pages for their regions: no site is made from when pages are reserved for a testpmd until it has them.
+/// Daemons take free huge pages for their regions: no site is made from when pages are reserved for a testpmd until it
+/// has them.
 static PAGES: RwLock<()> = RwLock::new(());
 
-/// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card spreads frames over all of them.
+/// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card
+/// spreads frames over all of them.
 struct Site {
     daemon: Daemon,
     _folder: TempDir,

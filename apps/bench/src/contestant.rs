@@ -73,8 +73,8 @@ pub struct Sample {
     /// Ticks of the time-stamp counter per frame on the counting core, where the contestant counts them itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_frame: Option<f64>,
-    /// Frames per second that reached the interface on which the program under test receives: those that were not counted
-    /// in the end were dropped.
+    /// Frames per second that reached the interface on which the program under test receives: those that were not
+    /// counted in the end were dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_fps: Option<f64>,
     /// What each frame cost the program under test, on the paths over interfaces.

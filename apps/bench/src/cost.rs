@@ -1,9 +1,9 @@
 //! The count of instructions: what one frame costs on a path, and whether that is more than it was.
 //!
 //! A time on a shared machine says little about a change of some percent; the number of instructions says the same on
-//! every run. A *program* moves frames on one path in its own thread, and valgrind's callgrind counts it twice, over few
-//! frames and over many. The difference belongs to the frames between, so that the start, and the first round of each
-//! ring, cancel out.
+//! every run. A *program* moves frames on one path in its own thread, and valgrind's callgrind counts it twice, over
+//! few frames and over many. The difference belongs to the frames between, so that the start, and the first round of
+//! each ring, cancel out.
 //!
 //! * [`callgrind`] runs a program under valgrind and reads what it counted;
 //! * [`budgets`] is the file of goals and guards, and the judgement;

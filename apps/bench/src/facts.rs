@@ -1,5 +1,5 @@
-//! What the machine is, as far as it bears on the figures (RFC 8204, section 3.3; peers' reports that nobody could repeat
-//! lacked these).
+//! What the machine is, as far as it bears on the figures (RFC 8204, section 3.3; peers' reports that nobody could
+//! repeat lacked these).
 
 use std::fs;
 use std::time::Duration;

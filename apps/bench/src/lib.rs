@@ -7,11 +7,14 @@
 //!
 //! * [`plan`] says what is measured: path, frame size, burst.
 //! * [`contestant`] is what measures: Ringroad in [`ours`], everybody else in [`peers`].
-//! * `veth` is what contestants on network interfaces have in common: interfaces of each turn's own, one source, one ruler.
-//! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the JSON.
+//! * `veth` is what contestants on network interfaces have in common: interfaces of each turn's own, one source, one
+//!   ruler.
+//! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the
+//!   JSON.
 //! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles for a frame.
 //! * [`cost`] counts instructions, which is no comparison with anybody.
-//! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores it.
+//! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores
+//!   it.
 //!
 //! Conventions: a rate is frames per second *received* at the end of the path, never frames offered; a
 //! frame size includes the 4 bytes of FCS, as RFC 2544 counts, although software ports carry none

@@ -58,8 +58,8 @@ pub enum FramePath {
     GenNull,
     /// As [`FramePath::Pipe`], a program written for netmap beside the native one.
     NetmapPipe,
-    /// From a process through a switch on the other core and back to the process, one way; a program written for netmap beside
-    /// the native one.
+    /// From a process through a switch on the other core and back to the process, one way; a program written for netmap
+    /// beside the native one.
     NetmapSwitch,
 }
 
@@ -268,7 +268,8 @@ fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
     })
 }
 
-/// Every burst at 64 bytes and every size at burst 32: the cost of a null port, or of the kernel, has no more shape than that.
+/// Every burst at 64 bytes and every size at burst 32: the cost of a null port, or of the kernel, has no more shape
+/// than that.
 fn cross(path: FramePath) -> impl Iterator<Item = Point> {
     matrix(path).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
 }

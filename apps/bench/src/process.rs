@@ -1,9 +1,9 @@
 //! A child process of the bench: its lines as events, its last words for an error, and its end.
 //!
 //! Children are in their own process group, so that the terminal's Ctrl-C reaches the bench alone and the bench
-//! decides who ends when. Should the bench be killed, the kernel kills them: so they are started by the thread that runs the
-//! bench, not by one that ends before. Each holds the read end of a pipe as standard input, which testpmd and our workers take
-//! as the order to end when it closes.
+//! decides who ends when. Should the bench be killed, the kernel kills them: so they are started by the thread that
+//! runs the bench, not by one that ends before. Each holds the read end of a pipe as standard input, which testpmd and
+//! our workers take as the order to end when it closes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -184,8 +184,8 @@ impl BenchProcess {
         ThreadTimes(times.collect())
     }
 
-    /// The same of a process that shares its processor with `companion`, a part of the same contestant: while that runs, no
-    /// other program disturbs it.
+    /// The same of a process that shares its processor with `companion`, a part of the same contestant: while that
+    /// runs, no other program disturbs it.
     pub(crate) fn thread_times_beside(&self, companion: &Self) -> ThreadTimes {
         let own = self.thread_times();
         let companion_ns: u64 = companion.thread_times().run_ns();
@@ -275,8 +275,8 @@ impl Drop for BenchProcess {
     }
 }
 
-/// Has the process of `command` enter `namespace` before it becomes its program. A thread of ours that entered it instead would end,
-/// and the process with it.
+/// Has the process of `command` enter `namespace` before it becomes its program. A thread of ours that entered it
+/// instead would end, and the process with it.
 #[allow(unsafe_code)]
 fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), NamespaceError> {
     if *namespace != Namespace::Current {
@@ -323,8 +323,8 @@ impl ThreadTimes {
         self.0.values().map(|time| time.run_ns).sum()
     }
 
-    /// How long the thread that has run most since `before` waited since then. Which thread that is must not be taken from
-    /// either end: a program may have set itself up in one and work in another.
+    /// How long the thread that has run most since `before` waited since then. Which thread that is must not be taken
+    /// from either end: a program may have set itself up in one and work in another.
     fn wait_since(&self, before: &Self) -> Option<u64> {
         let since = |(thread, now): (&OsString, &SchedTime)| {
             let then = before.0.get(thread).copied().unwrap_or_default();

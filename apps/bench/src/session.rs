@@ -27,8 +27,9 @@ impl Session {
     /// Looks at the machine, finds the peers, and tries whether huge pages can be had for them.
     ///
     /// `program` is a binary that knows the worker's command line ([`crate::worker`]); without it the peers run among
-    /// themselves, and not on interfaces. On a machine that allows one CPU only the paths of null ports are measured, without root's rights
-    /// no path over interfaces, and the report says so. Missing peers are no error: their names and what would bring them in are in the report.
+    /// themselves, and not on interfaces. On a machine that allows one CPU only the paths of null ports are measured,
+    /// without root's rights no path over interfaces, and the report says so. Missing peers are no error: their names
+    /// and what would bring them in are in the report.
     ///
     /// # Errors
     /// [`BenchError::TooFewCpus`] if the process may use no CPU at all, which no Linux system allows.

@@ -7,9 +7,9 @@
 //! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
 //! ```
 //!
-//! Every turn has a namespace, interfaces and processes of its own. The source is the same for everybody: Ringroad's sender
-//! over AF_XDP, as fast as it goes. Frames that reach bench1 and are not counted were dropped by the program under test, or by
-//! the kernel for want of its attention. A veth's receiving half runs on the core that sends into it.
+//! Every turn has a namespace, interfaces and processes of its own. The source is the same for everybody: Ringroad's
+//! sender over AF_XDP, as fast as it goes. Frames that reach bench1 and are not counted were dropped by the program
+//! under test, or by the kernel for want of its attention. A veth's receiving half runs on the core that sends into it.
 
 mod lab;
 

@@ -4,8 +4,9 @@
 //! `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N --seconds S`. It pins itself, attaches, prints
 //! `{"ready":true}`, waits for the line `go`, lets a settling time pass, counts for S seconds, prints one
 //! [`WorkerLine::Measured`] and goes on until its standard input ends, so that the far side never runs dry within an
-//! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that whoever has
-//! other counters to read can count over an interval of their own. Anything that goes wrong is a [`WorkerLine::Failed`].
+//! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that
+//! whoever has other counters to read can count over an interval of their own. Anything that goes wrong is a
+//! [`WorkerLine::Failed`].
 
 mod frame;
 mod generator;
@@ -393,7 +394,8 @@ fn open_all(
     Ok((ports, mode))
 }
 
-/// The body of a role's loop, over ports that `open` opens, and the mechanism of these. Generators have none: [`generator_session`].
+/// The body of a role's loop, over ports that `open` opens, and the mechanism of these. Generators have none:
+/// [`generator_session`].
 ///
 /// # Errors
 /// [`WorkerError`].

@@ -1,4 +1,5 @@
-//! Every contestant on virtual interfaces, and every generator, for real, briefly: Ringroad, and the peers that are installed.
+//! Every contestant on virtual interfaces, and every generator, for real, briefly: Ringroad, and the peers that are
+//! installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

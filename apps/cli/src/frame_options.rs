@@ -19,8 +19,8 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Frames")]
 pub(crate) struct FrameOptions {
-    /// Frame size in bytes, FCS included; in the slot 4 less. 64, 64,512,1518 in turn, 64-1518, imix, or sizes with weights:
-    /// 64:7,594:4,1518:1
+    /// Frame size in bytes, FCS included; in the slot 4 less. 64, 64,512,1518 in turn, 64-1518, imix, or sizes with
+    /// weights: 64:7,594:4,1518:1
     #[arg(long, value_name = "SIZES", default_value = "64")]
     size: FrameSizeMix,
     /// Protocol above IP
@@ -65,8 +65,8 @@ pub(crate) struct FrameOptions {
     /// Send a frame of a capture file instead: FILE, or FILE#N for the one behind N others
     #[arg(long, value_name = "FILE[#N]", conflicts_with_all = ["size", "vlan", "vxlan"])]
     pcap: Option<String>,
-    /// Send this stream instead, as TOML: 'size = "imix", packet = [{ethernet = {}}, {ipv6 = {}}, {udp = {}}]'; may be given
-    /// several times
+    /// Send this stream instead, as TOML: 'size = "imix", packet = [{ethernet = {}}, {ipv6 = {}}, {udp = {}}]'; may be
+    /// given several times
     #[arg(long = "stream", value_name = "TOML", conflicts_with_all = ["frame", "pcap", "size"])]
     stream: Vec<String>,
     /// Send the streams that this TOML file defines

@@ -73,7 +73,8 @@ pub(crate) fn wait_for_either(
     };
     if !ready {
         let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        // A port of which nothing is demanded was not armed: its descriptor tells nothing of it, and its daemon's end would end every wait.
+        // A port of which nothing is demanded was not armed: its descriptor tells nothing of it, and its daemon's end
+        // would end every wait.
         let mut set = Vec::with_capacity(2);
         for (port, interest) in [(&mut *first, first_interest), (&mut *second, second_interest)] {
             match interest {

@@ -211,7 +211,8 @@ impl Receiver {
     /// Takes up to `limit` whole frames of `rx`.
     fn take(&mut self, rx: &mut RxRing, limit: u64) -> Result<(), Failure> {
         let touched = self.usage.check.is_some() || self.usage.capture.is_some();
-        // Where the port does not know when frames came one clock reading serves the burst: they became visible together.
+        // Where the port does not know when frames came one clock reading serves the burst: they became visible
+        // together.
         let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
         let arrival_ns = self.usage.check.as_mut().map_or(0, |check| check.clock.now_ns());
         let available = rx.available();

@@ -1,7 +1,7 @@
 //! A run of traffic: its duration, progress reports and processors.
 //!
-//! Loops look at the clock once per burst and ask [`Run::is_over`]; waits last no longer than [`Run::wait_limit`], so that
-//! a signal which came just before a wait is seen soon after.
+//! Loops look at the clock once per burst and ask [`Run::is_over`]; waits last no longer than [`Run::wait_limit`], so
+//! that a signal which came just before a wait is seen soon after.
 
 use std::io::Write;
 use std::sync::Arc;

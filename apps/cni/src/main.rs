@@ -1,8 +1,8 @@
 //! `ringroad-cni`: the CNI plugin, which puts containers onto a switch (Container Network Interface 1.1.0).
 //!
-//! A runtime starts it once for each operation, with the operation in the environment and the network's configuration at
-//! its standard input. [`request`] reads and checks both, [`attachments`] makes and removes ports, [`addresses`] asks the
-//! plugin for addresses, [`answer`] is what the runtime gets to read.
+//! A runtime starts it once for each operation, with the operation in the environment and the network's configuration
+//! at its standard input. [`request`] reads and checks both, [`attachments`] makes and removes ports, [`addresses`]
+//! asks the plugin for addresses, [`answer`] is what the runtime gets to read.
 
 use std::process::ExitCode;
 

@@ -2,8 +2,9 @@
 //!
 //! Reading the counter costs a third of what asking the system costs, so it can be read every few frames. Each thread
 //! has a [`ClockReader`] of its own. It turns ticks into nanoseconds of `CLOCK_MONOTONIC`, looks every
-//! 10 ms how far it has strayed from that clock, takes that as its error, and starts from the right time again. Since all
-//! programs of a machine see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree to that error.
+//! 10 ms how far it has strayed from that clock, takes that as its error, and starts from the right time again. Since
+//! all programs of a machine see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree to
+//! that error.
 //!
 //! Where the counter is none (other architectures, or one that the kernel does not trust as its own clock source) the
 //! system's clock is read instead.

@@ -1,6 +1,7 @@
 //! Messages between the threads of a session and its owner: a command per load, counters, an end.
 //!
-//! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it changed.
+//! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it
+//! changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

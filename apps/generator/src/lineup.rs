@@ -29,9 +29,10 @@ pub(crate) struct WireStream {
 /// Numbers that the forms of signatures without room for more have for streams.
 const FEWEST_NUMBERS: usize = SignatureForm::Short.max_stream() as usize + 1;
 
-/// How streams are numbered on the wire: one after the other from `first`, and after the last that any form of signature
-/// has room for from 0. So sessions that follow each other over the same ports have other numbers, and a late frame of one
-/// that tells no time, or is damaged, is not taken for another's. Where there are more streams than that the first is 0.
+/// How streams are numbered on the wire: one after the other from `first`, and after the last that any form of
+/// signature has room for from 0. So sessions that follow each other over the same ports have other numbers, and a late
+/// frame of one that tells no time, or is damaged, is not taken for another's. Where there are more streams than that
+/// the first is 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireNumbers {
     first: usize,
@@ -84,7 +85,8 @@ pub(crate) struct Lineup {
 }
 
 impl Lineup {
-    /// Deals `plan` out to the queues of `ports`, which are in the plan's order; streams are numbered from `first_number`.
+    /// Deals `plan` out to the queues of `ports`, which are in the plan's order; streams are numbered from
+    /// `first_number`.
     pub(crate) fn new(
         plan: &Plan,
         ports: Vec<OpenPort>,

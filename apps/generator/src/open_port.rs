@@ -18,8 +18,8 @@ impl From<Port> for OpenPort {
     }
 }
 
-/// Ports that a session left open, for the next session over them ([`crate::Session::open_keeping`]). Dropping it closes
-/// them.
+/// Ports that a session left open, for the next session over them ([`crate::Session::open_keeping`]). Dropping it
+/// closes them.
 #[derive(Debug, Default)]
 pub struct KeptPorts {
     /// By the names by which plans know them, options included.
@@ -29,8 +29,8 @@ pub struct KeptPorts {
 }
 
 impl KeptPorts {
-    /// Closes the ports that are not `planned`, opens those that are missing, and gives them in the plan's order. Where one
-    /// cannot be opened all stay here.
+    /// Closes the ports that are not `planned`, opens those that are missing, and gives them in the plan's order. Where
+    /// one cannot be opened all stay here.
     pub(crate) fn take(
         &mut self,
         planned: &[PlannedPort],

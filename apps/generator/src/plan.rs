@@ -17,7 +17,8 @@
 //! size = 64
 //! ```
 //!
-//! Loads run side by side, each at its own rate. A load has one stream or several, which share its rate by their weights.
+//! Loads run side by side, each at its own rate. A load has one stream or several, which share its rate by their
+//! weights.
 
 use std::collections::HashSet;
 use std::time::Duration;

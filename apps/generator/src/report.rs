@@ -72,8 +72,8 @@ pub struct LoadReport {
     pub offered: OfferedLoad,
     /// Frames meant and not sent: skipped, or waiting when the load ended.
     pub unsent_frames: u64,
-    /// From the first frame's departure to the last one's, over all starts, ns; absent where nothing was sent. Frames that
-    /// one sync handed over departed at once.
+    /// From the first frame's departure to the last one's, over all starts, ns; absent where nothing was sent. Frames
+    /// that one sync handed over departed at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure_span_ns: Option<u64>,
     /// Frames sent.
@@ -235,8 +235,8 @@ fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
         .collect()
 }
 
-/// What came of stream number `stream` of a load: in numbers, and whole, by port that should receive it. Nothing came of
-/// a stream without signatures, as far as a meter can tell.
+/// What came of stream number `stream` of a load: in numbers, and whole, by port that should receive it. Nothing came
+/// of a stream without signatures, as far as a meter can tell.
 fn outcome(
     plan: &Plan,
     load: &Load,

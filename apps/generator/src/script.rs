@@ -152,7 +152,8 @@ impl fmt::Debug for ScriptOptions {
     }
 }
 
-/// Runs `script` with `arguments` until master and all tasks have returned, hands over what their ports still hold, and closes them.
+/// Runs `script` with `arguments` until master and all tasks have returned, hands over what their ports still hold, and
+/// closes them.
 /// `None`: the arguments asked for help, which was printed.
 ///
 /// # Errors

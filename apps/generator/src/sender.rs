@@ -1,5 +1,5 @@
-//! The sending side of one queue: lanes, each a load's share on this queue, put their frames into the transmit ring when
-//! they are due.
+//! The sending side of one queue: lanes, each a load's share on this queue, put their frames into the transmit ring
+//! when they are due.
 #![allow(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -352,8 +352,8 @@ impl Lane {
     /// Adds the load offered in this start, which ends at `now_ns` or ended before.
     fn finish(&mut self, now_ns: u64) {
         if let LaneState::Sending { left, end_ns } = self.state {
-            // A load that ends by its time ends there, not when the thread saw it, and what is due at its end is not meant any
-            // more. One that ends by its count ended with its last frame, and nothing waits behind that.
+            // A load that ends by its time ends there, not when the thread saw it, and what is due at its end is not
+            // meant any more. One that ends by its count ended with its last frame, and nothing waits behind that.
             let origin_ns = self.departures.origin_ns();
             let over_ns = if left == 0 { self.account.last_ns } else { end_ns.min(now_ns) };
             let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
@@ -399,8 +399,8 @@ fn fill(
     Ok(filled)
 }
 
-/// Frames that fit one slot each, written where they lie. Without a rate (not `PACED`) all are due once the first is, and
-/// nobody asks when each should have left.
+/// Frames that fit one slot each, written where they lie. Without a rate (not `PACED`) all are due once the first is,
+/// and nobody asks when each should have left.
 #[inline]
 fn fill_slots<const PACED: bool>(
     lane: &mut Lane,
@@ -457,7 +457,8 @@ fn fill_slots<const PACED: bool>(
     filled
 }
 
-/// Pushes the frames that are due, at most `most`, into a ring whose slots all hold such frames where `is_held` says so.
+/// Pushes the frames that are due, at most `most`, into a ring whose slots all hold such frames where `is_held` says
+/// so.
 // Apart, so that each kind of frame has the registers to itself.
 #[inline(never)]
 fn push_held<const PACED: bool, const VARIES: bool>(

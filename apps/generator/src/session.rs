@@ -1,7 +1,7 @@
 //! A session: ports open, threads running, loads started and stopped together, and the results.
 //!
-//! Each queue of each port has a thread, or the caller's own thread serves them all in turn. All loads of one start begin
-//! at the same moment of one clock.
+//! Each queue of each port has a thread, or the caller's own thread serves them all in turn. All loads of one start
+//! begin at the same moment of one clock.
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -24,8 +24,8 @@ use crate::shared::{FrameCount, Shared};
 
 /// Most frames per sync where nothing else is said.
 pub const DEFAULT_BURST_FRAMES: u32 = 256;
-/// Between the command and the common start, ns: several times what a thread that rests needs to see the command, so that
-/// none begins late.
+/// Between the command and the common start, ns: several times what a thread that rests needs to see the command, so
+/// that none begins late.
 const START_AHEAD_NS: u64 = 20_000_000;
 /// A thread stays awake so long after the last frame, ns.
 const SPIN_NS: u64 = 200_000;
@@ -133,8 +133,8 @@ impl Session {
     }
 
     /// The same after another session, with those of its ports that the plan names too; the others close. Where a port
-    /// cannot be opened those that are open stay in `kept`. Give the same clock as to the session before: frames of that one
-    /// that are still under way are known by their time, and counted apart.
+    /// cannot be opened those that are open stay in `kept`. Give the same clock as to the session before: frames of
+    /// that one that are still under way are known by their time, and counted apart.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -314,8 +314,8 @@ impl Session {
         self.started_ns.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
     }
 
-    /// What has come so far, for those who look while it runs. Meters are copied under their locks: not for every second
-    /// at full speed; [`Session::interval`] is.
+    /// What has come so far, for those who look while it runs. Meters are copied under their locks: not for every
+    /// second at full speed; [`Session::interval`] is.
     #[must_use]
     pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
         self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
@@ -328,8 +328,9 @@ impl Session {
         Some((wire.load, wire.stream))
     }
 
-    /// What has come of it so far, without the time series; exact while no load is sending, apart from frames still under
-    /// way. Threads that rest take some milliseconds to answer. `None` where one ended: [`Session::end`] tells why.
+    /// What has come of it so far, without the time series; exact while no load is sending, apart from frames still
+    /// under way. Threads that rest take some milliseconds to answer. `None` where one ended: [`Session::end`] tells
+    /// why.
     pub fn report(&mut self) -> Option<Report> {
         let accounts = match &mut self.own {
             Some(worker) => vec![worker.account()],

@@ -1,5 +1,5 @@
-//! Known loss, duplication, reordering, damage and delay between generator and meter, found exactly: an impaired port of an
-//! embedded switch, and time in the test's hand.
+//! Known loss, duplication, reordering, damage and delay between generator and meter, found exactly: an impaired port
+//! of an embedded switch, and time in the test's hand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::impairment::{Corruption, Delay, Impairment, ImpairmentPlan, Pattern, Reorder, Within};
@@ -337,7 +337,8 @@ fn a_bit_rate_spaces_imix_frames_as_a_link_would() {
     let mut load = load(120, "1Gbit");
     load.streams[0].size = Some("imix".parse().unwrap());
     let (report, _) = Simulation::new(ImpairmentPlan::default(), vec![load]).run(1000);
-    // 12 frames of the IMIX are 4342 bytes with FCS, and 20 more each on the line; the last frame's own time is not waited for.
+    // 12 frames of the IMIX are 4342 bytes with FCS, and 20 more each on the line; the last frame's own time is not
+    // waited for.
     let line_ns = 10 * (4342 + 12 * 20) * 8;
     let elapsed_ns = report.loads[0].offered.elapsed_ns;
     assert!(

@@ -62,7 +62,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.entries += 1;
         let links = if mode & DIRECTORY == DIRECTORY { 2 } else { 1 };
-        // Inode, mode, user, group, links, time, length, device, device named by the entry, name with its zero, checksum.
+        // Inode, mode, user, group, links, time, length, device, device named by the entry, name with its zero,
+        // checksum.
         let fields = [
             self.entries,
             mode,

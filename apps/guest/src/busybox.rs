@@ -32,8 +32,8 @@ impl Busybox {
     }
 }
 
-/// The files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but not what the
-/// kernel provides.
+/// The files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but not
+/// what the kernel provides.
 fn libraries_in(listed: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
         let path = line.split_once("=> ").map_or(line, |(_, path)| path).split_whitespace().next()?;

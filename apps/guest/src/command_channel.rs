@@ -63,11 +63,12 @@ impl CommandChannel {
         Ok(true)
     }
 
-    /// Runs `script` in the guest's shell, with no input, and passes on what it writes. Gives its exit status. Where `stop` is set
-    /// meanwhile, the script is ended.
+    /// Runs `script` in the guest's shell, with no input, and passes on what it writes. Gives its exit status. Where
+    /// `stop` is set meanwhile, the script is ended.
     ///
     /// # Errors
-    /// [`GuestError`]: the guest is gone or does not begin within `patience`; `stop` was set; the script is too long; writing the output failed.
+    /// [`GuestError`]: the guest is gone or does not begin within `patience`; `stop` was set; the script is too long;
+    /// writing the output failed.
     pub fn run(
         &mut self,
         script: &str,
@@ -208,7 +209,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A guest whose answer to each request is `answer`, with the request's mark for `@`, sent byte by byte; it then goes away.
+    /// A guest whose answer to each request is `answer`, with the request's mark for `@`, sent byte by byte; it then
+    /// goes away.
     fn guest(answer: &'static str) -> (tempfile::TempDir, CommandChannel) {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(command_socket(folder.path())).unwrap();

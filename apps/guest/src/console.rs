@@ -33,8 +33,8 @@ pub fn socket(folder: &Path) -> PathBuf {
     folder.join(CONSOLE_SOCKET)
 }
 
-/// Joins standard input and output with the console of the guest in `folder` until Ctrl-], or `stop`, or its end. Where the input is a
-/// terminal it passes every key on meanwhile; an input that ends leaves the output going.
+/// Joins standard input and output with the console of the guest in `folder` until Ctrl-], or `stop`, or its end. Where
+/// the input is a terminal it passes every key on meanwhile; an input that ends leaves the output going.
 ///
 /// # Errors
 /// [`GuestError::File`]: the console cannot be reached, or output not written.

@@ -24,8 +24,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds one: below `folder` if that is given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot; else one that was
-    /// fetched before; else fetches Debian's kernel for clouds, once, and says so to `tell`.
+    /// Finds one: below `folder` if that is given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot;
+    /// else one that was fetched before; else fetches Debian's kernel for clouds, once, and says so to `tell`.
     ///
     /// # Errors
     /// [`GuestError`]: a folder that was named has none, or fetching failed.

@@ -24,7 +24,8 @@ pub(crate) struct Module {
     pub(crate) content: Vec<u8>,
 }
 
-/// The modules `wanted` and all that they depend on, each behind those that it depends on. What the kernel has built in is left out.
+/// The modules `wanted` and all that they depend on, each behind those that it depends on. What the kernel has built in
+/// is left out.
 pub(crate) fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let mut loader = Loader { kernel, files: HashMap::new(), built_in: built_in(kernel), order: Vec::new() };
     find_files(&kernel.modules.join("kernel"), &mut loader.files)?;

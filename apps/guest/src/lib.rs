@@ -1,5 +1,5 @@
-//! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records by which every kind of guest is found
-//! again and cleaned up after.
+//! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records by which every kind of guest
+//! is found again and cleaned up after.
 //!
 //! A virtual machine is Debian's kernel with an initramfs that is made for it: busybox, the modules it needs, and a
 //! script that configures its interfaces. Each interface is a virtio-net device whose rings a vhost-user port of the

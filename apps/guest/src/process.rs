@@ -98,7 +98,8 @@ pub fn in_own_session(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// Has the process of `command` killed when the thread that starts it ends, however it does (prctl(2), `PR_SET_PDEATHSIG`).
+/// Has the process of `command` killed when the thread that starts it ends, however it does (prctl(2),
+/// `PR_SET_PDEATHSIG`).
 #[allow(unsafe_code)]
 pub fn end_with_caller(command: &mut Command) {
     let caller = getpid();

@@ -76,7 +76,8 @@ impl CommandLine {
     }
 }
 
-/// A device that speaks virtio with the vhost-user port at `socket`, as `--vdev` has it, with rings of 1024 descriptors.
+/// A device that speaks virtio with the vhost-user port at `socket`, as `--vdev` has it, with rings of 1024
+/// descriptors.
 #[must_use]
 pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
     let mut device = OsString::from(format!("net_virtio_user{number},path="));

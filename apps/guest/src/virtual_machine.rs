@@ -48,8 +48,8 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Whether KVM it is. Where the processor has no extension for virtual machines, /dev/kvm is served by something that runs only
-    /// kernels made for it.
+    /// Whether KVM it is. Where the processor has no extension for virtual machines, /dev/kvm is served by something
+    /// that runs only kernels made for it.
     fn is_kvm(self) -> bool {
         match self {
             Self::Kvm => true,

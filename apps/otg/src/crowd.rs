@@ -36,7 +36,8 @@ impl Crowd {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a newcomer. Where all are taken, somebody who does nothing at the moment loses his; `None` if nobody does.
+    /// A place for a newcomer. Where all are taken, somebody who does nothing at the moment loses his; `None` if nobody
+    /// does.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
         let mut places = self.places();
         if places.len() >= MAX_CONNECTIONS {

@@ -1,5 +1,5 @@
-//! Which ports a client may have the server open. The server may well be root, and its client a program on another machine: files,
-//! sockets and network interfaces are for the command line to allow.
+//! Which ports a client may have the server open. The server may well be root, and its client a program on another
+//! machine: files, sockets and network interfaces are for the command line to allow.
 
 use std::path::{Component, Path};
 
@@ -17,8 +17,8 @@ const NETNS: &str = "@netns=";
 pub struct Locations(GlobSet);
 
 impl Locations {
-    /// Allows what one of `patterns` matches besides. `*` is for any characters but `/`, `**` for these too. Options behind the `@`
-    /// of a name do not count, but a network namespace does: `eth0@netns=blue`.
+    /// Allows what one of `patterns` matches besides. `*` is for any characters but `/`, `**` for these too. Options
+    /// behind the `@` of a name do not count, but a network namespace does: `eth0@netns=blue`.
     ///
     /// # Errors
     /// [`ServerError::Pattern`].
@@ -64,8 +64,8 @@ impl Locations {
     }
 }
 
-/// A name or a pattern with its namespace, and the mark of a host stack's side, as parts of their own behind a `/`: so `*` alone does not
-/// allow another namespace's interface, nor what the host itself sends.
+/// A name or a pattern with its namespace, and the mark of a host stack's side, as parts of their own behind a `/`: so
+/// `*` alone does not allow another namespace's interface, nor what the host itself sends.
 fn in_parts(text: &str) -> String {
     let (base, netns) = match text.split_once(NETNS) {
         Some((base, netns)) => (base, format!("/{NETNS}{netns}")),

@@ -119,8 +119,8 @@ pub(crate) struct Traversal {
 }
 
 impl Traffic {
-    /// Opens the ports of `config` that are not among those `kept`, and closes those of them that it does not name. If it
-    /// fails, `kept` are those that are open.
+    /// Opens the ports of `config` that are not among those `kept`, and closes those of them that it does not name. If
+    /// it fails, `kept` are those that are open.
     pub(crate) fn open(config: Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Self, Refusal> {
         let session = if config.ports.is_empty() {
             *kept = KeptPorts::default();

@@ -19,8 +19,8 @@ pub const MAX_SIZES: usize = 16384;
 
 /// Sizes with FCS of the simple IMIX and how many of 12 frames have each.
 ///
-/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as most testers have it, with 18 bytes of Ethernet header and FCS,
-/// and the smallest as long as Ethernet's shortest frame.
+/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as most testers have it, with 18 bytes of Ethernet header and
+/// FCS, and the smallest as long as Ethernet's shortest frame.
 pub const IMIX: [(u32, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 
 /// Which sizes, in which order.

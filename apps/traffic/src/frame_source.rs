@@ -136,8 +136,8 @@ impl FrameSource {
         &self.sizes
     }
 
-    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes that have none
-    /// there. Where that would be too long, or the order is random, in words.
+    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes that have
+    /// none there. Where that would be too long, or the order is random, in words.
     #[must_use]
     pub fn size_genome(&self) -> String {
         self.rotation.genome(&self.sizes)

@@ -4,8 +4,8 @@
 //! thread. [`definition`] says what streams are, [`frame_source`] makes their frames, [`stream_mix`] those of several
 //! streams. [`pacing`] says how many are due, [`line_rate`] converts between frames per
 //! second and bits per second, [`rate_meter`] turns counters into rates, [`sequence`] tells loss, duplication and
-//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`meter`] counts and measures
-//! all of that per stream, [`mac_address`] is how people write addresses.
+//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`meter`] counts and
+//! measures all of that per stream, [`mac_address`] is how people write addresses.
 //!
 //! Two lengths are never mixed: a *frame size* counts the FCS, as the RFCs do ([`line_rate::FrameSize`]); the bytes in
 //! a slot and in the ports' counters do not.

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A stream takes about 10 KiB, 8 KiB for each octave in which its latencies lie, twice that from the first interval
-//! report on, and up to 200 KiB while gaps in its numbers wait to be filled. These are taken when a stream, an octave or
-//! a gap first shows, not per frame.
+//! report on, and up to 200 KiB while gaps in its numbers wait to be filled. These are taken when a stream, an octave
+//! or a gap first shows, not per frame.
 
 mod delay;
 mod distribution;

@@ -82,8 +82,8 @@ pub struct Draws {
     pub high: Option<Value>,
 }
 
-/// The value of a field: a number, or text as the field's header has it, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`. For
-/// every field hexadecimal numbers may be text, `0x10`, for those without a notation of their own decimal ones too.
+/// The value of a field: a number, or text as the field's header has it, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`.
+/// For every field hexadecimal numbers may be text, `0x10`, for those without a notation of their own decimal ones too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {

@@ -1,9 +1,9 @@
 //! The one's complement sum of the Internet's checksums (RFC 1071).
 //!
 //! The sum does not depend on the order of its 16-bit words, so the part of it that never varies is computed once and
-//! each frame adds the words that do. Nor does it depend on the order of bytes, if only it is the same throughout (section
-//! 2, point B): here words are little-endian, as the processor reads them, and count from the start of the *frame*. So a
-//! byte is the low half of a word if it lies at an even place, else the high one.
+//! each frame adds the words that do. Nor does it depend on the order of bytes, if only it is the same throughout
+//! (section 2, point B): here words are little-endian, as the processor reads them, and count from the start of the
+//! *frame*. So a byte is the low half of a word if it lies at an even place, else the high one.
 
 /// Sum of `bytes`, which begin at `start` in the frame; not folded.
 pub(crate) fn sum_bytes(bytes: &[u8], start: usize) -> u64 {

@@ -5,9 +5,9 @@
 //! frame takes the time of its own length, as on a link.
 //!
 //! A sender that was held up may catch up only so far: what it is late by more than the *catch-up limit* is given up.
-//! The schedule moves on by that time, and the frames that would have left in it are counted as skipped. Hence, whatever
-//! the caller's timing, in any span of time T no more than r · T + 1 + catch-up limit frames leave at a constant rate r,
-//! and the load really offered is known beside the intended one.
+//! The schedule moves on by that time, and the frames that would have left in it are counted as skipped. Hence,
+//! whatever the caller's timing, in any span of time T no more than r · T + 1 + catch-up limit frames leave at a
+//! constant rate r, and the load really offered is known beside the intended one.
 //!
 //! [`DepartureError`] holds what the sender's own timing was worth.
 
@@ -83,7 +83,8 @@ enum Pause {
 pub struct OfferedLoad {
     /// Time since the start, ns.
     pub elapsed_ns: u64,
-    /// Frames due by now: those sent, those skipped, and those that wait; those sent, if the rate is as fast as it goes.
+    /// Frames due by now: those sent, those skipped, and those that wait; those sent, if the rate is as fast as it
+    /// goes.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
@@ -228,7 +229,8 @@ impl Departures {
         self.skipped_frames += span_ns * self.mean_fps.unwrap_or(0.0) / NS_PER_S;
     }
 
-    /// Makes the next frame due `span_ns` later, where no rate says when: a capture file says how far its frames are apart.
+    /// Makes the next frame due `span_ns` later, where no rate says when: a capture file says how far its frames are
+    /// apart.
     #[inline]
     pub fn postpone(&mut self, span_ns: f64) {
         self.due_ns += span_ns;

@@ -219,8 +219,8 @@ fn update_transport(frame: &mut [u8], protocol: u8, transport: usize, difference
     }
 }
 
-/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays. All words of a packet lie
-/// at places of one parity, so it does not matter in which order sum and checksum take their bytes.
+/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays. All words of a
+/// packet lie at places of one parity, so it does not matter in which order sum and checksum take their bytes.
 fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
     let Some(field) = frame.get_mut(at..at + 2) else { return };
     let old = u16::from_le_bytes([field[0], field[1]]);

@@ -53,7 +53,8 @@ impl Rotation {
         self
     }
 
-    /// Starts anew and returns the first; what is drawn differs with `sender`, so that several senders do not draw the same.
+    /// Starts anew and returns the first; what is drawn differs with `sender`, so that several senders do not draw the
+    /// same.
     pub(crate) fn restart(&mut self, sender: u32) -> usize {
         self.position = 0;
         if let Some(draw) = &mut self.draw {

@@ -1,7 +1,8 @@
 //! Loss, duplication and reordering, from the sequence numbers that frames carry.
 //!
 //! A [`SequenceTracker`] remembers which numbers came, in blocks of 64: the block of the highest number so far and the
-//! 1023 blocks before it (8 KiB). That is the *window*; it reaches at least [`WINDOW_FRAMES`] back. Each number is one of
+//! 1023 blocks before it (8 KiB). That is the *window*; it reaches at least [`WINDOW_FRAMES`] back. Each number is one
+//! of
 //!
 //! - *in order*: higher than all before;
 //! - *reordered*: lower than one before it, new, and in the window (RFC 4737's reordered: below the next expected);

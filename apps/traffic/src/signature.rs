@@ -132,7 +132,8 @@ impl Signer {
     }
 
     /// As [`Self::sign`], for the form of `BYTES` bytes, which is that of this signer.
-    // Its only hot callers write checksums over the signature next: together they need no call, and keep it in registers.
+    // Its only hot callers write checksums over the signature next: together they need no call, and keep it in
+    // registers.
     #[inline(always)]
     pub(crate) fn sign_as<const BYTES: usize>(
         &self,

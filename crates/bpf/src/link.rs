@@ -114,8 +114,8 @@ struct Query {
 // SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` places.
 unsafe impl Attribute for Query {}
 
-/// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment between
-/// its fork and its program; so does the end of the process, whatever its cause.
+/// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment
+/// between its fork and its program; so does the end of the process, whatever its cause.
 #[derive(Debug)]
 pub struct Link {
     descriptor: OwnedFd,
@@ -125,8 +125,8 @@ impl Link {
     /// Attaches `program` to interface `interface`.
     ///
     /// # Errors
-    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::NotNative`] where the driver cannot run it;
-    /// [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
+    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::NotNative`] where the driver cannot run
+    /// it; [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
     pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpMode) -> Result<Self, BpfError> {
         let (flags, step) = match mode {
             XdpMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
@@ -176,7 +176,8 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Refused where it is detached already, or where the kernel cannot (before 5.9): closing the descriptor does the rest.
+        // Refused where it is detached already, or where the kernel cannot (before 5.9): closing the descriptor does
+        // the rest.
         let _ = detach(self.descriptor.as_fd());
     }
 }

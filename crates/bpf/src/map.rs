@@ -159,14 +159,16 @@ impl XskMap {
     /// Has the frames of receive queue `queue` go to `socket`, which is bound to that queue.
     ///
     /// # Errors
-    /// [`BpfError::System`]: no such queue in the map (E2BIG), or not an AF_XDP socket that is bound (EBADF, EOPNOTSUPP).
+    /// [`BpfError::System`]: no such queue in the map (E2BIG), or not an AF_XDP socket that is bound (EBADF,
+    /// EOPNOTSUPP).
     pub fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), BpfError> {
         self.map
             .set(&queue.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
             .map_err(|source| BpfError::new("entering an AF_XDP socket in the map", source))
     }
 
-    /// Takes the socket of queue `queue` off the map; its frames go to the host stack again. No socket there is no error.
+    /// Takes the socket of queue `queue` off the map; its frames go to the host stack again. No socket there is no
+    /// error.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.

@@ -117,9 +117,9 @@ pub struct XdpProgram {
 }
 
 impl XdpProgram {
-    /// A program that gives each frame to the socket that `map` names for its receive queue, and to the host stack where
-    /// it names none. `multi_buffer` asks for frames in several buffers too (Linux 5.18): where the kernel does not know
-    /// that, the program is loaded without ([`XdpProgram::multi_buffer`]).
+    /// A program that gives each frame to the socket that `map` names for its receive queue, and to the host stack
+    /// where it names none. `multi_buffer` asks for frames in several buffers too (Linux 5.18): where the kernel does
+    /// not know that, the program is loaded without ([`XdpProgram::multi_buffer`]).
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
@@ -175,8 +175,8 @@ pub struct TcxProgram {
 }
 
 impl TcxProgram {
-    /// A program that sends every frame to interface `interface`, after setting the frame's mark where one is given. The
-    /// mark stays with a frame as long as it stays in this network namespace.
+    /// A program that sends every frame to interface `interface`, after setting the frame's mark where one is given.
+    /// The mark stays with a frame as long as it stays in this network namespace.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.

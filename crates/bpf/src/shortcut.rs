@@ -112,8 +112,8 @@ impl ShortcutTable {
         })
     }
 
-    /// Puts an address behind the outer end with index `interface`, whose account has the number `account`. `false`: the
-    /// table is full.
+    /// Puts an address behind the outer end with index `interface`, whose account has the number `account`. `false`:
+    /// the table is full.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.

@@ -128,7 +128,8 @@ impl FrameDecoder {
         head.iter().chain(&self.body).copied().collect()
     }
 
-    /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the pieces come.
+    /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the
+    /// pieces come.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.body.capacity()

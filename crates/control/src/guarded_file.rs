@@ -1,4 +1,5 @@
-//! Files that a privileged process opens by a path which an administrator gave, perhaps in a folder where others may write.
+//! Files that a privileged process opens by a path which an administrator gave, perhaps in a folder where others may
+//! write.
 //!
 //! No other user can choose the file, and opening never waits: no link is followed, and pipes and files of other users
 //! are refused.

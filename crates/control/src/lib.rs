@@ -16,7 +16,8 @@
 //!
 //! - [`message`], [`report`]: the messages; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
-//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text of strangers.
+//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text
+//!   of strangers.
 //! - [`listening_socket`]: a server's socket file; [`guarded_file`]: files at paths where others may write.
 
 #![deny(missing_docs)]

@@ -78,7 +78,8 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Makes a socket with a file at `path`, by the same rules as [`ListeningSocket::bind`], and does not listen: a socket for datagrams.
+    /// Makes a socket with a file at `path`, by the same rules as [`ListeningSocket::bind`], and does not listen: a
+    /// socket for datagrams.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -238,8 +239,8 @@ impl SocketFile {
         if self.is_at(&self.path) { self.take_away() } else { Ok(()) }
     }
 
-    /// Moves what is at the path aside and removes it, or puts it back if it is another file after all: what is at a path
-    /// can change between a look and the removal.
+    /// Moves what is at the path aside and removes it, or puts it back if it is another file after all: what is at a
+    /// path can change between a look and the removal.
     fn take_away(&self) -> rustix::io::Result<()> {
         let mut number = [0; 8];
         rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;

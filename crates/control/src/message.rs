@@ -77,8 +77,8 @@ pub enum Request {
         #[serde(default)]
         number: Option<u64>,
     },
-    /// Writes ports into the daemon's configuration file as they are now: those that were attached are added, those that
-    /// were detached are removed. Answered by [`Reply::Saved`].
+    /// Writes ports into the daemon's configuration file as they are now: those that were attached are added, those
+    /// that were detached are removed. Answered by [`Reply::Saved`].
     Save {
         /// Names of the ports; none stands for all.
         #[serde(default)]
@@ -108,8 +108,8 @@ pub enum Request {
         /// Name of the port on this switch, such as `a`, which need not be there yet; `None` takes the address back.
         port: Option<String>,
     },
-    /// Has copies of frames go to a port of a switch. A mirror from the same port to the same port is replaced. Answered
-    /// by [`Reply::Done`].
+    /// Has copies of frames go to a port of a switch. A mirror from the same port to the same port is replaced.
+    /// Answered by [`Reply::Done`].
     SetMirror(Mirror),
     /// Ends a mirror. Answered by [`Reply::Done`].
     RemoveMirror {
@@ -151,8 +151,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
     },
-    /// Makes this connection a netmap device. Answered by [`Reply::NetmapDevice`], after which the daemon puts the same badge into the
-    /// connection as [`Badge::to_bytes`] and takes no more requests from it.
+    /// Makes this connection a netmap device. Answered by [`Reply::NetmapDevice`], after which the daemon puts the same
+    /// badge into the connection as [`Badge::to_bytes`] and takes no more requests from it.
     NetmapOpen,
     /// A netmap program's request. Answered by [`Reply::Netmap`].
     Netmap {

@@ -1,9 +1,10 @@
 //! A netmap program's requests to the daemon, and the replies.
 //!
-//! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its descriptor. It
-//! carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and then lies still: the daemon leaves a *badge*
-//! in it that nobody reads but by peeking, so that any process that holds a copy of the descriptor can tell which device it is.
-//! Requests about the device travel on a connection of that process, with the badge. The binding ends when the last copy is closed.
+//! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its
+//! descriptor. It carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and then lies
+//! still: the daemon leaves a *badge* in it that nobody reads but by peeking, so that any process that holds a copy of
+//! the descriptor can tell which device it is. Requests about the device travel on a connection of that process, with
+//! the badge. The binding ends when the last copy is closed.
 //!
 //! Numbers and meanings are those of netmap API 14 (`NETMAP_REQ_*`, `struct nmreq_*`); an error is an errno value.
 
@@ -120,10 +121,11 @@ pub struct Pools {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExternalMemory {
-    /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file and the offset in it,
-    /// or process, 0 and address.
+    /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file
+    /// and the offset in it, or process, 0 and address.
     pub identity: [u64; 3],
-    /// Geometry wished for; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's memory.
+    /// Geometry wished for; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's
+    /// memory.
     pub pools: Pools,
 }
 
@@ -151,7 +153,8 @@ pub struct Register {
     /// The EXTMEM option.
     #[serde(default)]
     pub external_memory: Option<ExternalMemory>,
-    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL where `flags` do not ask for it.
+    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL where `flags`
+    /// do not ask for it.
     #[serde(default)]
     pub needs_exclusive: bool,
 }
@@ -328,7 +331,8 @@ pub struct Bound {
     pub external_memory: Option<Pools>,
 }
 
-/// A monitor's ring, and which of the port's rings it looks at. The descriptor with it: the eventfd that wakes its program.
+/// A monitor's ring, and which of the port's rings it looks at. The descriptor with it: the eventfd that wakes its
+/// program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MonitorRing {

@@ -35,8 +35,8 @@ impl PeerCredentials {
 
 /// The process that connected, also after its number is reused.
 ///
-/// The kernel keeps it with the socket and gives it when asked (`SO_PEERPIDFD`, Linux 6.5). Before, it has to be found by its number,
-/// and that at once, before the number can be another's.
+/// The kernel keeps it with the socket and gives it when asked (`SO_PEERPIDFD`, Linux 6.5). Before, it has to be found
+/// by its number, and that at once, before the number can be another's.
 #[derive(Debug)]
 pub(crate) enum PeerProcess {
     /// Asked for when it is needed.

@@ -15,8 +15,8 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     shown
 }
 
-/// Whether a character shows as itself. Control characters act on a terminal; the others here are invisible, or turn the text behind them around (Unicode 16, general category Cf and
-/// the separators of lines and paragraphs).
+/// Whether a character shows as itself. Control characters act on a terminal; the others here are invisible, or turn
+/// the text behind them around (Unicode 16, general category Cf and the separators of lines and paragraphs).
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     !c.is_control()

@@ -226,7 +226,8 @@ impl ConfigDifference {
 pub struct ListReport {
     /// The ports, those on switches and all others.
     pub ports: Vec<PortReport>,
-    /// Where the answer had not room for all: the place of the next, for [`Request::ListFrom`](crate::message::Request::ListFrom).
+    /// Where the answer had not room for all: the place of the next, for
+    /// [`Request::ListFrom`](crate::message::Request::ListFrom).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

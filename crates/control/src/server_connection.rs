@@ -7,9 +7,10 @@
 //! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for input if
 //!    [`ServerConnection::wants_read`] and for output if [`ServerConnection::wants_write`].
 //!
-//! A loop that leaves step 2 early, to be fair to others, must come back by itself: by level while [`ServerConnection::has_input`], of which the
-//! kernel knows nothing; by edge always, since no new edge comes for what has not been read. Once step 2 has come to its end the socket is empty, or
-//! is full of replies: the next edge is to be waited for.
+//! A loop that leaves step 2 early, to be fair to others, must come back by itself: by level while
+//! [`ServerConnection::has_input`], of which the kernel knows nothing; by edge always, since no new edge comes for what
+//! has not been read. Once step 2 has come to its end the socket is empty, or is full of replies: the next edge is to
+//! be waited for.
 //!
 //! What a hostile peer can hold: [`RECEIVE_BYTES`] and one frame of input, and one reply at a time, since no request is
 //! taken while a reply waits to be sent.
@@ -107,8 +108,8 @@ impl ServerConnection {
         Ok(Self { input: unread, ..Self::new(socket)? })
     }
 
-    /// What was received and not answered; `None` where replies wait to be sent, or the connection ends: no other process
-    /// can go on with it.
+    /// What was received and not answered; `None` where replies wait to be sent, or the connection ends: no other
+    /// process can go on with it.
     #[must_use]
     pub fn unread(&self) -> Option<Vec<u8>> {
         if self.closed || self.ending.is_some() || !self.queue.is_empty() {
@@ -309,8 +310,8 @@ impl ServerConnection {
         self.decoder.is_within_frame()
     }
 
-    /// Memory that the peer makes this connection hold, bytes: of a request that has not ended, of input that was not looked at yet, and of replies
-    /// that it has not read.
+    /// Memory that the peer makes this connection hold, bytes: of a request that has not ended, of input that was not
+    /// looked at yet, and of replies that it has not read.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let replies: usize = self.queue.iter().map(|frame| frame.bytes.capacity()).sum();

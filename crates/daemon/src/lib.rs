@@ -4,7 +4,8 @@
 //! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them;
 //!   `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
-//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the network namespace of an interface's name.
+//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the
+//!   network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
 //!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
 //!   `saving`: the configuration file, brought to what operators have set; [`succession`]: a new daemon goes on with

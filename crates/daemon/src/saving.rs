@@ -1,6 +1,7 @@
 //! The configuration file, brought to what operators have set at run time, and compared with it.
 //!
-//! Only `[[port]]`, `[[address]]` and `[[mirror]]` tables are written. All else in the file stays as its user wrote it, comments included.
+//! Only `[[port]]`, `[[address]]` and `[[mirror]]` tables are written. All else in the file stays as its user wrote it,
+//! comments included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write};

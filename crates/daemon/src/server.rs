@@ -152,8 +152,8 @@ pub struct Server {
     accept_at: Option<Instant>,
     /// When configured ports are tried again whose devices were not there.
     retry_at: Option<Instant>,
-    /// When the kernel's way between veth pairs is brought to what switches have learned; and the number of ports at the
-    /// last look, which is none where something else has changed.
+    /// When the kernel's way between veth pairs is brought to what switches have learned; and the number of ports at
+    /// the last look, which is none where something else has changed.
     shortcuts_at: Option<Instant>,
     ports_at_look: usize,
     netmap: Netmap,

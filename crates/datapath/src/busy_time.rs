@@ -65,7 +65,8 @@ impl Stopwatch {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {
-    // SAFETY: every x86-64 processor has the counter; a system that forbids it to programs would break libc's clock too.
+    // SAFETY: every x86-64 processor has the counter; a system that forbids it to programs would break libc's clock
+    // too.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

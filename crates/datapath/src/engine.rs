@@ -597,8 +597,8 @@ impl Engine {
         }
     }
 
-    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Says whether other workers, and
-    /// the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
+    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Says whether other workers,
+    /// and the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
     #[inline(never)]
     fn may_serve(&mut self, place: u32, forwarding: Forwarding) -> bool {
         if matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty()) {

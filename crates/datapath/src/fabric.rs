@@ -627,8 +627,8 @@ impl Fabric {
         }
     }
 
-    /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made. `None`
-    /// takes it back. `false`: there was nothing to take back.
+    /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made.
+    /// `None` takes it back. `false`: there was nothing to take back.
     pub fn set_static(&mut self, switch: &str, mac: Mac, port: Option<&str>) -> bool {
         let state = self.switches.get(switch);
         let was = state.is_some_and(|state| state.learning.table.unset_static(mac));
@@ -647,8 +647,8 @@ impl Fabric {
         true
     }
 
-    /// Has copies of frames go to a port from now on, and whenever its ports are made. A mirror from the same port to the
-    /// same port is replaced.
+    /// Has copies of frames go to a port from now on, and whenever its ports are made. A mirror from the same port to
+    /// the same port is replaced.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -746,8 +746,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a port
-    /// if one is given. A datapath has one trace at a time; an earlier one ends.
+    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a
+    /// port if one is given. A datapath has one trace at a time; an earlier one ends.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -1087,8 +1087,8 @@ impl Fabric {
         (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
     }
 
-    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does not
-    /// come back is added to the others.
+    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does
+    /// not come back is added to the others.
     pub fn resume_departed(
         &mut self,
         of_switches: BTreeMap<String, CounterSnapshot>,

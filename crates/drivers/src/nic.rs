@@ -1,7 +1,7 @@
 //! Ports of network interfaces: which mechanism serves one, and what it is told.
 //!
-//! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know nothing of
-//! port names or of each other. Everything here runs in the interface's network namespace.
+//! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know
+//! nothing of port names or of each other. Everything here runs in the interface's network namespace.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `szedata:` ports: channels of a capture card as a program has them. Queue n is receive and transmit channel `channel` + n of the card.
+//! `szedata:` ports: channels of a capture card as a program has them. Queue n is receive and transmit channel
+//! `channel` + n of the card.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;

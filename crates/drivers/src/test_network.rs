@@ -93,8 +93,8 @@ pub(crate) fn wait_running(interface: &str) {
     ringroad_netdev::link_monitor::wait_running(interface, std::time::Duration::from_secs(20)).unwrap();
 }
 
-/// Waits until `condition` holds. What a descriptor keeps alive may outlive its closing for a moment: a child that another
-/// test is just starting has it too, until it runs its program.
+/// Waits until `condition` holds. What a descriptor keeps alive may outlive its closing for a moment: a child that
+/// another test is just starting has it too, until it runs its program.
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);

@@ -8,8 +8,10 @@
 //! - [`abi`]: the structures that cross to C; [`failure`]: an errno and a sentence.
 //! - [`context`], [`region`]: state shared by ports; [`bound_rings`]: the rings in a region; [`device`]: the system
 //!   calls.
-//! - [`request`], [`option_parser`]: the C face of parsing and of option lists; [`port_options`]: the options of port names.
-//! - [`port`]: descriptors and their life; [`extmem`], [`offset`]: options that a program sets itself; [`inject`]: sending.
+//! - [`request`], [`option_parser`]: the C face of parsing and of option lists; [`port_options`]: the options of port
+//!   names.
+//! - [`port`]: descriptors and their life; [`extmem`], [`offset`]: options that a program sets itself; [`inject`]:
+//!   sending.
 //!
 //! Each function of the C face requires of its pointers that they match the header, and are valid during the call. NULL
 //! is refused where it has no meaning.

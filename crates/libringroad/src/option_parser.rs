@@ -106,7 +106,8 @@ fn values_of(parser: &OptionParser, option: &OptionText<'_>) -> Result<[Option<C
 ///
 /// # Errors
 ///
-/// `EINVAL` for what is not written as it should be, `EOPNOTSUPP` for a disabled option, and what a function fails with.
+/// `EINVAL` for what is not written as it should be, `EOPNOTSUPP` for a disabled option, and what a function fails
+/// with.
 pub unsafe fn decode_options(
     mut list: &[u8],
     parsers: *const OptionParser,

@@ -175,7 +175,8 @@ pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
     })
 }
 
-/// Makes the card of `interface` note when each frame came, by its own clock. Netlink has no request for that before Linux 6.14.
+/// Makes the card of `interface` note when each frame came, by its own clock. Netlink has no request for that before
+/// Linux 6.14.
 ///
 /// # Errors
 /// [`NetdevError::Refused`] where the card cannot, or `CAP_NET_ADMIN` is missing; others as for any interface.
@@ -193,8 +194,8 @@ pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
     })
 }
 
-/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or where its driver has no notion of
-/// them (or uses none yet, as a TAP that nobody holds) those made for it.
+/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or where its driver has no
+/// notion of them (or uses none yet, as a TAP that nobody holds) those made for it.
 ///
 /// # Errors
 /// [`NetdevError`]: no such interface, among others.

@@ -126,8 +126,8 @@ fn bytes_of(parts: &[DefaultNla]) -> Vec<u8> {
     bytes
 }
 
-/// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. `what` is what the interface does not have where
-/// its driver refuses; `operation` is read after "cannot".
+/// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. `what` is what the interface does not
+/// have where its driver refuses; `operation` is read after "cannot".
 pub(crate) fn ask(
     interface: &str,
     command: u8,

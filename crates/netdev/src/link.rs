@@ -112,8 +112,8 @@ pub struct LinkStatistics {
 /// The link called `name` in the calling thread's network namespace.
 ///
 /// # Errors
-/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others where the kernel is not to be
-/// asked.
+/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others where the kernel is not
+/// to be asked.
 pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     check_name(name)?;
     let mut request = LinkMessage::default();

@@ -141,8 +141,8 @@ pub fn move_to_namespace(name: &str, namespace: BorrowedFd<'_>) -> Result<(), Ne
     })
 }
 
-/// Adds an IPv4 or IPv6 address whose first `prefix_bits` bits are the network's. An IPv6 address is used at once, without
-/// looking for another owner (`IFA_F_NODAD`).
+/// Adds an IPv4 or IPv6 address whose first `prefix_bits` bits are the network's. An IPv6 address is used at once,
+/// without looking for another owner (`IFA_F_NODAD`).
 ///
 /// # Errors
 /// [`NetdevError`].
@@ -165,12 +165,12 @@ pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> Result<(), N
         .map(drop)
 }
 
-/// Adds a route to the network of `destination`, of which the first `prefix_bits` bits count, by way of an interface, and
-/// there of a gateway if one is given.
+/// Adds a route to the network of `destination`, of which the first `prefix_bits` bits count, by way of an interface,
+/// and there of a gateway if one is given.
 ///
 /// # Errors
-/// [`NetdevError`]: with `EXIST` where there is such a route, with `NETUNREACH` where the gateway is in no network of the
-/// interface.
+/// [`NetdevError`]: with `EXIST` where there is such a route, with `NETUNREACH` where the gateway is in no network of
+/// the interface.
 pub fn add_route(
     name: &str,
     (destination, prefix_bits): (IpAddr, u8),

@@ -116,8 +116,8 @@ fn event_of(message: &[u8]) -> Option<LinkEvent> {
     }
 }
 
-/// Waits until the interface `name` carries frames ([`LinkInfo::running`]), and returns what it is then. Frames sent right after
-/// an interface was set up are dropped by the kernel.
+/// Waits until the interface `name` carries frames ([`LinkInfo::running`]), and returns what it is then. Frames sent
+/// right after an interface was set up are dropped by the kernel.
 ///
 /// # Errors
 /// [`NetdevError::NotRunning`] after `limit`; [`NetdevError::NoInterface`], also where it goes meanwhile.

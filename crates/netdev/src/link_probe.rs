@@ -75,8 +75,8 @@ impl LinkProbe {
         self.flags().is_some_and(|flags| flags & libc::IFF_UP != 0)
     }
 
-    /// Whether the link is up and has carrier, which the kernel may say up to a second late. Of a link that is gone it is true: an
-    /// attempt to send tells more. Waits for no lock of the kernel, and allocates nothing.
+    /// Whether the link is up and has carrier, which the kernel may say up to a second late. Of a link that is gone it
+    /// is true: an attempt to send tells more. Waits for no lock of the kernel, and allocates nothing.
     #[must_use]
     pub fn may_send(&self) -> bool {
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;

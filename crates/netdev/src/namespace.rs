@@ -92,8 +92,8 @@ impl Namespace {
 
     /// A descriptor of it, close-on-exec: it keeps the namespace alive, and interfaces can be moved into it.
     ///
-    /// Nothing but a namespace is opened, so that this neither waits at a pipe nor starts a device that the path leads to. That it is
-    /// one of networks is seen when it is entered.
+    /// Nothing but a namespace is opened, so that this neither waits at a pipe nor starts a device that the path leads
+    /// to. That it is one of networks is seen when it is entered.
     ///
     /// # Errors
     /// [`NamespaceError`]: not there, no namespace, or not permitted.
@@ -180,7 +180,8 @@ impl HeldNamespace {
     /// The namespace of a process: `pidfd` refers to the process, and `process` is its number here.
     ///
     /// # Errors
-    /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] where the process has ended, so that its number may be another's.
+    /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] where the process has ended, so that its number may be
+    /// another's.
     pub fn of_process(process: u32, pidfd: impl AsFd) -> Result<Self, NamespaceError> {
         let held = Namespace::OfProcess(process).hold()?;
         // Only after opening: a process that is there still has been there all the time.
@@ -216,7 +217,8 @@ impl HeldNamespace {
         self.id
     }
 
-    /// What people call it: the name by which it was opened or one that `ip netns list` has for it, else the kernel's `net:[...]`.
+    /// What people call it: the name by which it was opened or one that `ip netns list` has for it, else the kernel's
+    /// `net:[...]`.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
@@ -292,11 +294,11 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// Runs `f` in `namespace` and returns what it returns. Sockets and devices that `f` opens stay in that namespace wherever they
-/// are used afterwards; `/sys` still shows the namespace it was mounted in.
+/// Runs `f` in `namespace` and returns what it returns. Sockets and devices that `f` opens stay in that namespace
+/// wherever they are used afterwards; `/sys` still shows the namespace it was mounted in.
 ///
-/// The calling thread stays where it is: `f` runs on a thread of its own which enters the namespace (setns(2)), except for
-/// [`Namespace::Current`], where it is simply called. A panic in `f` goes on in the caller.
+/// The calling thread stays where it is: `f` runs on a thread of its own which enters the namespace (setns(2)), except
+/// for [`Namespace::Current`], where it is simply called. A panic in `f` goes on in the caller.
 ///
 /// # Errors
 /// [`NamespaceError`]; `f` has not run then.

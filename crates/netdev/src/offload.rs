@@ -119,8 +119,8 @@ pub fn is_on(interface: &str, offload: Offload) -> Result<bool, NetdevError> {
     Ok(offload.features().iter().any(|&name| features.get(name).is_some_and(|feature| feature.on)))
 }
 
-/// Switches every feature of `offload` that the interface has, and returns what [`set_features`] needs to undo it: empty where
-/// nothing had to be changed. An offload which the interface lacks is off already.
+/// Switches every feature of `offload` that the interface has, and returns what [`set_features`] needs to undo it:
+/// empty where nothing had to be changed. An offload which the interface lacks is off already.
 ///
 /// # Errors
 /// [`NetdevError::FeatureFixed`] where one is on and stays, or none can be switched on. Needs `CAP_NET_ADMIN`.
@@ -153,12 +153,12 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<Fe
     Ok(settings(!on))
 }
 
-/// Sets features by the kernel's names and checks that they are then as asked. One that is so already is no error, even if it
-/// cannot be changed, nor is switching off one that the interface does not have.
+/// Sets features by the kernel's names and checks that they are then as asked. One that is so already is no error, even
+/// if it cannot be changed, nor is switching off one that the interface does not have.
 ///
 /// # Errors
-/// [`NetdevError::FeatureFixed`] where one is not as asked; others may have changed. [`NetdevError::NoFeature`] where one to be
-/// switched on does not exist; nothing has changed then. Needs `CAP_NET_ADMIN`.
+/// [`NetdevError::FeatureFixed`] where one is not as asked; others may have changed. [`NetdevError::NoFeature`] where
+/// one to be switched on does not exist; nothing has changed then. Needs `CAP_NET_ADMIN`.
 pub fn set_features(interface: &str, settings: &[FeatureSetting]) -> Result<(), NetdevError> {
     if settings.is_empty() {
         return Ok(());

@@ -305,7 +305,8 @@ impl BoundRing {
         if own.len() < usize::from(slot.len) {
             return;
         }
-        // SAFETY: the slot is the program's until it is published below, so its buffer is this thread's; `own` vouches for `len` mapped bytes.
+        // SAFETY: the slot is the program's until it is published below, so its buffer is this thread's; `own` vouches
+        // for `len` mapped bytes.
         let into = unsafe { std::slice::from_raw_parts_mut(own.as_ptr(), own.len()) };
         if user_memory::read_bytes(slot.ptr as usize, into).is_err() {
             // A frame that cannot be read counts as empty.
@@ -336,8 +337,8 @@ impl BoundRing {
         }
     }
 
-    /// Passes slots that the program marked with `NS_FORWARD` from this rx ring, which it is about to release, on to the tx ring `to` of the same
-    /// region: their buffers change places.
+    /// Passes slots that the program marked with `NS_FORWARD` from this rx ring, which it is about to release, on to
+    /// the tx ring `to` of the same region: their buffers change places.
     pub(crate) fn forward(&self, to: &Self) {
         let slots = self.view.slot_count();
         let cursors = self.view.cursors_shown();

@@ -18,11 +18,13 @@ use crate::abi::{ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOC
 use crate::descriptor::Descriptor;
 use crate::user_memory::read;
 
-/// What `ioctl(device, request, argument)` does. Only the lower 32 bits of `request` count: the upper ones may be a sign extension.
+/// What `ioctl(device, request, argument)` does. Only the lower 32 bits of `request` count: the upper ones may be a
+/// sign extension.
 ///
 /// # Errors
-/// The errno value that the program is to see: EINVAL for a null argument or malformed request, EFAULT where the program's memory is not
-/// accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and those of the request.
+/// The errno value that the program is to see: EINVAL for a null argument or malformed request, EFAULT where the
+/// program's memory is not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and
+/// those of the request.
 pub fn control(device: &dyn Descriptor, request: u64, argument: usize) -> Result<(), Errno> {
     match request as u32 {
         NIOCTXSYNC => device.tx_sync(),

@@ -1,6 +1,7 @@
 //! This process's own connection to the daemon, for requests about devices.
 //!
-//! One per process: a child that was forked makes its own, since two processes that read replies from one connection would take each other's.
+//! One per process: a child that was forked makes its own, since two processes that read replies from one connection
+//! would take each other's.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,7 +55,8 @@ fn own_link() -> &'static Mutex<Option<Link>> {
             // SAFETY: it was made here, and nobody else has seen it.
             drop(unsafe { Box::from_raw(new) });
         } else if let Some(mut inherited) = known.and_then(|parent| parent.link.try_lock().ok()) {
-            // The parent's connection is of no use here. Where the parent was using it its copy stays open until exec or exit.
+            // The parent's connection is of no use here. Where the parent was using it its copy stays open until exec
+            // or exit.
             *inherited = None;
         }
     }

@@ -3,7 +3,8 @@
 use ringroad_control::netmap::{Bound, NetmapReply, NetmapRequest, Register};
 use rustix::io::Errno;
 
-/// The CSB arrays of a program (`struct nmreq_opt_csb`): addresses in this process, 64 bytes per bound ring, tx rings first.
+/// The CSB arrays of a program (`struct nmreq_opt_csb`): addresses in this process, 64 bytes per bound ring, tx rings
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CsbAddresses {
     /// The array that the program writes (`csb_atok`).
@@ -45,7 +46,8 @@ pub enum LoopError {
 
 /// One open of `/dev/netmap`, as control calls see it.
 pub trait Descriptor {
-    /// Binds the device. `external_memory`: where the region is to be mapped in place of what lies there. `csb`: the CSB option.
+    /// Binds the device. `external_memory`: where the region is to be mapped in place of what lies there. `csb`: the
+    /// CSB option.
     ///
     /// # Errors
     /// EBUSY where it is bound already, and the errors of REGISTER.

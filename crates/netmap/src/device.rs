@@ -39,7 +39,8 @@ impl Device {
         Ok((descriptor, Self::known(badge)))
     }
 
-    /// The device behind a descriptor that this process inherited or received, if it is one. Nothing is taken from the descriptor.
+    /// The device behind a descriptor that this process inherited or received, if it is one. Nothing is taken from the
+    /// descriptor.
     #[must_use]
     pub fn recognise(descriptor: BorrowedFd<'_>) -> Option<Arc<Self>> {
         daemon_link::badge_in(descriptor).map(Self::known)
@@ -129,8 +130,9 @@ impl Device {
         self.synced().map_or(libc::POLLERR, |binding| binding.ready(events))
     }
 
-    /// Prepares a sleep: announces it, then does what [`Self::ready`] does. Where the result is not 0 nothing is armed; otherwise what to wait for
-    /// has been added to `wakers`, and [`Self::disarm`] must follow, whatever ends the sleep.
+    /// Prepares a sleep: announces it, then does what [`Self::ready`] does. Where the result is not 0 nothing is armed;
+    /// otherwise what to wait for has been added to `wakers`, and [`Self::disarm`] must follow, whatever ends the
+    /// sleep.
     #[must_use]
     pub fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
         self.synced().map_or(libc::POLLERR, |binding| binding.arm(events, wakers))
@@ -151,7 +153,8 @@ impl Device {
         let bytes = binding.bound.geometry.pools_bytes() as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let descriptor = binding.mapping.descriptor().as_raw_fd();
-        // SAFETY: the program has offered `bytes` bytes of memory there for a region to be built in; the daemon made it no larger than that.
+        // SAFETY: the program has offered `bytes` bytes of memory there for a region to be built in; the daemon made it
+        // no larger than that.
         let mapped = unsafe {
             libc::mmap(
                 address as *mut c_void,

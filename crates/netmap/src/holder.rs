@@ -60,7 +60,8 @@ impl Holder {
         }
     }
 
-    /// The number. None only where this thread, in what a signal interrupted, or another is just getting it, or there is no randomness.
+    /// The number. None only where this thread, in what a signal interrupted, or another is just getting it, or there
+    /// is no randomness.
     #[inline]
     pub(crate) fn number(&self) -> Option<HolderNumber> {
         match self.forks.load(Ordering::Acquire) == FORKS.load(Ordering::Acquire) {

@@ -65,7 +65,8 @@ impl RingLock {
         taken.then(|| Held { lock: self, own })
     }
 
-    /// Takes the lock of a ring on which others only work for a moment; gives up after a while, should it be held by what this thread interrupted.
+    /// Takes the lock of a ring on which others only work for a moment; gives up after a while, should it be held by
+    /// what this thread interrupted.
     pub(crate) fn take_soon(&self) -> Option<Held<'_>> {
         let first = self.try_take(Look::Passing);
         if first.is_some() {
@@ -125,7 +126,8 @@ mod tests {
         rustix::io::read(lock.notify.as_fd(), &mut [0; 8]).is_ok()
     }
 
-    /// A child that runs `act` with the end of a pipe to say so, and then waits to be ended. What else holds the returned end keeps it from ending.
+    /// A child that runs `act` with the end of a pipe to say so, and then waits to be ended. What else holds the
+    /// returned end keeps it from ending.
     fn child(act: impl FnOnce(&mut std::fs::File)) -> (libc::pid_t, std::fs::File) {
         let (read, write) = rustix::pipe::pipe().unwrap();
         // SAFETY: the child makes system calls, allocates, and ends without returning.

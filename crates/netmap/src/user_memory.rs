@@ -1,6 +1,8 @@
-//! Reads and writes of the program's memory at addresses that it gave and that may lead nowhere: EFAULT instead of a crash.
+//! Reads and writes of the program's memory at addresses that it gave and that may lead nowhere: EFAULT instead of a
+//! crash.
 //!
-//! The kernel copies between this process and itself, and says where it could not. Nothing here borrows the program's memory.
+//! The kernel copies between this process and itself, and says where it could not. Nothing here borrows the program's
+//! memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -22,8 +24,9 @@ fn transfer(call: Transfer, ours: *mut c_void, address: usize, bytes: usize) -> 
     let ours = libc::iovec { iov_base: ours, iov_len: bytes };
     let theirs = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: `ours` is memory of the caller, `bytes` long and writable where `call` writes it; the kernel checks `theirs` itself. Where a
-    // program names memory that is in use by Rust, it could overwrite that just as well without our help.
+    // SAFETY: `ours` is memory of the caller, `bytes` long and writable where `call` writes it; the kernel checks
+    // `theirs` itself. Where a program names memory that is in use by Rust, it could overwrite that just as well
+    // without our help.
     let moved = unsafe { call(own, &raw const ours, 1, &raw const theirs, 1, 0) };
     // Where only a part could be moved the rest was not accessible.
     if moved == bytes as isize { Ok(()) } else { Err(Errno::FAULT) }

@@ -18,7 +18,8 @@ fn is_for_descriptors(request: c_ulong) -> bool {
 /// The C function of this name.
 ///
 /// # Safety
-/// As ioctl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that are built for.
+/// As ioctl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms
+/// that are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Some(device) = tracked::device(fd) {

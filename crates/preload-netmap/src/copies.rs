@@ -107,7 +107,8 @@ fn refusal(old: c_int, new: c_int) -> Option<Errno> {
     if owns(old) {
         Some(Errno::BADF)
     } else if owns(new) {
-        // In use, though not by the program; the kernel says so too where it is about to give a number to somebody else.
+        // In use, though not by the program; the kernel says so too where it is about to give a number to somebody
+        // else.
         Some(Errno::BUSY)
     } else {
         None
@@ -162,7 +163,8 @@ unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As fcntl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that are built for.
+/// As fcntl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms
+/// that are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.

@@ -1,7 +1,8 @@
 //! The objects behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
 //!
-//! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is used again, never given back, so a
-//! reader that comes too late finds a wrong count but never foreign memory. An entry's value lives as long as a number or a [`Reference`] leads to it.
+//! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is used
+//! again, never given back, so a reader that comes too late finds a wrong count but never foreign memory. An entry's
+//! value lives as long as a number or a [`Reference`] leads to it.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -44,7 +45,8 @@ impl<T> Entry<T> {
         }
         // SAFETY: the count is `DYING`, so nobody else reads or writes the value.
         let value = unsafe { &*self.value.get() };
-        // SAFETY: it was written before the first reference to it was given away, and is taken once: the entry is free from here.
+        // SAFETY: it was written before the first reference to it was given away, and is taken once: the entry is free
+        // from here.
         let value = unsafe { value.assume_init_read() };
         self.references.store(FREE, Ordering::Release);
         Some(value)
@@ -59,8 +61,8 @@ pub(crate) struct DescriptorTable<T: 'static, const NUMBERS: usize, const ENTRIE
     entries: [Entry<T>; ENTRIES],
 }
 
-// SAFETY: values are written by whoever claimed a free entry, before others can refer to it, and taken by whoever held the last reference;
-// in between they are only shared.
+// SAFETY: values are written by whoever claimed a free entry, before others can refer to it, and taken by whoever held
+// the last reference; in between they are only shared.
 unsafe impl<T: Send + Sync, const NUMBERS: usize, const ENTRIES: usize> Sync
     for DescriptorTable<T, NUMBERS, ENTRIES>
 {
@@ -141,7 +143,8 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
             let entry = self.entry(index)?;
             if entry.refer() {
                 let reference = Reference(entry);
-                // Where it still leads there the reference is to what it leads to now; otherwise to whatever took the entry.
+                // Where it still leads there the reference is to what it leads to now; otherwise to whatever took the
+                // entry.
                 if place.load(Ordering::Acquire) == index {
                     return Some(reference);
                 }

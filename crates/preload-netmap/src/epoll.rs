@@ -201,7 +201,8 @@ unsafe fn wait(
     }
 }
 
-/// Whether there may be devices in a set, and a sound place for its events. A set without devices is waited for all the same.
+/// Whether there may be devices in a set, and a sound place for its events. A set without devices is waited for all the
+/// same.
 fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
     any_device()
         && !epoll_interests::is_empty()
@@ -210,7 +211,8 @@ fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool
         && tracked::known_epoll_set(epoll).is_some()
 }
 
-/// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`, and it is to be done again.
+/// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`,
+/// and it is to be done again.
 ///
 /// # Safety
 /// `events` must be `count` events.

@@ -1,12 +1,15 @@
-//! Preloaded into a program (`LD_PRELOAD`), makes `/dev/netmap` a device of the Ringroad daemon; the program is neither changed nor built anew.
+//! Preloaded into a program (`LD_PRELOAD`), makes `/dev/netmap` a device of the Ringroad daemon; the program is neither
+//! changed nor built anew.
 //!
 //! `open` returns a real descriptor: the end of a connection to the daemon. The library serves only calls on such
 //! descriptors, and passes all others to the C library. Programs that never touch the device behave as without it: it
 //! prints nothing, starts no thread and makes no connection.
 //!
-//! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl, daemon), [`passing`]
+//! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close,
+//!   dup, fcntl, daemon), [`passing`]
 //!   (recvmsg), [`status`] (stat, access).
-//! - Behind them: `next`, the C library's functions; `tracked`, which descriptors are devices, in a `descriptor_table`; `wait`, sleeping on
+//! - Behind them: `next`, the C library's functions; `tracked`, which descriptors are devices, in a `descriptor_table`;
+//!   `wait`, sleeping on
 //!   devices and others at once until a `time_limit`; `epoll_interests`, devices in epoll sets; `mapping_ledger`, what keeps mapped devices
 //!   bound; `process`, forks.
 //!

@@ -1,4 +1,5 @@
-//! Which parts of this process's memory are mappings of devices. Each keeps its device bound, also when the program has closed all descriptors of it.
+//! Which parts of this process's memory are mappings of devices. Each keeps its device bound, also when the program has
+//! closed all descriptors of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

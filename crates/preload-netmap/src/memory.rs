@@ -134,7 +134,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As mremap(2) asks for. Programs pass `new` as a variadic argument, which is passed as any other on the platforms that are built for.
+/// As mremap(2) asks for. Programs pass `new` as a variadic argument, which is passed as any other on the platforms
+/// that are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,

@@ -1,7 +1,7 @@
 //! The C library's own functions, found behind ours in the order of symbol lookup.
 //!
-//! Found when first needed, so that they can be called before any constructor has run; a constructor finds the rest, so that signal handlers
-//! need not.
+//! Found when first needed, so that they can be called before any constructor has run; a constructor finds the rest, so
+//! that signal handlers need not.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
@@ -59,7 +59,8 @@ impl Failure for *mut c_void {
     const FAILED: Self = libc::MAP_FAILED;
 }
 
-/// Defines one function: `safe` where any arguments will do, `variadic` where the C prototype ends with dots behind the semicolon.
+/// Defines one function: `safe` where any arguments will do, `variadic` where the C prototype ends with dots behind the
+/// semicolon.
 macro_rules! function {
     ([safe] $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
         /// The C library's.
@@ -182,7 +183,8 @@ extern "C" fn at_load() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// ppoll(2) as a system call: unlike the C library's it is no point at which a thread is cancelled, which would unwind our frames.
+/// ppoll(2) as a system call: unlike the C library's it is no point at which a thread is cancelled, which would unwind
+/// our frames.
 ///
 /// # Safety
 /// `fds` must be `count` structures.

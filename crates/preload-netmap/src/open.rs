@@ -1,7 +1,7 @@
 //! `open` and related calls on `/dev/netmap`.
 //!
-//! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With O_CREAT the
-//! path is looked at before, or a plain file would come into being.
+//! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With
+//! O_CREAT the path is looked at before, or a plain file would come into being.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -90,7 +90,8 @@ macro_rules! opens {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As open(2) asks for. Programs pass the mode as a variadic argument, which is passed as any other on the platforms that are built for.
+            /// As open(2) asks for. Programs pass the mode as a variadic argument, which is passed as any other on the
+            /// platforms that are built for.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.

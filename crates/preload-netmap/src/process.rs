@@ -11,7 +11,8 @@ fn current() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Whether the tables are this process's. A child of `vfork` runs in its parent's memory, but what it closes there stays open in the parent.
+/// Whether the tables are this process's. A child of `vfork` runs in its parent's memory, but what it closes there
+/// stays open in the parent.
 pub(crate) fn owns_tables() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     owner == 0 || owner == current()
@@ -20,7 +21,8 @@ pub(crate) fn owns_tables() -> bool {
 /// Called before the first entry of the tables.
 pub(crate) fn take_tables() {
     if OWNER.compare_exchange(0, current(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        // SAFETY: the handlers take locks that are held for a few instructions only, and are never unloaded: preloaded objects stay.
+        // SAFETY: the handlers take locks that are held for a few instructions only, and are never unloaded: preloaded
+        // objects stay.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
     }
 }

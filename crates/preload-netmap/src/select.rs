@@ -1,4 +1,5 @@
-//! `select` and `pselect` of sets with devices in them: turned into a poll and back, as the kernel defines what the sets mean.
+//! `select` and `pselect` of sets with devices in them: turned into a poll and back, as the kernel defines what the
+//! sets mean.
 
 use std::ffi::{c_int, c_ulong};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A lock that a signal handler of the same thread may ask for as well: signals wait while it is held. It is held for a few instructions only, never across
-//! a call that may block, and around `fork`, so that a child finds what it guards whole.
+//! A lock that a signal handler of the same thread may ask for as well: signals wait while it is held. It is held for a
+//! few instructions only, never across a call that may block, and around `fork`, so that a child finds what it guards
+//! whole.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -28,7 +29,8 @@ impl<T> SignalSafeLock<T> {
         }
     }
 
-    /// Runs `f` on the value. Nothing in `f` may take the lock again, and what closes or frees a device belongs behind it.
+    /// Runs `f` on the value. Nothing in `f` may take the lock again, and what closes or frees a device belongs behind
+    /// it.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.take();
         // SAFETY: the lock is held, so there is no other reference.

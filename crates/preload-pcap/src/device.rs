@@ -7,9 +7,9 @@ use ringroad::{OpenOptions, PortName};
 const BUFFER_BYTES: u32 = 2048;
 /// Slots that a ring can have.
 const SLOTS: (u32, u32) = (64, 4096);
-/// Slots and AF_XDP descriptors of an interface where nobody asks for a size. Other people's traffic does not wait: with the usual
-/// 1024 and 2048 a program that shares its processor loses half of a million frames a second, with these none. libpcap's own
-/// default holds some 14000 short frames.
+/// Slots and AF_XDP descriptors of an interface where nobody asks for a size. Other people's traffic does not wait:
+/// with the usual 1024 and 2048 a program that shares its processor loses half of a million frames a second, with these
+/// none. libpcap's own default holds some 14000 short frames.
 const INTERFACE_SLOTS: u32 = 4096;
 const INTERFACE_DESCRIPTORS: &str = "ring-size=8192";
 
@@ -41,8 +41,8 @@ pub(crate) struct Wishes {
     pub(crate) buffer_bytes: Option<u32>,
 }
 
-/// The name under which a device is opened: options that the program's wishes stand for are put behind it, where it has not
-/// its own.
+/// The name under which a device is opened: options that the program's wishes stand for are put behind it, where it has
+/// not its own.
 pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
     let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };

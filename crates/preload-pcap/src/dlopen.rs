@@ -1,7 +1,7 @@
 //! `dlopen` of libpcap returns this library, which passes other functions on.
 //!
-//! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker looks at the return address to know
-//! whose search path (`DT_RUNPATH`) counts.
+//! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker looks at the return address to
+//! know whose search path (`DT_RUNPATH`) counts.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

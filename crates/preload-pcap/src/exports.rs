@@ -7,8 +7,9 @@ mod settings;
 
 use crate::error::PcapError;
 
-/// Exports functions of libpcap whose first argument is a handle. The body is for handles of ours, the value behind `closed` for
-/// those that were closed; with any other the system's function of the same name is called. No panic leaves it.
+/// Exports functions of libpcap whose first argument is a handle. The body is for handles of ours, the value behind
+/// `closed` for those that were closed; with any other the system's function of the same name is called. No panic
+/// leaves it.
 macro_rules! for_handles {
     ($(
         $(#[$documentation:meta])*

@@ -47,8 +47,9 @@ impl Filter {
         Ok(Self { instructions, run })
     }
 
-    /// Whether a frame passes, of which all bytes are there. They may change meanwhile, where the other side of the ring is
-    /// hostile: the interpreter checks each offset against `len` before it reads, and its result is no more than yes or no.
+    /// Whether a frame passes, of which all bytes are there. They may change meanwhile, where the other side of the
+    /// ring is hostile: the interpreter checks each offset against `len` before it reads, and its result is no more
+    /// than yes or no.
     ///
     /// # Safety
     /// `len` bytes from `packet` can be read.

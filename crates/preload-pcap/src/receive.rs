@@ -13,7 +13,8 @@ use crate::error::PcapError;
 use crate::handle::{Active, Handle, Turn};
 use crate::session::{BATCH_FRAMES, Batch, Found, Frame, Session};
 
-/// How long frames gather, for each slot of the ring: a quarter of the time in which 10 million frames a second fill it.
+/// How long frames gather, for each slot of the ring: a quarter of the time in which 10 million frames a second fill
+/// it.
 const GATHER_NS_PER_SLOT: i64 = 25;
 
 /// What waiting for frames came to.
@@ -192,8 +193,9 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Lets frames gather while they flow, as libpcap's timeout allows: who is woken for each few of them costs itself and the
-    /// datapath several times what the frames do. Nothing is announced, so nobody is woken but by `pcap_breakloop`.
+    /// Lets frames gather while they flow, as libpcap's timeout allows: who is woken for each few of them costs itself
+    /// and the datapath several times what the frames do. Nothing is announced, so nobody is woken but by
+    /// `pcap_breakloop`.
     fn gather(&mut self) {
         self.session = None;
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(self.ring_slots) * GATHER_NS_PER_SLOT };

@@ -51,7 +51,8 @@ pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
     None
 }
 
-/// Whose handle it is. By libpcap's rules nobody closes a handle while another function works on it, so it lives for the call.
+/// Whose handle it is. By libpcap's rules nobody closes a handle while another function works on it, so it lives for
+/// the call.
 #[inline]
 pub(crate) fn owner(handle: *const Pcap) -> Owner {
     let Some(place) = place(handle) else { return Owner::System };

@@ -9,8 +9,8 @@ use crate::error::PcapError;
 use crate::handle::Handle;
 use crate::system::{DeadHandle, system_call};
 
-/// Calls `f` with a handle of the system's that has the device's link type, snapshot length and precision; returns what `f` did, and
-/// libpcap's words for it if that is a failure.
+/// Calls `f` with a handle of the system's that has the device's link type, snapshot length and precision; returns what
+/// `f` did, and libpcap's words for it if that is a failure.
 fn with_dead<T>(handle: &Handle, f: impl FnOnce(*mut Pcap) -> T) -> Result<(T, String), PcapError> {
     let active = handle.active()?;
     let (snaplen, precision) = {

@@ -1,7 +1,7 @@
 //! An open port as a capture device: received frames in batches, their times, and descriptors to wait for them.
 //!
-//! A session lies behind its handle's lock, which is held while rings are worked on and never during a callback or a wait. So one
-//! thread may read while another sends, and a callback may send on its own handle.
+//! A session lies behind its handle's lock, which is held while rings are worked on and never during a callback or a
+//! wait. So one thread may read while another sends, and a callback may send on its own handle.
 
 mod arrivals;
 mod selectable;
@@ -47,7 +47,8 @@ pub(crate) struct Batch {
     slots: u32,
 }
 
-// SAFETY: the pointers of a batch are read by the thread only that has it, while the slots they point into are not released.
+// SAFETY: the pointers of a batch are read by the thread only that has it, while the slots they point into are not
+// released.
 #[allow(unsafe_code)]
 unsafe impl Send for Batch {}
 
@@ -134,7 +135,8 @@ impl Session {
         self.port.rx().slot_count()
     }
 
-    /// Makes ready for reading: what the program looked at last is given back, and the descriptor that it polls is at rest.
+    /// Makes ready for reading: what the program looked at last is given back, and the descriptor that it polls is at
+    /// rest.
     pub(crate) fn begin_read(&mut self) -> Result<(), PortError> {
         if let Some((queue, slots)) = self.held.take() {
             self.release_slots(queue, slots)?;
@@ -235,7 +237,8 @@ impl Session {
             let from = offset;
             offset += slots;
             if let Some(filter) = &self.filter {
-                // SAFETY: all `len` bytes lie at `packet`: in one slot's buffer, which is bounded by its ring, or in `scratch`.
+                // SAFETY: all `len` bytes lie at `packet`: in one slot's buffer, which is bounded by its ring, or in
+                // `scratch`.
                 #[allow(unsafe_code)]
                 let passes = unsafe { filter.passes(packet, len) };
                 if !passes {
@@ -293,7 +296,8 @@ impl Session {
         Ok(self.scratch.as_ptr())
     }
 
-    /// Announces that the program will sleep until frames come, or room to send. True: do not, there is something already.
+    /// Announces that the program will sleep until frames come, or room to send. True: do not, there is something
+    /// already.
     pub(crate) fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
         let ready = self.port.arm(interest)?;
         self.note_all();

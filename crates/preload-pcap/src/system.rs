@@ -150,7 +150,8 @@ pass_through! {
     pcap_tstamp_type_val_to_name(kind: c_int) -> *const c_char;
 }
 
-/// A handle of the system's that is no device: it compiles filters and writes headers of capture files for a device of ours.
+/// A handle of the system's that is no device: it compiles filters and writes headers of capture files for a device of
+/// ours.
 #[derive(Debug)]
 pub(crate) struct DeadHandle(*mut Pcap);
 

@@ -3,8 +3,8 @@
 //! The kernel lets a thread that spins keep its core for a whole slice, some milliseconds, in which the rings of the
 //! threads that wait for the core run full. So each such thread offers its core to others every now and then. Where
 //! nobody waits, an offer costs a system call of some 0.2 µs. A thread of the same kind offers the core back soon. One
-//! that computes keeps it for a slice of its own, and a thread that went on offering would get next to nothing. So after
-//! such an offer there is none for a while.
+//! that computes keeps it for a slice of its own, and a thread that went on offering would get next to nothing. So
+//! after such an offer there is none for a while.
 
 /// How long a thread works, or waits awake, between two offers, ns.
 const INTERVAL_NS: u64 = 50_000;

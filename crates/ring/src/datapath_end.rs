@@ -284,8 +284,8 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { slot: SlotWord::new(slot.buffer, len, slot.flags), bytes }))
     }
 
-    /// Shows waiting slots to `take`, at most `most`, which says how many of the first it takes: frames of one slot each
-    /// ([`SlotRun::single`]).
+    /// Shows waiting slots to `take`, at most `most`, which says how many of the first it takes: frames of one slot
+    /// each ([`SlotRun::single`]).
     #[inline(never)]
     pub fn take_single(&mut self, most: usize, mut take: impl FnMut(SlotRun<'_>) -> usize) {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
@@ -498,8 +498,8 @@ impl RxPutEnd {
 
     /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free, and stamps the
     /// slots (see [`Self::stamp`]) where a frame comes with a time. `frames` gives those from a number on. Stops before
-    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how
-    /// many were put.
+    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
+    /// how many were put.
     // A function for each kind of frame: a loop that is inlined into another's shares its registers.
     #[inline(never)]
     pub fn put_single<'frame, I>(&mut self, free: u32, frames: impl Fn(usize) -> I) -> u32
@@ -537,8 +537,8 @@ impl RxPutEnd {
         put
     }
 
-    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a number and
-    /// the buffer of the slot, and gives another one, and the length of the frame in it, instead, while it has any.
+    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a number
+    /// and the buffer of the slot, and gives another one, and the length of the frame in it, instead, while it has any.
     /// Stops before the first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were
     /// filled.
     #[inline]

@@ -9,8 +9,8 @@ use crate::layout::{FIRST_BUFFER, InterfaceHeader, RingHeader, Slot};
 
 /// Smallest and largest buffer, bytes.
 pub const BUFFER_BYTES_RANGE: core::ops::RangeInclusive<u32> = 64..=65536;
-/// Default size of a buffer, bytes: a line more than netmap's. Buffers 2048 bytes apart begin in few sets of the caches,
-/// so that those of one ring would drive each other out.
+/// Default size of a buffer, bytes: a line more than netmap's. Buffers 2048 bytes apart begin in few sets of the
+/// caches, so that those of one ring would drive each other out.
 pub const DEFAULT_BUFFER_BYTES: u32 = NETMAP_BUFFER_BYTES + 64;
 /// Default size of a buffer of netmap's own memory, bytes.
 pub const NETMAP_BUFFER_BYTES: u32 = 2048;

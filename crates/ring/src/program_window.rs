@@ -117,8 +117,8 @@ impl ProgramWindow {
         self.view.bytes(slot.buffer, self.buffer_bytes() as usize)
     }
 
-    /// Copies `frame` into the first slot and gives it to the other side. `false`, and nothing is done, where there is no slot or its buffer is too
-    /// short.
+    /// Copies `frame` into the first slot and gives it to the other side. `false`, and nothing is done, where there is
+    /// no slot or its buffer is too short.
     #[inline]
     pub fn push(&mut self, frame: &[u8]) -> bool {
         let Ok(len) = u16::try_from(frame.len()) else { return false };
@@ -222,8 +222,8 @@ impl ProgramWindow {
         exchanged
     }
 
-    /// Gives the first slots of this window and of `to` to `each`, in pairs, until it says no. Returns how often it said
-    /// yes.
+    /// Gives the first slots of this window and of `to` to `each`, in pairs, until it says no. Returns how often it
+    /// said yes.
     #[inline]
     fn each_single(
         &self,

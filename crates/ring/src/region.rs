@@ -174,8 +174,8 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps a region that another process made and leaves to this one, which counts it from now on: `payer` reserves all
-    /// of it.
+    /// Maps a region that another process made and leaves to this one, which counts it from now on: `payer` reserves
+    /// all of it.
     ///
     /// # Errors
     /// As [`Self::open`]; [`RegionError::Limit`].

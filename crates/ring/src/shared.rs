@@ -296,8 +296,8 @@ impl BufferPool {
         prefetch_read(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`, and gives the address of the copy. `None`, and nothing is copied, where there
-    /// is no such buffer or it is too short.
+    /// Copies `frame` into buffer `index`, and gives the address of the copy. `None`, and nothing is copied, where
+    /// there is no such buffer or it is too short.
     #[inline]
     #[must_use]
     pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> Option<NonNull<u8>> {

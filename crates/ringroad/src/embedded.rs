@@ -134,8 +134,8 @@ impl Embedded {
     /// datapath without a thread.
     ///
     /// # Errors
-    /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes, whose frames pass no
-    /// datapath.
+    /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes,
+    /// whose frames pass no datapath.
     pub fn open_impaired(
         &self,
         name: &str,

@@ -37,7 +37,8 @@ pub(crate) enum OtherSide {
     /// This thread, by stepping the datapath.
     Here {
         stepped: Arc<Stepped>,
-        /// The place of the device's queue at the other end, if there is a device: what stops it is an error of each sync.
+        /// The place of the device's queue at the other end, if there is a device: what stops it is an error of each
+        /// sync.
         device: Option<u32>,
     },
 }
@@ -88,7 +89,8 @@ impl Half {
         }
     }
 
-    /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds none.
+    /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds
+    /// none.
     fn due_in(&self) -> Option<Duration> {
         match &self.other {
             OtherSide::Here { stepped, .. } => stepped.lock().due_in(),
@@ -255,9 +257,9 @@ impl TxRing {
         self.window_mut().advance(count);
     }
 
-    /// Hands the first slots to `write`, at most `most`, in order: the quickest way to fill a burst of slots. A slot for
-    /// which `write` returns the length of a frame, bytes, is given away. The first `None` ends this. Returns how many
-    /// slots were given away.
+    /// Hands the first slots to `write`, at most `most`, in order: the quickest way to fill a burst of slots. A slot
+    /// for which `write` returns the length of a frame, bytes, is given away. The first `None` ends this. Returns how
+    /// many slots were given away.
     ///
     /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
     #[inline]
@@ -270,9 +272,9 @@ impl TxRing {
     }
 
     /// The region of the ring, where nobody else writes to the buffers of its slots: a slot that comes back with the
-    /// same buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port
-    /// that gets over its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in another
-    /// region.
+    /// same buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A
+    /// port that gets over its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in
+    /// another region.
     #[inline]
     #[must_use]
     pub fn region_of_kept_buffers(&self) -> Option<(u64, u64)> {
@@ -317,8 +319,8 @@ impl TxRing {
     /// Hands over what was given away and takes back what is done. Returns the number of slots that came back.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program steps the datapath of
-    /// a device that has failed.
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program
+    /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.sync_end()?;
@@ -458,15 +460,15 @@ impl RxRing {
         Mapping { _ring: self.end.window().view().clone() }
     }
 
-    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true is
-    /// given back. The first false ends this. Returns how many slots were given back.
+    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true
+    /// is given back. The first false ends this. Returns how many slots were given back.
     #[inline]
     pub fn pop_each(&mut self, most: u32, read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         self.end.window_mut().pop_each(most, read)
     }
 
-    /// When the frame in the slot `offset` after the first came to its interface, ns since the Unix epoch, where the port's driver
-    /// knows (AF_PACKET does); else 0.
+    /// When the frame in the slot `offset` after the first came to its interface, ns since the Unix epoch, where the
+    /// port's driver knows (AF_PACKET does); else 0.
     ///
     /// # Panics
     /// Where `offset` is not below [`RxRing::available`].
@@ -532,8 +534,8 @@ impl RxRing {
     /// Hands back what was released and takes what has arrived. Returns the number of new slots.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program steps the datapath of
-    /// a device that has failed.
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program
+    /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.end.sync()?;

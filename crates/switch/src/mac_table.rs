@@ -361,8 +361,8 @@ impl MacTable {
         };
         for _attempt in 0..2 {
             let entries = set.load();
-            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are, and
-            // a static one last.
+            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are,
+            // and a static one last.
             let rank = |known: Entry| match known {
                 known if known.mac() == mac => u16::MAX,
                 Entry::EMPTY => u16::MAX - 1,

@@ -30,7 +30,8 @@ impl Segment {
     pub const EMPTY: Self = Self { start: NonNull::dangling(), bytes: 0, guest: 0 };
 }
 
-// SAFETY: a segment is a place in memory that its holder keeps mapped; what is done with it is the business of whoever dereferences it.
+// SAFETY: a segment is a place in memory that its holder keeps mapped; what is done with it is the business of whoever
+// dereferences it.
 #[allow(unsafe_code)]
 unsafe impl Send for Segment {}
 
@@ -104,7 +105,8 @@ impl Descriptor {
     }
 }
 
-/// The pieces of one chain, appended to those of the chains before it. Counts for all its descriptors, in the ring and in a table, together.
+/// The pieces of one chain, appended to those of the chains before it. Counts for all its descriptors, in the ring and
+/// in a table, together.
 #[derive(Debug)]
 pub(crate) struct Pieces<'a> {
     memory: &'a GuestMemory,

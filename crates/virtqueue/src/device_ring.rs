@@ -31,8 +31,9 @@ pub struct RingPlace {
     pub has_tables: bool,
 }
 
-/// How far a ring has come, as `SET_VRING_BASE` and `GET_VRING_BASE` of vhost-user say it: of a split ring the index of the next available
-/// entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its lap in bits 16 to 31.
+/// How far a ring has come, as `SET_VRING_BASE` and `GET_VRING_BASE` of vhost-user say it: of a split ring the index of
+/// the next available entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its lap in
+/// bits 16 to 31.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RingPosition(pub u32);
 
@@ -123,8 +124,8 @@ impl DeviceRing {
         }
     }
 
-    /// Takes the next buffers into `places`, as long as each has one descriptor and lies in one region, as nearly all do.
-    /// Returns their number. [`Self::take`] tells what the next one is.
+    /// Takes the next buffers into `places`, as long as each has one descriptor and lies in one region, as nearly all
+    /// do. Returns their number. [`Self::take`] tells what the next one is.
     #[inline]
     pub fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
         either!(self, ring => ring.take_singles(access, places))
@@ -149,8 +150,8 @@ impl DeviceRing {
         self.give_back_all(std::iter::once(written));
     }
 
-    /// Gives as many buffers back as `written` has numbers, those that were taken first: so many bytes were written into
-    /// each.
+    /// Gives as many buffers back as `written` has numbers, those that were taken first: so many bytes were written
+    /// into each.
     #[inline]
     pub fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
         either!(self, ring => ring.give_back_all(written));
@@ -176,7 +177,8 @@ impl DeviceRing {
         either!(self, ring => ring.publish(log))
     }
 
-    /// Asks the driver to wake the device when it makes a buffer available, or not to. To be followed by a full fence and another look.
+    /// Asks the driver to wake the device when it makes a buffer available, or not to. To be followed by a full fence
+    /// and another look.
     pub fn wake_me(&mut self, wanted: bool) {
         either!(self, ring => ring.wake_me(wanted));
     }

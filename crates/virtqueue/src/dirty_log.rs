@@ -1,4 +1,5 @@
-//! The log of pages that a device wrote, kept for a guest that is moved while it runs (vhost-user, "Migration"): one bit for each 4 KiB.
+//! The log of pages that a device wrote, kept for a guest that is moved while it runs (vhost-user, "Migration"): one
+//! bit for each 4 KiB.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -33,7 +34,8 @@ impl DirtyLog {
             let Some(part) = usize::try_from(page / 8).ok().and_then(|byte| self.memory.part(byte, 1)) else {
                 return;
             };
-            // SAFETY: the byte is mapped as long as `self` lives, and the front end accesses it atomically from its own process.
+            // SAFETY: the byte is mapped as long as `self` lives, and the front end accesses it atomically from its own
+            // process.
             let byte = unsafe { AtomicU8::from_ptr(part.as_ptr()) };
             byte.fetch_or(1 << (page % 8), Ordering::Relaxed);
         }

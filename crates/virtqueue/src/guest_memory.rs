@@ -75,8 +75,8 @@ impl GuestRegion {
     }
 }
 
-/// All regions of a guest, in the order of the guest's addresses. They stay as they are: a change makes a new one of these, with those regions that stay shared
-/// between both.
+/// All regions of a guest, in the order of the guest's addresses. They stay as they are: a change makes a new one of
+/// these, with those regions that stay shared between both.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
     regions: Vec<Arc<GuestRegion>>,
@@ -101,8 +101,8 @@ impl GuestMemory {
         &self.regions
     }
 
-    /// Where `address`, as the guest counts, is mapped here, and how many of the `bytes` bytes from there lie together; `None` where none is mapped. They stay
-    /// mapped as long as the memory lives.
+    /// Where `address`, as the guest counts, is mapped here, and how many of the `bytes` bytes from there lie together;
+    /// `None` where none is mapped. They stay mapped as long as the memory lives.
     #[inline]
     #[must_use]
     pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
@@ -123,7 +123,8 @@ impl GuestMemory {
         region.place.reaches(address).then_some(region)
     }
 
-    /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the first; `None` where they do not all lie in one region.
+    /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the
+    /// first; `None` where they do not all lie in one region.
     #[must_use]
     pub fn at_user(&self, address: u64, bytes: usize) -> Option<(NonNull<u8>, u64)> {
         for region in &self.regions {

@@ -89,7 +89,8 @@ pub const fn used_ring_bytes(entries: u16) -> usize {
     6 + 8 * entries as usize
 }
 
-/// Whether the entry at which the other side wants to be woken is among those published since: from `before` up to and without `now` (virtio 1.2, section 2.7.10.1).
+/// Whether the entry at which the other side wants to be woken is among those published since: from `before` up to and
+/// without `now` (virtio 1.2, section 2.7.10.1).
 #[inline]
 #[must_use]
 pub const fn passes_event(event: u16, now: u16, before: u16) -> bool {

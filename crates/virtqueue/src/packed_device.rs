@@ -209,7 +209,8 @@ impl PackedDevice {
                     return Err(RingFault::Endless);
                 }
                 place.advance(1, self.entries);
-                // The driver shows the first descriptor of a chain last, so the others are there; their flags need not be looked at, but they are.
+                // The driver shows the first descriptor of a chain last, so the others are there; their flags need not
+                // be looked at, but they are.
                 descriptor = self.available_at(place).ok_or(RingFault::NoSuchDescriptor(place.index))?;
                 if descriptor.flags & DESC_INDIRECT != 0 {
                     return Err(RingFault::Table(descriptor.bytes));
@@ -231,7 +232,8 @@ impl PackedDevice {
         for index in 0..table.count() {
             let (first, second) = table.words(index)?;
             let descriptor = Descriptor::from_packed(first, second);
-            // Of the flags only the direction counts in a table, so each entry is a piece; empty ones are not counted where they are appended.
+            // Of the flags only the direction counts in a table, so each entry is a piece; empty ones are not counted
+            // where they are appended.
             if descriptor.bytes == 0 && usize::from(index) > MAX_SEGMENTS {
                 return Err(RingFault::TooManyPieces);
             }

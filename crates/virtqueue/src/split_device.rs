@@ -61,8 +61,8 @@ impl Parts {
         usize::from(index) & (usize::from(self.entries) - 1)
     }
 
-    /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written, if
-    /// the buffer is to be read. Of others [`Self::note_written`] notes the bytes.
+    /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written,
+    /// if the buffer is to be read. Of others [`Self::note_written`] notes the bytes.
     #[inline]
     fn take_head(&self, index: u16, access: Access) -> u16 {
         let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
@@ -119,8 +119,8 @@ impl SplitDevice {
         let (available, _) =
             find_part(&memory, "available ring", place.driver, avail_ring_bytes(entries), 2)?;
         let (used, used_guest) = find_part(&memory, "used ring", place.device, used_ring_bytes(entries), 4)?;
-        // All that is taken is given back in order, so what is to be taken next begins behind the entry used last. A front end that comes back
-        // to a new back end may say otherwise: DPDK's says 0.
+        // All that is taken is given back in order, so what is to be taken next begins behind the entry used last. A
+        // front end that comes back to a new back end may say otherwise: DPDK's says 0.
         let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
         let next_available = next_used;
         Ok(Self {

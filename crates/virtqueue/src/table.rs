@@ -22,7 +22,8 @@ impl<'memory> Table<'memory> {
     /// The table to which `descriptor` points.
     ///
     /// # Errors
-    /// [`RingFault::Table`] where no table is that long, or something follows it; [`RingFault::NoMemory`] where it does not lie together in `memory`.
+    /// [`RingFault::Table`] where no table is that long, or something follows it; [`RingFault::NoMemory`] where it does
+    /// not lie together in `memory`.
     pub(crate) fn at(memory: &'memory GuestMemory, descriptor: Descriptor) -> Result<Self, RingFault> {
         let Descriptor { address, bytes, flags, .. } = descriptor;
         let count = u16::try_from(bytes / DESCRIPTOR_BYTES as u32).unwrap_or(u16::MAX);

@@ -13,8 +13,8 @@ pub(crate) struct Words {
 
 impl Words {
     /// # Safety
-    /// The `bytes` bytes stay mapped, for reading and writing, as long as the value is used; `start` is aligned to 4, or to 8 where
-    /// [`Self::word64`] is used. Everybody else accesses them atomically or from outside of this program.
+    /// The `bytes` bytes stay mapped, for reading and writing, as long as the value is used; `start` is aligned to 4,
+    /// or to 8 where [`Self::word64`] is used. Everybody else accesses them atomically or from outside of this program.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }
@@ -45,7 +45,8 @@ impl Words {
     #[inline]
     unsafe fn word<T>(&self, offset: usize) -> &T {
         debug_assert!(offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.bytes);
-        // SAFETY: the maker vouched for the bytes, callers for the offset, which they derive from the size that was checked.
+        // SAFETY: the maker vouched for the bytes, callers for the offset, which they derive from the size that was
+        // checked.
         let word = unsafe { self.start.byte_add(offset) }.cast::<T>();
         // SAFETY: as above, and for its alignment.
         unsafe { word.as_ref() }

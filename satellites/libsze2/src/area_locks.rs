@@ -12,7 +12,8 @@ use crate::reading::locked;
 use crate::writing::busy;
 
 impl AreaLock {
-    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two where they go on at the start.
+    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two where
+    /// they go on at the start.
     fn hold(
         &mut self,
         channel: u16,

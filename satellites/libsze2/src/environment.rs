@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 #[unsafe(no_mangle)]
 pub static SZE2_RX_POLL_TIMEOUT: AtomicI32 = AtomicI32::new(50);
 
-/// How long a program may wait for room before it looks again, ms. The library does not wait for room; it is for programs that read it.
+/// How long a program may wait for room before it looks again, ms. The library does not wait for room; it is for
+/// programs that read it.
 #[allow(unsafe_code, reason = "the name is the interface")]
 #[unsafe(no_mangle)]
 pub static SZE2_TX_POLL_TIMEOUT: AtomicI32 = AtomicI32::new(25);

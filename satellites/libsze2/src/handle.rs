@@ -22,7 +22,8 @@ const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
 /// Says which segments `szedata_read_next` skips, from their metadata.
 pub type Filter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
 
-/// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its box.
+/// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its
+/// box.
 #[derive(Debug)]
 pub struct AreaLock {
     /// The pieces; the first one's address names the lock.
@@ -236,7 +237,8 @@ impl Handle {
         of_card(CardError::Fault { channel, fault })
     }
 
-    /// Waits for data, and for room for any segment, in the channels of the directions asked for; says in which there is.
+    /// Waits for data, and for room for any segment, in the channels of the directions asked for; says in which there
+    /// is.
     ///
     /// # Errors
     /// Nothing of that is subscribed, or a buffer is out of order, or the card has gone.

@@ -6,7 +6,8 @@
 //! - [`handle`]: the content of a handle; [`reading`], [`area_locks`], [`writing`]: its operations. No unsafe code.
 //! - [`abi`]: the structures that cross to C; [`failure`]: an errno and a sentence; [`environment`]: settings of a
 //!   program or its environment.
-//! - [`szedata`]: the functions as published; [`szecard`]: those beyond, for drivers: bursts without copies, counters and settings of the card.
+//! - [`szedata`]: the functions as published; [`szecard`]: those beyond, for drivers: bursts without copies, counters
+//!   and settings of the card.
 //!
 //! Each function of the C face requires of its pointers that they match the header, and are valid during the call. NULL
 //! is refused where it has no meaning, numbers are checked, and no panic leaves the library.

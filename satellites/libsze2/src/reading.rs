@@ -69,7 +69,8 @@ impl Handle {
         }
     }
 
-    /// The next segment of a channel that is not skipped. What was read before is given back: to the card once it is an eighth of the buffer, or there is nothing more.
+    /// The next segment of a channel that is not skipped. What was read before is given back: to the card once it is an
+    /// eighth of the buffer, or there is nothing more.
     fn read_of(
         &mut self,
         channel: u16,
@@ -126,7 +127,8 @@ impl Handle {
         self.taken.get(usize::from(channel)).copied().unwrap_or(0)
     }
 
-    /// Takes the next frames of a channel where they lie, as many as there are and `frames` has room for; each is checked. They stay until they are given back.
+    /// Takes the next frames of a channel where they lie, as many as there are and `frames` has room for; each is
+    /// checked. They stay until they are given back.
     ///
     /// # Errors
     /// The channel is not subscribed, locked, or out of order and has no frame left before that place.

@@ -63,7 +63,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Makes a segment in the buffer, and shows what was made so far to the card once it is `SZE2_BURST_WRITE_SIZE` bytes or the buffer is full.
+    /// Makes a segment in the buffer, and shows what was made so far to the card once it is `SZE2_BURST_WRITE_SIZE`
+    /// bytes or the buffer is full.
     ///
     /// # Errors
     /// There is no room, now or ever.

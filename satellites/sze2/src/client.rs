@@ -139,7 +139,8 @@ impl Card {
         ask(&self.path, &self.socket, request)
     }
 
-    /// Subscribes channels, named by masks; returns masks of those that are had now and were not before. What others have is not among them.
+    /// Subscribes channels, named by masks; returns masks of those that are had now and were not before. What others
+    /// have is not among them.
     ///
     /// # Errors
     /// [`CardError`].
@@ -286,8 +287,9 @@ impl Card {
         readers.chain(writers).for_each(Sleeper::awake);
     }
 
-    /// Waits until something of `wanted` is there, for at most `timeout` (`None`: for ever), or until a signal comes. Returns masks of the receive channels with data and the
-    /// transmit channels with room; both 0 when the time is over or a signal came.
+    /// Waits until something of `wanted` is there, for at most `timeout` (`None`: for ever), or until a signal comes.
+    /// Returns masks of the receive channels with data and the transmit channels with room; both 0 when the time is
+    /// over or a signal came.
     ///
     /// # Errors
     /// [`CardError`]: the card has gone, or a buffer is not as it must be.

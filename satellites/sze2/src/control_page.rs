@@ -1,8 +1,9 @@
 //! The first page of a channel's memory: its magic number, and the pointers of its two sides.
 //!
-//! Data lie from the *start* pointer to the *end* pointer; both are offsets in the buffer, and equal ones mean that there are none, so a writer always leaves 8 bytes free. In a
-//! receive buffer the card moves the end and the program the start, in a transmit buffer the other way round. So each side has one pointer and a line of its own,
-//! which the other only reads.
+//! Data lie from the *start* pointer to the *end* pointer; both are offsets in the buffer, and equal ones mean that
+//! there are none, so a writer always leaves 8 bytes free. In a receive buffer the card moves the end and the program
+//! the start, in a transmit buffer the other way round. So each side has one pointer and a line of its own, which the
+//! other only reads.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

@@ -1,12 +1,13 @@
 //! The descriptors block: how a card finds the data blocks of a buffer.
 //!
-//! An array of 64-bit little-endian words. A *data* word (bit 0 is 0) names a block of whole pages: its address in bits 63 to 12, its number of pages
-//! less one in bits 11 to 1. A *next* word (bit 0 is 1) has in bits 63 to 1 the address of the word to be read next: the last one leads back to the first, so that the
-//! card reads them without end. A second kind of array begins with words that are read once and leads from them into such a cycle, so that the
-//! buffer begins somewhere in its middle.
+//! An array of 64-bit little-endian words. A *data* word (bit 0 is 0) names a block of whole pages: its address in bits
+//! 63 to 12, its number of pages less one in bits 11 to 1. A *next* word (bit 0 is 1) has in bits 63 to 1 the address
+//! of the word to be read next: the last one leads back to the first, so that the card reads them without end. A second
+//! kind of array begins with words that are read once and leads from them into such a cycle, so that the buffer begins
+//! somewhere in its middle.
 //!
-//! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not say.) Addresses are those of the software card:
-//! offsets in the file of a channel's memory.
+//! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not
+//! say.) Addresses are those of the software card: offsets in the file of a channel's memory.
 
 /// What blocks begin on and consist of, bytes.
 pub const PAGE_BYTES: u64 = 4096;
@@ -83,7 +84,8 @@ pub enum WalkError {
     Lead(usize),
 }
 
-/// Reads the array from `start` on as a card does; `word_at` gives the word at an address. Returns the blocks of the buffer, in the order in which data fill them first.
+/// Reads the array from `start` on as a card does; `word_at` gives the word at an address. Returns the blocks of the
+/// buffer, in the order in which data fill them first.
 ///
 /// # Errors
 /// [`WalkError`].

@@ -86,7 +86,8 @@ struct Mapping {
     guard: Option<MappingGuard>,
 }
 
-// SAFETY: the addresses belong to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+// SAFETY: the addresses belong to the value until drop; every access through it is atomic or a raw copy of foreign
+// bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; shared access is what the mapping is for.
 unsafe impl Sync for Mapping {}
@@ -119,7 +120,8 @@ impl ChannelGeometry {
 }
 
 impl ChannelMemory {
-    /// Makes, seals and maps the memory of a channel, all zero and stopped; in pages of 2 MiB where enough of them are free and the sizes are multiples of that.
+    /// Makes, seals and maps the memory of a channel, all zero and stopped; in pages of 2 MiB where enough of them are
+    /// free and the sizes are multiples of that.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -286,7 +288,8 @@ impl ChannelMemory {
 
     /// Touches every page, so that the first data find them there.
     pub fn populate(&self) {
-        // SAFETY: the range is exactly the mapping; populating changes no byte. A kernel that cannot does it at the first access.
+        // SAFETY: the range is exactly the mapping; populating changes no byte. A kernel that cannot does it at the
+        // first access.
         let _ = unsafe {
             rustix::mm::madvise(self.data.start.as_ptr().cast(), self.data.bytes, Advice::LinuxPopulateWrite)
         };
@@ -315,7 +318,8 @@ fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<Mapping, MemoryE
     let start = NonNull::new(start).ok_or(failed("mapping", bytes as u64)(rustix::io::Errno::NOMEM))?;
     let mut mapping = Mapping { start, bytes, skip, guard: None };
     // No seal keeps the other side from punching holes into huge pages.
-    // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off before it unmaps.
+    // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off
+    // before it unmaps.
     mapping.guard = Some(unsafe { MappingGuard::new(start, bytes) }?);
     // A child of this process has no use for it. It is a wish.
     // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
@@ -342,7 +346,8 @@ fn map_blocks(file: &OwnedFd, blocks: &[Block], buffer_bytes: u64) -> Result<Map
     let whole = mapping(start, reserved, skip)?;
     let mut offset = skip;
     for run in [(); 2].iter().flat_map(|()| runs(blocks)) {
-        // SAFETY: `offset` and all blocks before it are less than the addresses reserved: their sum is `buffer_bytes`, twice.
+        // SAFETY: `offset` and all blocks before it are less than the addresses reserved: their sum is `buffer_bytes`,
+        // twice.
         let at = unsafe { whole.start.add(offset) };
         // SAFETY: the range replaced is our own, reserved above, and not in use yet.
         let placed = unsafe {
@@ -371,7 +376,8 @@ fn runs(blocks: &[Block]) -> impl Iterator<Item = Block> {
 }
 
 fn control_page(mapping: &Mapping) -> &ControlPage {
-    // SAFETY: at least a page is mapped, on the border of a page, for as long as the borrow; all fields are atomic, and every pattern of bits is one.
+    // SAFETY: at least a page is mapped, on the border of a page, for as long as the borrow; all fields are atomic, and
+    // every pattern of bits is one.
     unsafe { mapping.start.cast::<ControlPage>().as_ref() }
 }
 

@@ -280,7 +280,8 @@ pub fn receive<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// The same test again in a PID namespace where this process has no number, with a socket from here as standard input.
+    /// The same test again in a PID namespace where this process has no number, with a socket from here as standard
+    /// input.
     #[test]
     fn a_program_of_another_pid_namespace_is_served_without_a_number() {
         const INSIDE: &str = "RINGROAD_TEST_INSIDE";

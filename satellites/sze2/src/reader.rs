@@ -155,7 +155,8 @@ impl SegmentReader {
         taken
     }
 
-    /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they are no multiple of 8.
+    /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they
+    /// are no multiple of 8.
     pub fn skip(&mut self, bytes: usize) -> bool {
         let is_possible = bytes.is_multiple_of(ALIGNMENT) && bytes <= self.known_bytes();
         if is_possible {

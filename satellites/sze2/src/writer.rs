@@ -99,8 +99,8 @@ impl SegmentWriter {
         Ok(self.free_bytes())
     }
 
-    /// Begins a segment with room for a frame of `frame_bytes` bytes, to be filled before it is published; `None` where there is no room. What is longer than a segment can be
-    /// has no room ever.
+    /// Begins a segment with room for a frame of `frame_bytes` bytes, to be filled before it is published; `None` where
+    /// there is no room. What is longer than a segment can be has no room ever.
     ///
     /// # Errors
     /// [`Fault::Pointer`].
@@ -193,7 +193,8 @@ impl SegmentWriter {
     /// Moves on by `bytes` bytes that were written as whole segments by hand.
     ///
     /// # Errors
-    /// [`Fault::Pointer`]; nothing is moved, as where there are not so many bytes free or they are no multiple of 8, which gives `false`.
+    /// [`Fault::Pointer`]; nothing is moved, as where there are not so many bytes free or they are no multiple of 8,
+    /// which gives `false`.
     pub fn skip(&mut self, bytes: usize) -> Result<bool, Fault> {
         if !bytes.is_multiple_of(ALIGNMENT) || self.room(bytes)? < bytes {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! What the paths below a program's rings have in common: a datapath that is stepped here, ports on it, and the programs
-//! at their rings.
+//! What the paths below a program's rings have in common: a datapath that is stepped here, ports on it, and the
+//! programs at their rings.
 
 use std::any::Any;
 use std::path::Path;

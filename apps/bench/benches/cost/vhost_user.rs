@@ -1,5 +1,5 @@
-//! The datapath between two vhost-user ports of a switch. Their guests are virtio-user cards in this process, whose work
-//! is not counted.
+//! The datapath between two vhost-user ports of a switch. Their guests are virtio-user cards in this process, whose
+//! work is not counted.
 
 use std::sync::Arc;
 use std::thread;

@@ -91,8 +91,9 @@ fn part(object: &str, file: &str) -> String {
     name.split(".so").next().unwrap_or(name).to_owned()
 }
 
-/// Runs `program` with `words` and `environment` under callgrind, and counts what it does within the function `counted`.
-/// Its last word is how many frames it has moved. What callgrind wrote is left in `file`, for callgrind_annotate.
+/// Runs `program` with `words` and `environment` under callgrind, and counts what it does within the function
+/// `counted`. Its last word is how many frames it has moved. What callgrind wrote is left in `file`, for
+/// callgrind_annotate.
 ///
 /// # Errors
 /// [`CostError`].

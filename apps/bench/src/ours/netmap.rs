@@ -1,4 +1,5 @@
-//! A program written for netmap, over pipes and switches: with Ringroad's object before the C library, beside the native workers.
+//! A program written for netmap, over pipes and switches: with Ringroad's object before the C library, beside the
+//! native workers.
 
 use std::path::{Path, PathBuf};
 

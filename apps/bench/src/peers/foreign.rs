@@ -8,8 +8,9 @@ use crate::error::BenchError;
 use crate::process::{BenchProcess, EndsBy};
 use crate::veth::Task;
 
-/// Becomes the program of its arguments; once standard input ends it is interrupted, with the processes that it made. The
-/// program itself would outlive a bench that was killed. The watcher lets go of the output, which is read to its end.
+/// Becomes the program of its arguments; once standard input ends it is interrupted, with the processes that it made.
+/// The program itself would outlive a bench that was killed. The watcher lets go of the output, which is read to its
+/// end.
 const ENDS_WITH_INPUT: &str =
     r#"exec 3<&0; (read -r never; kill -INT -$$) <&3 >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
@@ -30,7 +31,8 @@ pub(super) fn version(program: &str, argument: &str, lines: usize) -> Option<Str
     (!text.is_empty()).then_some(text)
 }
 
-/// Starts `command`, program and arguments, on the task's core and among its interfaces. Returns it with its command line.
+/// Starts `command`, program and arguments, on the task's core and among its interfaces. Returns it with its command
+/// line.
 pub(super) fn start(task: &Task<'_>, command: &[&str]) -> Result<(BenchProcess, String), BenchError> {
     let cpu = task.cpu.to_string();
     let command: Vec<&str> = ["taskset", "-c", &cpu].into_iter().chain(command.iter().copied()).collect();

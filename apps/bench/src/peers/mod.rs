@@ -39,7 +39,8 @@ pub struct Absent {
 
 /// Enters every peer that is installed into the roster, and notes the others there as absent.
 ///
-/// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
+/// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need
+/// `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
 pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: CorePair, stop: &StopFlag) {
     if let Some(programs) = programs {
         enter_libpcap(roster, programs, None, cores, stop);

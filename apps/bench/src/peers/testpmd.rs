@@ -241,7 +241,8 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
     }
 
     fn turn_overhead(&self) -> Duration {
-        // Measured: 0.3 s to start one process, 0.9 s more for a virtio-user one; then the first frame and the settling.
+        // Measured: 0.3 s to start one process, 0.9 s more for a virtio-user one; then the first frame and the
+        // settling.
         let one_process = matches!(self.setup.path(), FramePath::Null | FramePath::GenNull);
         let start = if one_process { 400 } else { 1300 };
         SETTLE + Duration::from_millis(start)

@@ -1,7 +1,7 @@
 //! testpmd as a switch between two vhost-user ports, loaded both ways by another testpmd.
 //!
-//! The generator's mode is flowgen: it receives and drops a burst from a port and sends a burst to it, port after port, so
-//! one core loads both directions and counts them. The switch forwards in `io` mode: what comes in at one port goes
+//! The generator's mode is flowgen: it receives and drops a burst from a port and sends a burst to it, port after port,
+//! so one core loads both directions and counts them. The switch forwards in `io` mode: what comes in at one port goes
 //! out at the other, no address looked at.
 
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
 
 /// The generator's largest burst. The virtio driver gives at most 64 frames per receive call (VIRTIO_MBUF_BURST_SZ,
-/// DPDK 22.11), and flowgen receives once per burst sent: with a burst of 256 it would send four frames for each that it
-/// can take back, and the loss would be charged to the switch. The switch keeps the burst asked for.
+/// DPDK 22.11), and flowgen receives once per burst sent: with a burst of 256 it would send four frames for each that
+/// it can take back, and the loss would be charged to the switch. The switch keeps the burst asked for.
 const GENERATOR_BURST_FRAMES: u32 = 64;
 
 /// Generator on the first core, switch on the second.

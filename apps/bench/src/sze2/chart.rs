@@ -1,4 +1,5 @@
-//! The tables as charts, one for each mode, burst and number of queues: bars by frame size, as the documents that described the driver have them.
+//! The tables as charts, one for each mode, burst and number of queues: bars by frame size, as the documents that
+//! described the driver have them.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! DPDK over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null driver, each with the copy between buffer and mbuf and without, as the
-//! documents that described the driver have it.
+//! DPDK over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null driver, each with the
+//! copy between buffer and mbuf and without, as the documents that described the driver have it.
 //!
 //! ```text
 //! null port ═ card ═ channel ═ szedata2 ─ testpmd            net_null ─ testpmd

@@ -53,7 +53,8 @@ impl Sze2Point {
         100e9 / (f64::from(self.frame_bytes + 20) * 8.0)
     }
 
-    /// Processor cycles per frame that the founding thesis published for the card, with the copy between buffer and mbuf and without: one queue, bursts of 128, 2.6 GHz.
+    /// Processor cycles per frame that the founding thesis published for the card, with the copy between buffer and
+    /// mbuf and without: one queue, bursts of 128, 2.6 GHz.
     #[must_use]
     pub fn published_cycles(&self) -> (Option<f64>, Option<f64>) {
         if self.burst_frames != 128 || self.queues != 1 {

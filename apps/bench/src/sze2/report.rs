@@ -13,7 +13,8 @@ use crate::ratio::Summary;
 
 /// What the JSON is.
 pub const SCHEMA: &str = "ringroad-bench-sze2/1";
-/// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: what the published card took, which is the goal, and half of it the next.
+/// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: what the published card took, which is the
+/// goal, and half of it the next.
 const GOALS: [(Mode, f64); 2] = [(Mode::RxOnly, 52.0), (Mode::Io, 109.0)];
 
 /// A driver at one point.

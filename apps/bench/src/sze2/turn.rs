@@ -87,7 +87,8 @@ pub(super) fn measure(
     Ok(TurnOutcome { frames_per_s, cycles_per_frame, tsc_mhz, cpu_wait, commands })
 }
 
-/// Starts a card on the first core that gets frames, or takes them, as fast as it can: the other end of a wire to a null port.
+/// Starts a card on the first core that gets frames, or takes them, as fast as it can: the other end of a wire to a
+/// null port.
 fn start_card(
     path: &Path,
     point: &Sze2Point,

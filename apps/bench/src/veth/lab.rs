@@ -73,7 +73,8 @@ impl Lab {
 /// A descriptor of a network namespace with nothing in it but a loopback interface.
 fn new_namespace() -> Result<OwnedFd, BenchError> {
     let made = || {
-        // SAFETY: only the network namespace of this thread, which ends here, is left; the descriptor table stays shared.
+        // SAFETY: only the network namespace of this thread, which ends here, is left; the descriptor table stays
+        // shared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
             .map_err(|errno| BenchError::NewNamespace(errno.into()))?;
         Ok(Namespace::Current.open()?)

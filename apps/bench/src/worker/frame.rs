@@ -1,4 +1,5 @@
-//! The frames that workers send: Ethernet, IPv4, UDP, as testpmd's are, so that whoever looks at them has the same to do.
+//! The frames that workers send: Ethernet, IPv4, UDP, as testpmd's are, so that whoever looks at them has the same to
+//! do.
 
 /// Bytes of header that a generator writes into every frame: Ethernet 14, IPv4 20, UDP 8.
 pub(super) const HEADER_BYTES: usize = 42;
@@ -9,8 +10,8 @@ const SEQUENCE: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 8;
 /// EtherType of IPv4 (IEEE 802 numbers).
 const ETHERTYPE: [u8; 2] = [0x08, 0x00];
 
-/// The IPv4 header (RFC 791) from its first byte, with length and checksum still zero: no options, do not fragment, 64 hops,
-/// UDP, from 198.18.0.1 to 198.18.0.2, which RFC 2544 sets aside for benchmarks.
+/// The IPv4 header (RFC 791) from its first byte, with length and checksum still zero: no options, do not fragment, 64
+/// hops, UDP, from 198.18.0.1 to 198.18.0.2, which RFC 2544 sets aside for benchmarks.
 const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
 
 /// The UDP header (RFC 768) with length still zero and no checksum: port 9, discard, at both ends.

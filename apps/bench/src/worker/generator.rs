@@ -32,8 +32,8 @@ pub fn session(options: &WorkerOptions, port: Port, session: SessionOptions) -> 
     Ok(Session::over(plan, vec![port], &session)?)
 }
 
-/// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the session
-/// has a thread of its own.
+/// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the
+/// session has a thread of its own.
 pub(super) fn run(
     mut session: Session,
     interval: Duration,

@@ -1,6 +1,8 @@
-//! A small program over libpcap, as its users write them: it loads whatever libpcap it is given, and knows nothing of Ringroad.
+//! A small program over libpcap, as its users write them: it loads whatever libpcap it is given, and knows nothing of
+//! Ringroad.
 //!
-//! The same binary with the same libpcap calls is measured twice, with the system's library and with Ringroad's object before it.
+//! The same binary with the same libpcap calls is measured twice, with the system's library and with Ringroad's object
+//! before it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};

@@ -1,5 +1,5 @@
-//! A small program written for netmap, as its users write them: it knows `/dev/netmap` and nothing of Ringroad. Frames, and what is done to each, are the
-//! native workers'.
+//! A small program written for netmap, as its users write them: it knows `/dev/netmap` and nothing of Ringroad. Frames,
+//! and what is done to each, are the native workers'.
 
 mod device;
 

@@ -17,12 +17,12 @@ use crate::output::Output;
 ///
 /// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs),
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
-/// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root, and makes
-/// its interfaces in network namespaces of its own), and gen (the generator, with signatures and without, against testpmd's
-/// txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object and without; needs root),
-/// and netmap (a program written for netmap beside the native one, over a pipe and over a switch).
-/// Ratios come first; absolute figures mean something only beside them. Peers
-/// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
+/// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root,
+/// and makes its interfaces in network namespaces of its own), and gen (the generator, with signatures and without,
+/// against testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object
+/// and without; needs root), and netmap (a program written for netmap beside the native one, over a pipe and over a
+/// switch). Ratios come first; absolute figures mean something only beside them. Peers need the Debian packages dpdk,
+/// dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {

@@ -53,8 +53,8 @@ enum Verb {
     },
     /// Write ports into the daemon's file as they are now
     ///
-    /// Ports that were attached are added, and ports that were detached are removed. All else in the file stays as it is,
-    /// comments included.
+    /// Ports that were attached are added, and ports that were detached are removed. All else in the file stays as it
+    /// is, comments included.
     Save {
         /// The ports [default: all]
         #[arg(value_name = "PORT")]

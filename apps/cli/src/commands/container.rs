@@ -29,8 +29,9 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 /// Run a command in its own network namespace on the switch
 ///
 /// The namespace has the container's name, and its interface is the port of the switch: one end of a veth pair whose
-/// other end the daemon serves, or a TAP that the daemon makes in the namespace. Namespace, interface and port go when the command ends. With --netns an existing namespace gets
-/// the interface, such as that of a container: --netns docker:web. Command and daemon need root. See docs/guests.md.
+/// other end the daemon serves, or a TAP that the daemon makes in the namespace. Namespace, interface and port go when
+/// the command ends. With --netns an existing namespace gets the interface, such as that of a container: --netns
+/// docker:web. Command and daemon need root. See docs/guests.md.
 ///
 /// Exit status: that of the command.
 #[derive(Debug, Args)]

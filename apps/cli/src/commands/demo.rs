@@ -25,8 +25,8 @@ use crate::output::rates::grouped;
 /// Send a real capture through a switch and compare what arrives, byte by byte
 ///
 /// Starts a daemon of its own, attaches three programs to a switch, and replays the capture into the port of the first.
-/// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs. What
-/// each program recorded is compared with the capture, the conservation sum is made, and rates are shown.
+/// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs.
+/// What each program recorded is compared with the capture, the conservation sum is made, and rates are shown.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Ethernet capture with stations that talk to each other (`make demo` fetches one)

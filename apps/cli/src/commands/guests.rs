@@ -187,7 +187,8 @@ pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> 
     Ok(registry.remove(name)?)
 }
 
-/// Removes the port that was attached under this number, if it is still there: perhaps a later daemon attached it again.
+/// Removes the port that was attached under this number, if it is still there: perhaps a later daemon attached it
+/// again.
 fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failure> {
     let request = Request::Detach { name: port.to_owned(), take: false, number: Some(number) };
     match daemon.request(&request) {
@@ -198,8 +199,8 @@ fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failur
     }
 }
 
-/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. Nobody else may
-/// miss a daemon that was started on demand.
+/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. Nobody else
+/// may miss a daemon that was started on demand.
 fn replace_if_killed(socket: PathBuf) {
     let watch = move || {
         while let Ok(mut daemon) = Connection::connect(&socket) {

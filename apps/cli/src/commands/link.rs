@@ -30,9 +30,9 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
 ///
-/// Each namespace gets an interface with an address: a TAP that is a port of the switch. A namespace is given by its name
-/// (ip netns list), by a process in it, or by a container (podman:NAME, docker:NAME); 1 is the machine's own. `ringroad unlink` undoes all of it. Needs root. The
-/// command starts the daemon if none runs.
+/// Each namespace gets an interface with an address: a TAP that is a port of the switch. A namespace is given by its
+/// name (ip netns list), by a process in it, or by a container (podman:NAME, docker:NAME); 1 is the machine's own.
+/// `ringroad unlink` undoes all of it. Needs root. The command starts the daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The namespaces: names, processes in them, or containers (podman:NAME, docker:NAME)

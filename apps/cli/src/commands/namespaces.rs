@@ -67,8 +67,8 @@ pub(super) fn look(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Fa
     }
 }
 
-/// A name for what belongs to a namespace, good for an interface and for a port: `rr-blue`, and for namesakes `rr-blue-2`
-/// and so on.
+/// A name for what belongs to a namespace, good for an interface and for a port: `rr-blue`, and for namesakes
+/// `rr-blue-2` and so on.
 pub(super) fn name_after(namespace: &Namespace, number: u32) -> String {
     let of = match namespace {
         Namespace::Named(name) => name.clone(),

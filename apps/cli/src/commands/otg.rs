@@ -22,7 +22,8 @@ use crate::session_arguments::SessionArguments;
 /// ports; --allow-location allows more.
 #[derive(Debug, Args)]
 pub(crate) struct Otg {
-    /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may open
+    /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may
+    /// open
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8443")]
     listen: Listen,
     /// Read the token from a file that others may not read (chmod 600), instead of making one

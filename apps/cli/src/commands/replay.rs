@@ -54,7 +54,8 @@ pub(crate) struct Replay {
     /// Source Ethernet address for every frame
     #[arg(long, value_name = "MAC", help_heading = "Frame")]
     src_mac: Option<MacAddress>,
-    /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first that fits counts
+    /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first that fits
+    /// counts
     #[arg(long, value_name = "PREFIX=PREFIX", help_heading = "Frame")]
     map_ip: Vec<PrefixMap>,
     #[command(flatten)]

@@ -15,9 +15,10 @@ use crate::output::Output;
 
 /// Start a small virtual machine on the switch, and deal with those that run
 ///
-/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed, nothing is written to a disk. Each port becomes an
-/// interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and Ctrl-] ends the guest; with --detach it goes
-/// on without. Ports go with their guest. Without KVM the guest is emulated, and its speed says nothing of the switch. See docs/guests.md.
+/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed, nothing is written to a disk.
+/// Each port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and
+/// Ctrl-] ends the guest; with --detach it goes on without. Ports go with their guest. Without KVM the guest is
+/// emulated, and its speed says nothing of the switch. See docs/guests.md.
 ///
 /// Exit status: with --run that of the first script that fails; of exec that of the command.
 #[derive(Debug, Args)]

@@ -22,7 +22,8 @@ pub(super) enum Offload {
     Transport,
 }
 
-/// The buffers of all arrays of one task. They live as long as the task: a script may hold a buffer longer than its array.
+/// The buffers of all arrays of one task. They live as long as the task: a script may hold a buffer longer than its
+/// array.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     blocks: RefCell<Vec<Rc<RefCell<FrameBlock>>>>,

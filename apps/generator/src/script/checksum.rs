@@ -97,7 +97,8 @@ impl Layout {
         });
     }
 
-    /// Writes the longest signature that the payload has room for over the frame's last bytes. `Ok(false)`: there is no room.
+    /// Writes the longest signature that the payload has room for over the frame's last bytes. `Ok(false)`: there is no
+    /// room.
     pub(super) fn write_signature(
         &self,
         frame: &mut [u8],

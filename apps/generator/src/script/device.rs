@@ -1,8 +1,8 @@
 //! Ports and their queues as scripts hold them.
 //!
-//! A queue of a port is one ring pair. `dev:getTxQueue(0)` and `dev:getRxQueue(0)` are its two sides, which may be used by two tasks
-//! at once: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to one queue take turns,
-//! a batch each.
+//! A queue of a port is one ring pair. `dev:getTxQueue(0)` and `dev:getRxQueue(0)` are its two sides, which may be used
+//! by two tasks at once: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to one
+//! queue take turns, a batch each.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,8 +81,8 @@ impl DeviceQueue {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is what `interest` asks for, something else has come, or `limit` has passed. The other side of
-    /// the queue may take the signal that was meant for this one, so the limit is to be short.
+    /// Sleeps until there is what `interest` asks for, something else has come, or `limit` has passed. The other side
+    /// of the queue may take the signal that was meant for this one, so the limit is to be short.
     pub(super) fn wait(&self, interest: Interest, limit: Duration) -> Result<(), PortError> {
         if self.ring().arm(interest)? {
             return Ok(());
@@ -243,8 +243,8 @@ impl Device {
     }
 }
 
-/// The address of the interface that the port is, where that can be seen from here; else one made of the port's name, so that it is
-/// the same in each run.
+/// The address of the interface that the port is, where that can be seen from here; else one made of the port's name,
+/// so that it is the same in each run.
 fn address_of(info: &PortInfo) -> MacAddress {
     let interface = info.name.trim_start_matches("xdp:").trim_start_matches("packet:");
     let plain = |name: &str| !name.is_empty() && !name.contains(['/', ':', '{', '}', '^', '@', '.']);

@@ -1,12 +1,12 @@
 //! Memory that LuaJIT code writes by itself: frames of a task, values for a histogram, the flag that ends the run.
 //!
-//! This is the one place where addresses go to scripts. A script is a program of its user, with the user's rights: like any
-//! program with pointers it can write past its buffers (`pkt.payload.uint8[100000] = 0`), and then anything can happen to
-//! this process. What happens to others is bounded by the ports: frames lie in private memory, and are copied
+//! This is the one place where addresses go to scripts. A script is a program of its user, with the user's rights: like
+//! any program with pointers it can write past its buffers (`pkt.payload.uint8[100000] = 0`), and then anything can
+//! happen to this process. What happens to others is bounded by the ports: frames lie in private memory, and are copied
 //! into rings with their lengths checked. Rust reads only through addresses of its own and takes no length unchecked.
 //!
-//! The invariant of all blocks: a script runs on the thread that owns its Lua state, and calls into Rust from there. So while
-//! Rust code holds a borrow of a block, no Lua code runs that could write it.
+//! The invariant of all blocks: a script runs on the thread that owns its Lua state, and calls into Rust from there. So
+//! while Rust code holds a borrow of a block, no Lua code runs that could write it.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -42,7 +42,8 @@ impl Block {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
         // SAFETY: just checked to lie within the block.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: `len` initialised bytes from there lie in the block; the module's invariant: nobody writes them meanwhile.
+        // SAFETY: `len` initialised bytes from there lie in the block; the module's invariant: nobody writes them
+        // meanwhile.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
@@ -175,13 +176,14 @@ impl NumberBlock {
     }
 }
 
-/// Address of the flag that ends the run, for [`flag_reader`]. The state must keep a clone of the `Arc` as long as it lives.
+/// Address of the flag that ends the run, for [`flag_reader`]. The state must keep a clone of the `Arc` as long as it
+/// lives.
 pub(super) fn flag_address(flag: &Arc<AtomicBool>) -> LightUserData {
     LightUserData(flag.as_ptr().cast::<c_void>())
 }
 
-/// Address of a C function `uint8_t (*)(const void *)` that reads such a flag. Compiled code may take a plain load, even a
-/// volatile one, out of a loop; a call it repeats.
+/// Address of a C function `uint8_t (*)(const void *)` that reads such a flag. Compiled code may take a plain load,
+/// even a volatile one, out of a loop; a call it repeats.
 pub(super) fn flag_reader() -> LightUserData {
     extern "C" fn read(flag: *const AtomicBool) -> u8 {
         // SAFETY: only the prelude calls this, with an address from `flag_address`, whose flag its state keeps.
@@ -194,7 +196,7 @@ pub(super) fn flag_reader() -> LightUserData {
 
 /// A Lua state with all of LuaJIT's libraries, FFI among them.
 pub(super) fn new_state() -> Lua {
-    // SAFETY: what mlua cannot vouch for is that scripts keep to their memory when they use FFI. They are the user's own programs;
-    // see the head of this module.
+    // SAFETY: what mlua cannot vouch for is that scripts keep to their memory when they use FFI. They are the user's
+    // own programs; see the head of this module.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
 }

@@ -31,8 +31,9 @@ impl Taken {
     }
 }
 
-/// Waits until there is a frame, at most `limit_ns`, and takes as many as there are and `array` holds. Returns their number: 0 where
-/// the time passed, or the run ended meanwhile. A run that has ended is still served, but not waited for.
+/// Waits until there is a frame, at most `limit_ns`, and takes as many as there are and `array` holds. Returns their
+/// number: 0 where the time passed, or the run ended meanwhile. A run that has ended is still served, but not waited
+/// for.
 pub(super) fn receive(
     queue: &DeviceQueue,
     array: &BufferArray,

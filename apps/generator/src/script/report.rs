@@ -46,8 +46,8 @@ pub struct QueueReport {
     /// How well frames kept their times; absent where no rate was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure: Option<DepartureErrorReport>,
-    /// What became of signed frames; absent where the script attached no meter. Streams that this run signed are compared with what
-    /// it sent.
+    /// What became of signed frames; absent where the script attached no meter. Streams that this run signed are
+    /// compared with what it sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meter: Option<MeterSummary>,
 }

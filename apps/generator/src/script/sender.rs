@@ -1,7 +1,7 @@
 //! Sending a batch: sign, compute checksums, wait for each frame's time, copy it into a slot.
 //!
-//! The time of departure is written when the frame's slot is filled, not when the script made the frame, so that what a frame waits
-//! for its turn is no part of the latency measured with it.
+//! The time of departure is written when the frame's slot is filled, not when the script made the frame, so that what a
+//! frame waits for its turn is no part of the latency measured with it.
 
 use std::time::Duration;
 

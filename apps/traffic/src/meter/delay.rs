@@ -38,8 +38,8 @@ struct Ipdv {
     sum_of_absolute: u128,
 }
 
-/// Latency and how it varies, ns. One-way, from the sender's timestamp to the arrival, thus on one clock. Of frames that
-/// came a second time the first copy is measured; stale ones are left out.
+/// Latency and how it varies, ns. One-way, from the sender's timestamp to the arrival, thus on one clock. Of frames
+/// that came a second time the first copy is measured; stale ones are left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DelaySummary {
     /// Latency (RFC 7679), ns. None if no frame was measured.
@@ -50,8 +50,9 @@ pub struct DelaySummary {
     pub negative: u64,
     /// The latency of the worst of these, ns; 0 if there are none.
     pub lowest_negative_ns: i64,
-    /// Interarrival jitter (RFC 3550 section 6.4.1), ns: the difference between the latencies of two frames that arrived
-    /// one after the other, smoothed over the last 16 or so. Of merged streams, their mean by frames. None below two.
+    /// Interarrival jitter (RFC 3550 section 6.4.1), ns: the difference between the latencies of two frames that
+    /// arrived one after the other, smoothed over the last 16 or so. Of merged streams, their mean by frames. None
+    /// below two.
     pub jitter_ns: Option<f64>,
     /// Mean of that difference over all frames, ns.
     pub mean_difference_ns: Option<f64>,

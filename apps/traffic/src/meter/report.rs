@@ -15,7 +15,8 @@ pub struct MeterReport {
     pub streams: Vec<StreamReport>,
 }
 
-/// Frames at a port. All are the foreign, the damaged, the unknown and earlier here, and the received and corrupted of the streams.
+/// Frames at a port. All are the foreign, the damaged, the unknown and earlier here, and the received and corrupted of
+/// the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PortCounts {
     /// All frames.
@@ -30,8 +31,8 @@ pub struct PortCounts {
     pub corrupted_unattributed: u64,
     /// Frames with the intact signature of a stream that is not known.
     pub unknown_stream_frames: u64,
-    /// Frames that left before the meter began: of a run before. Only where the streams were listed, and for signatures with a
-    /// time.
+    /// Frames that left before the meter began: of a run before. Only where the streams were listed, and for signatures
+    /// with a time.
     pub earlier_frames: u64,
 }
 
@@ -72,8 +73,8 @@ pub struct StreamSummary {
     pub bytes: u64,
     /// Different ones of them: received less duplicates and stale.
     pub distinct: u64,
-    /// Frames that did not come intact: sent less distinct. So a duplicate makes up for no loss, and a corrupted or stale
-    /// frame is lost too. Before the sender is asked: the numbers missing up to the highest that came.
+    /// Frames that did not come intact: sent less distinct. So a duplicate makes up for no loss, and a corrupted or
+    /// stale frame is lost too. Before the sender is asked: the numbers missing up to the highest that came.
     pub lost: u64,
     /// Lost of the sent (the frame loss rate of RFC 2544 section 26.3 is this in percent), or, before the sender is
     /// asked, of the distinct and the lost. None of no frames.

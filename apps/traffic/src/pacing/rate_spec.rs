@@ -19,8 +19,9 @@ use crate::line_rate::BitLayer;
 /// ```
 ///
 /// `14.88Mpps`, `10Gbit`, `1GbitL2`, `100%@10G`. Upper and lower case are the same. A rate needs its unit: `1M` may be
-/// frames as well as bits. Bits count at L1, as a link's speed does, unless it says `L2`; a percentage is of a link's L1
-/// rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as that text.
+/// frames as well as bits. Bits count at L1, as a link's speed does, unless it says `L2`; a percentage is of a link's
+/// L1 rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as
+/// that text.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RateSpec {

@@ -1,7 +1,7 @@
 //! Which buffers the tx ring holds, and whose they are.
 
-/// The buffers of one queue's tx side. A buffer on the tx ring is either our own, which becomes free when the kernel has sent
-/// it, or lent, which goes back to its source.
+/// The buffers of one queue's tx side. A buffer on the tx ring is either our own, which becomes free when the kernel
+/// has sent it, or lent, which goes back to its source.
 ///
 /// Completions may come in another order than frames were sent in, and a hostile program may lend a buffer twice or
 /// one that is ours: nothing here trusts the numbers, and the counts stay right.

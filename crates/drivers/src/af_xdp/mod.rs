@@ -1,12 +1,12 @@
-//! A network interface through AF_XDP: the region is the socket's UMEM, so frames arrive in the region and leave from it
-//! (kernel documentation, "AF_XDP").
+//! A network interface through AF_XDP: the region is the socket's UMEM, so frames arrive in the region and leave from
+//! it (kernel documentation, "AF_XDP").
 //!
-//! One socket per queue, each with its own registration of the same memory, and one XDP program that steers the frames of each
-//! queue to its socket. Frames of queues without a socket go to the host stack. The program is attached as long as a
-//! queue lives, also where the process is killed.
+//! One socket per queue, each with its own registration of the same memory, and one XDP program that steers the frames
+//! of each queue to its socket. Frames of queues without a socket go to the host stack. The program is attached as long
+//! as a queue lives, also where the process is killed.
 //!
-//! Modes, best first: zero-copy (the driver uses the region's memory itself), copy in native mode (one copy by the kernel, in the
-//! driver), copy in generic mode (any interface).
+//! Modes, best first: zero-copy (the driver uses the region's memory itself), copy in native mode (one copy by the
+//! kernel, in the driver), copy in generic mode (any interface).
 
 mod error;
 mod ledger;
@@ -136,8 +136,8 @@ impl Attempt {
         }
     }
 
-    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are lost. In generic
-    /// mode frames can be longer than any on the wire: it comes after the kernel has joined them.
+    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are
+    /// lost. In generic mode frames can be longer than any on the wire: it comes after the kernel has joined them.
     fn all(mode: XdpMode, long_frames: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);
@@ -191,8 +191,8 @@ impl Steering {
 }
 
 impl XdpDevice {
-    /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`, one of
-    /// [`XdpWish::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
+    /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`,
+    /// one of [`XdpWish::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
     ///
     /// # Errors
     /// [`XdpError`]; where several modes were tried, that of the last.
@@ -267,7 +267,8 @@ fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpErr
     Ok(())
 }
 
-/// Opens all queues in one way. The program left in `steering` by the attempt before stays where it serves this one too.
+/// Opens all queues in one way. The program left in `steering` by the attempt before stays where it serves this one
+/// too.
 fn open_as(
     wish: &XdpWish,
     umem: &Umem,

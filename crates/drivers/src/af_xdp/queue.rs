@@ -436,8 +436,8 @@ impl Diagnose for XdpQueue {
     }
 
     fn missed_frames(&mut self) -> u64 {
-        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's own
-        // statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
+        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's
+        // own statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
         let Ok(statistics) = self.socket.statistics() else { return 0 };
         let total =
             statistics.rx_dropped.saturating_add(statistics.rx_ring_full.unwrap_or(0)) + self.unreadable;

@@ -1,7 +1,8 @@
 //! The four rings of an AF_XDP socket, mapped from the kernel (kernel documentation, "AF_XDP", "Rings").
 //!
-//! Each has one producer and one consumer, one of them the kernel. Both counters run freely over 32 bits; an entry is at its
-//! counter modulo the size, a power of two. The kernel's counter is loaded with acquire, ours stored with release.
+//! Each has one producer and one consumer, one of them the kernel. Both counters run freely over 32 bits; an entry is
+//! at its counter modulo the size, a power of two. The kernel's counter is loaded with acquire, ours stored with
+//! release.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;

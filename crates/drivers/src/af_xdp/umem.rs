@@ -124,8 +124,8 @@ impl Umem {
         self.area.as_ptr().cast_const().wrapping_add(address as usize)
     }
 
-    /// Moves `len` bytes at `address`, which lies in the chunk of `buffer`, to the buffer's start. `false` where they do not lie
-    /// in the chunk.
+    /// Moves `len` bytes at `address`, which lies in the chunk of `buffer`, to the buffer's start. `false` where they
+    /// do not lie in the chunk.
     #[cold]
     pub(super) fn move_to_start(&self, buffer: u32, address: u64, len: usize) -> bool {
         let offset = (address & u64::from(self.chunk_bytes() - 1)) as usize;

@@ -136,7 +136,8 @@ impl TapDevice {
         Self::open_or_resume(wish, Vec::new())
     }
 
-    /// The same; or, where another process leaves its queues ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), the interface of those as it is.
+    /// The same; or, where another process leaves its queues
+    /// ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), the interface of those as it is.
     ///
     /// # Errors
     /// [`TapError`].

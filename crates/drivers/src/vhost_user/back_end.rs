@@ -1,7 +1,9 @@
-//! What a guest's front end says and asks, and what follows from it for the rings (vhost-user protocol, QEMU's `docs/interop/vhost-user.rst`).
+//! What a guest's front end says and asks, and what follows from it for the rings (vhost-user protocol, QEMU's
+//! `docs/interop/vhost-user.rst`).
 //!
-//! The messages are read and answered by the `vhost` crate. A ring runs when it was started by its kick, is enabled, and its addresses lie in the memory
-//! shared. Whatever changes it, it is taken back from the worker first and handed over anew after.
+//! The messages are read and answered by the `vhost` crate. A ring runs when it was started by its kick, is enabled,
+//! and its addresses lie in the memory shared. Whatever changes it, it is taken back from the worker first and handed
+//! over anew after.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

@@ -192,8 +192,8 @@ struct Host {
 }
 
 impl Host {
-    /// Waits until one of `descriptors` has something to say and the sockets are ours. Says which have, with the turn in
-    /// which to act on it. `None` when the port ends.
+    /// Waits until one of `descriptors` has something to say and the sockets are ours. Says which have, with the turn
+    /// in which to act on it. `None` when the port ends.
     fn await_turn<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -343,7 +343,8 @@ impl Host {
 
     /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and says whether it was.
     ///
-    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate takes for an offence.
+    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate takes for an
+    /// offence.
     fn switch_ring(&self, mut socket: &UnixStream) -> Result<bool, Error> {
         let mut header = [0; HEADER_BYTES];
         let peeked = rustix::net::recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL);

@@ -1,8 +1,9 @@
-//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. Ours is the side that serves the guest's virtio-net card.
+//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. Ours is the side that serves the guest's
+//! virtio-net card.
 //!
-//! [`back_end`] is what the front end sets up, [`connection`] the thread that listens to it, one for each port; [`queue`] what a worker serves, with
-//! [`vring`], the way of frames in and out of the guest's memory: one copy between that and the destination, or the source. A front end, or we, can come and go at
-//! any time: the other waits.
+//! [`back_end`] is what the front end sets up, [`connection`] the thread that listens to it, one for each port;
+//! [`queue`] what a worker serves, with [`vring`], the way of frames in and out of the guest's memory: one copy between
+//! that and the destination, or the source. A front end, or we, can come and go at any time: the other waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +57,8 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
-/// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are planned.
+/// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are
+/// planned.
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let Opening { target, options, plan, left, .. } = opening;
     let (path, options, queues) = (Path::new(target), &options.device, plan.queues);

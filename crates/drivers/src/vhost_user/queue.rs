@@ -15,7 +15,8 @@ use super::vring::{Lent, Vring};
 use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
 
-/// What a guest's receive buffer holds at least where frames are merged from several: a frame of the usual MTU behind its header, bytes.
+/// What a guest's receive buffer holds at least where frames are merged from several: a frame of the usual MTU behind
+/// its header, bytes.
 const USUAL_BUFFER_BYTES: usize = 1526;
 
 /// A pair of queues.

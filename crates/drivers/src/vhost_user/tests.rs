@@ -277,7 +277,8 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
     site.offer(TRANSMIT, 1, 25, 0, Some(address));
     let batch = site.receive();
     assert_eq!(frames_of(&batch), [b"in old memory", &b"in new memory"[..]]);
-    // Memory is not pulled from under who reads it: the front end waits, here in a thread, until the frames are released.
+    // Memory is not pulled from under who reads it: the front end waits, here in a thread, until the frames are
+    // released.
     site.queue.release(batch.slots());
     site.ask(|front| front.remove_mem_region(&plugged)).unwrap();
     assert!(site.ask(|front| front.remove_mem_region(&plugged)).is_err());

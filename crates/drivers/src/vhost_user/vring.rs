@@ -83,7 +83,8 @@ impl Scratch {
 /// The bytes of a segment.
 #[inline]
 fn bytes_of(segment: &Segment) -> SharedBytes<'_> {
-    // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are let go of only when nothing is borrowed.
+    // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are
+    // let go of only when nothing is borrowed.
     unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
 }
 
@@ -389,7 +390,8 @@ fn put_singles<'a, const HEADER_BYTES: usize>(
     (count, total)
 }
 
-/// Appends the frame in `pieces` behind its header. Returns the slots that it takes; `None` where the batch has no room.
+/// Appends the frame in `pieces` behind its header. Returns the slots that it takes; `None` where the batch has no
+/// room.
 #[inline]
 fn push_frame(
     batch: &mut Batch,
@@ -413,7 +415,8 @@ fn push_frame(
         while !bytes.is_empty() {
             let is_last = place + 1 == pieces.len() && bytes.len() <= FRAGMENT_BYTES;
             let flags = if is_last { 0 } else { MORE_FRAGMENTS };
-            // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
+            // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its
+            // release.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, pushed == 0);
             pushed += 1;
             bytes = bytes.skip(FRAGMENT_BYTES);

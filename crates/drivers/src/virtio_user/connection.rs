@@ -1,5 +1,6 @@
-//! The thread of a virtio-user port: finds the back end, agrees with it on features and memory (the vhost-user protocol, as its front end), gives the
-//! rings to the workers, and takes them back when the connection ends. Then it begins anew.
+//! The thread of a virtio-user port: finds the back end, agrees with it on features and memory (the vhost-user
+//! protocol, as its front end), gives the rings to the workers, and takes them back when the connection ends. Then it
+//! begins anew.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -281,8 +282,8 @@ impl Session {
                 if most < queues as u64 {
                     return Err(too_few_queues(most, queues));
                 }
-                // The crate takes the answer for a number of rings; of a network card it is one of pairs. One more look at what was agreed gives
-                // another the same state.
+                // The crate takes the answer for a number of rings; of a network card it is one of pairs. One more look
+                // at what was agreed gives another the same state.
                 front_end = Frontend::from_stream(clone()?, rings);
                 front_end.get_features().map_err(&asked)?;
                 front_end.get_protocol_features().map_err(&asked)?;

@@ -1,4 +1,5 @@
-//! The driver's half of a split virtqueue that both directions share: what is made available, what comes back, and who wakes whom.
+//! The driver's half of a split virtqueue that both directions share: what is made available, what comes back, and who
+//! wakes whom.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -24,8 +25,8 @@ pub(super) enum RingFault {
 pub(super) struct DriverRing {
     pub(super) memory: RingMemory,
     has_event_indexes: bool,
-    /// What stands at each place of the available ring. What is there already is not written again: buffers that come back in order leave the ring
-    /// as it is, and its lines stay in both caches.
+    /// What stands at each place of the available ring. What is there already is not written again: buffers that come
+    /// back in order leave the ring as it is, and its lines stay in both caches.
     placed: Box<[u16]>,
     /// Descriptors made available, counted on and on.
     next: u16,
@@ -47,7 +48,8 @@ impl DriverRing {
         this
     }
 
-    /// Puts `head` into the available ring; the back end sees it after [`Self::publish`]. No more are ever made available than there are entries.
+    /// Puts `head` into the available ring; the back end sees it after [`Self::publish`]. No more are ever made
+    /// available than there are entries.
     #[inline]
     pub(super) fn make_available(&mut self, head: u16) {
         if let Some(placed) = self.placed.get_mut(usize::from(self.memory.place(self.next)))
@@ -104,7 +106,8 @@ impl DriverRing {
         self.taken = self.taken.wrapping_add(entries);
     }
 
-    /// Asks to be woken when `more` further descriptors, at least one, have come back. What came back before must be looked for afterwards.
+    /// Asks to be woken when `more` further descriptors, at least one, have come back. What came back before must be
+    /// looked for afterwards.
     pub(super) fn arm(&mut self, more: u16) {
         if self.has_event_indexes {
             self.memory.set_used_event(self.taken.wrapping_add(more.max(1) - 1));
@@ -114,7 +117,8 @@ impl DriverRing {
         fence(Ordering::SeqCst);
     }
 
-    /// Asks to be left alone. With event indexes the back end still wakes once in 65536 descriptors, when it passes the one named.
+    /// Asks to be left alone. With event indexes the back end still wakes once in 65536 descriptors, when it passes the
+    /// one named.
     pub(super) fn disarm(&mut self) {
         if self.has_event_indexes {
             self.memory.set_used_event(self.taken.wrapping_sub(1));

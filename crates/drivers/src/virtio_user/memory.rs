@@ -1,6 +1,7 @@
 //! The memory of a card: its rings and buffers in one sealed memfd, which the back end maps too.
 //!
-//! One is made for each connection, so that a back end which has lost its connection but still runs reaches nothing that is in use.
+//! One is made for each connection, so that a back end which has lost its connection but still runs reaches nothing
+//! that is in use.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -20,8 +21,9 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const GUEST_BASE: u64 = 1 << 32;
 /// Bytes of a buffer behind its header.
 const DATA_BYTES: usize = 34 * LINE_BYTES;
-/// Distance of buffers. The header is the end of a line of its own, so that the frame begins with a line and a header that does not change moves
-/// between no caches. An odd number of lines, so that the first lines of the buffers do not fall on each other in a cache.
+/// Distance of buffers. The header is the end of a line of its own, so that the frame begins with a line and a header
+/// that does not change moves between no caches. An odd number of lines, so that the first lines of the buffers do not
+/// fall on each other in a cache.
 const STRIDE_BYTES: usize = LINE_BYTES + DATA_BYTES;
 /// Where in its place a buffer begins.
 const HEADER_OFFSET: usize = LINE_BYTES - NET_HEADER_BYTES;
@@ -117,7 +119,8 @@ impl CardMemory {
     pub(super) fn ring(self: &Arc<Self>, ring: usize) -> Option<RingMemory> {
         let layout = *self.rings.get(ring)?;
         let at = |offset: usize| {
-            // SAFETY: every offset of a layout lies within the mapping, which was made as large as all layouts together.
+            // SAFETY: every offset of a layout lies within the mapping, which was made as large as all layouts
+            // together.
             unsafe { self.map.start().add(offset) }
         };
         Some(RingMemory {
@@ -146,8 +149,8 @@ fn memory_file(bytes: u64, pages: MemfdFlags) -> rustix::io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// A split virtqueue (virtio 1.2, section 2.7) as its driver sees it. The back end may write anything anywhere at any time: what is read here is to
-/// be checked by the caller, and no check depends on what was written before.
+/// A split virtqueue (virtio 1.2, section 2.7) as its driver sees it. The back end may write anything anywhere at any
+/// time: what is read here is to be checked by the caller, and no check depends on what was written before.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     /// Pairs: the address, then length, flags and next.
@@ -164,7 +167,8 @@ pub(super) struct RingMemory {
     _memory: Arc<CardMemory>,
 }
 
-// SAFETY: the pointers lead into a mapping that the value keeps, and are accessed as atomics or by raw copies on any thread.
+// SAFETY: the pointers lead into a mapping that the value keeps, and are accessed as atomics or by raw copies on any
+// thread.
 unsafe impl Send for RingMemory {}
 
 impl RingMemory {

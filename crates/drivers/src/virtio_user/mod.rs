@@ -1,11 +1,13 @@
-//! `virtio-user:PATH`: a virtio network card without a machine around it, for a vhost-user back end such as another program's switch.
+//! `virtio-user:PATH`: a virtio network card without a machine around it, for a vhost-user back end such as another
+//! program's switch.
 //!
-//! The port is the front end of vhost-user: it owns the memory, with split virtqueues and buffers in it ([`memory`]), and gives it to whoever serves
-//! the other side of the socket ([`connection`]). Frames are copied once into a free buffer ([`send_ring`]) and read where the back end wrote them
-//! ([`receive_ring`]).
+//! The port is the front end of vhost-user: it owns the memory, with split virtqueues and buffers in it ([`memory`]),
+//! and gives it to whoever serves the other side of the socket ([`connection`]). Frames are copied once into a free
+//! buffer ([`send_ring`]) and read where the back end wrote them ([`receive_ring`]).
 //!
-//! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used rings, and the headers of received
-//! frames, are read, each once and checked before use. A back end that breaks a rule loses the connection and may connect anew.
+//! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used
+//! rings, and the headers of received frames, are read, each once and checked before use. A back end that breaks a rule
+//! loses the connection and may connect anew.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,8 +75,8 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
-/// Opens a card for the back end at the target. It connects when that is there; until then, and in between, there is no room in it
-/// for frames, and what a switch sends to it is dropped as `not_bound`.
+/// Opens a card for the back end at the target. It connects when that is there; until then, and in between, there is no
+/// room in it for frames, and what a switch sends to it is dropped as `not_bound`.
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let Opening { target, options, plan: DevicePlan { queues, .. }, .. } = opening;
     let (path, options) = (Path::new(target), &options.device);

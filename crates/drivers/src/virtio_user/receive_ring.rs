@@ -1,4 +1,5 @@
-//! The ring by which frames come: buffers are lent to the back end, which fills them, and to the datapath, which reads them where they lie.
+//! The ring by which frames come: buffers are lent to the back end, which fills them, and to the datapath, which reads
+//! them where they lie.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -106,8 +107,8 @@ impl ReceiveRing {
         }
     }
 
-    /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes` unless it is the first, and tells its
-    /// length there: whoever has made room for shorter ones can make more.
+    /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes` unless it
+    /// is the first, and tells its length there: whoever has made room for shorter ones can make more.
     ///
     /// # Errors
     /// [`RingFault`]; frames before the wrong one are lent.
@@ -149,8 +150,8 @@ impl ReceiveRing {
         Ok(())
     }
 
-    /// Lends the frame that begins with the used entry `entry`, with `returned` entries there in all. Returns how many it takes, 0 where it is not to
-    /// be taken now.
+    /// Lends the frame that begins with the used entry `entry`, with `returned` entries there in all. Returns how many
+    /// it takes, 0 where it is not to be taken now.
     #[inline]
     fn take_frame(
         &mut self,
@@ -213,7 +214,8 @@ impl ReceiveRing {
         Ok(buffers)
     }
 
-    /// Length of the frame in the next `buffers` entries. Each is read again when its buffer is lent, and then with the length that is checked then.
+    /// Length of the frame in the next `buffers` entries. Each is read again when its buffer is lent, and then with the
+    /// length that is checked then.
     #[cold]
     fn frame_bytes(&self, buffers: u16) -> Result<usize, RingFault> {
         let mut bytes = 0;

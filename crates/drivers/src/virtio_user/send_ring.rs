@@ -85,8 +85,8 @@ impl SendRing {
         Ok(self.free.len() / buffers)
     }
 
-    /// Takes back what the back end is done with, if fewer than `wanted` descriptors are free: not before, since each look moves lines between
-    /// caches that hold more the longer one waits.
+    /// Takes back what the back end is done with, if fewer than `wanted` descriptors are free: not before, since each
+    /// look moves lines between caches that hold more the longer one waits.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -120,7 +120,8 @@ impl SendRing {
         }
     }
 
-    /// Puts a frame of `bytes` bytes, of which `unfinished` is left to do, as the back end sees after [`Self::publish`].
+    /// Puts a frame of `bytes` bytes, of which `unfinished` is left to do, as the back end sees after
+    /// [`Self::publish`].
     ///
     /// # Errors
     /// Why it is dropped.

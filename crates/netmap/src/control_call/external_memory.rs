@@ -32,7 +32,8 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The identity of the memory at `address`: device, inode and offset of a file mapped shared, else process, 0 and address.
+/// The identity of the memory at `address`: device, inode and offset of a file mapped shared, else process, 0 and
+/// address.
 ///
 /// # Errors
 /// EFAULT if nothing is mapped there; EIO if the kernel does not report the mapping.

@@ -1,4 +1,5 @@
-//! The list of options of a request: a chain of structures in the program's memory, which may be long, circular or lead nowhere.
+//! The list of options of a request: a chain of structures in the program's memory, which may be long, circular or lead
+//! nowhere.
 
 use core::mem::{offset_of, size_of};
 
@@ -52,8 +53,8 @@ fn is_known(option_type: u32) -> bool {
 }
 
 impl OptionList {
-    /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. What was read before an error is in the list too,
-    /// for its statuses are written all the same.
+    /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. What was read before an
+    /// error is in the list too, for its statuses are written all the same.
     ///
     /// # Errors
     /// EFAULT, EINVAL for type 0 or a known type given twice, EMSGSIZE for too many.

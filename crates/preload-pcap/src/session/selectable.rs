@@ -1,4 +1,5 @@
-//! The descriptor that `pcap_get_selectable_fd` gives: readable as long as frames are unread, with select, poll and epoll.
+//! The descriptor that `pcap_get_selectable_fd` gives: readable as long as frames are unread, with select, poll and
+//! epoll.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

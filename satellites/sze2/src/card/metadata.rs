@@ -3,8 +3,8 @@
 /// Its length, bytes.
 pub const FRAME_INFO_BYTES: usize = 12;
 
-/// Metadata of a received frame: time, then network interface, then two bytes of zeros, all little-endian. (The layout is our own: that of the cards depends on
-/// their firmware.)
+/// Metadata of a received frame: time, then network interface, then two bytes of zeros, all little-endian. (The layout
+/// is our own: that of the cards depends on their firmware.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameInfo {
     /// When it came, ns since the Unix epoch.

@@ -1,4 +1,5 @@
-//! The card's rules: what its network side lets in and out, and which channel gets a frame. Decisions only: no memory, socket, clock or thread.
+//! The card's rules: what its network side lets in and out, and which channel gets a frame. Decisions only: no memory,
+//! socket, clock or thread.
 //!
 //! ```text
 //! network ─ input buffer (IBUF: switched on? address? length?) ─ filter ─ distribution ─ channel 0, 1, ...

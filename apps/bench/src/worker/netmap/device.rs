@@ -1,7 +1,8 @@
-//! `/dev/netmap` as a program written for netmap uses it: open, NIOCCTRL, mmap, the two sync calls and poll, all by the C library's functions, so that
-//! whatever is preloaded serves them. One tx and one rx ring.
+//! `/dev/netmap` as a program written for netmap uses it: open, NIOCCTRL, mmap, the two sync calls and poll, all by the
+//! C library's functions, so that whatever is preloaded serves them. One tx and one rx ring.
 //!
-//! A program trusts the memory that it maps, as it would a kernel's; only indexes are looked at, since a wild one would end it.
+//! A program trusts the memory that it maps, as it would a kernel's; only indexes are looked at, since a wild one would
+//! end it.
 #![allow(unsafe_code)]
 
 use std::io;

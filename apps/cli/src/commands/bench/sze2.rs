@@ -17,8 +17,10 @@ const PLACES: [&str; 2] = ["../lib/ringroad", "../dpdk-szedata2"];
 
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
-/// As the documents that described the szedata2 driver have it: testpmd receives, sends, or does both, with the copy between buffer and mbuf and without; Mpps, share of 100G line rate and
-/// cycles for each frame, beside what was published of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package dpdk.
+/// As the documents that described the szedata2 driver have it: testpmd receives, sends, or does both, with the copy
+/// between buffer and mbuf and without; Mpps, share of 100G line rate and cycles for each frame, beside what was
+/// published of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package
+/// dpdk.
 #[derive(Debug, Args)]
 pub(super) struct BenchSze2 {
     /// All sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour a round

@@ -39,8 +39,8 @@ pub(crate) fn station_address(text: &str) -> Result<MacAddress, String> {
     address.ok_or_else(|| "give a hardware address of a station, like 02:00:00:00:00:01".to_owned())
 }
 
-/// A locally administered address for the interface at `port`: the same each time, so that neighbours need not learn it anew, and another
-/// one at other ports (FNV-1a, 40 bits of it).
+/// A locally administered address for the interface at `port`: the same each time, so that neighbours need not learn it
+/// anew, and another one at other ports (FNV-1a, 40 bits of it).
 pub(crate) fn mac_of(port: &str) -> [u8; 6] {
     let hash = port.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

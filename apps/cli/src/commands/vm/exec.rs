@@ -17,9 +17,9 @@ pub(super) const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a command in a guest's shell
 ///
-/// One word is a line for the shell: ringroad vm exec a 'ping -c 1 10.0.0.2 && echo yes'. Several are a program and its arguments. Standard error comes
-/// with standard output; there is no input. One command runs at a time, and others wait; Ctrl-C ends it. What goes on in the
-/// background should have its output elsewhere (>/dev/null 2>&1 &).
+/// One word is a line for the shell: ringroad vm exec a 'ping -c 1 10.0.0.2 && echo yes'. Several are a program and its
+/// arguments. Standard error comes with standard output; there is no input. One command runs at a time, and others
+/// wait; Ctrl-C ends it. What goes on in the background should have its output elsewhere (>/dev/null 2>&1 &).
 ///
 /// Exit status: that of the command.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use crate::output::Output;
 
 /// Find the kernel for guests, or fetch it
 ///
-/// The first of: below --kernel, below $RINGROAD_KERNEL_DIR, this machine's own in /boot, one fetched before, Debian's linux-image-cloud-amd64 fetched and unpacked
-/// into $RINGROAD_CACHE_DIR or ringroad in the user's cache.
+/// The first of: below --kernel, below $RINGROAD_KERNEL_DIR, this machine's own in /boot, one fetched before, Debian's
+/// linux-image-cloud-amd64 fetched and unpacked into $RINGROAD_CACHE_DIR or ringroad in the user's cache.
 #[derive(Debug, Args)]
 pub(super) struct FindKernel {
     /// Folder into which a linux-image package was unpacked

@@ -73,7 +73,8 @@ pub(super) struct Start {
     /// Accelerator of the guest's processors
     #[arg(long, value_name = "HOW", default_value = "auto")]
     accel: Accel,
-    /// Shell script to run in the guest once it is up, in place of the console; the guest ends after the last. May be given several times
+    /// Shell script to run in the guest once it is up, in place of the console; the guest ends after the last. May be
+    /// given several times
     #[arg(long = "run", value_name = "SCRIPT")]
     scripts: Vec<PathBuf>,
     /// Let the guest run on in the background once it is up

@@ -16,8 +16,8 @@ use super::{Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
-/// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`; one
-/// per frame where the device drops them all.
+/// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`;
+/// one per frame where the device drops them all.
 const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
 
 impl XdpQueue {
@@ -63,13 +63,14 @@ impl XdpQueue {
                     self.stop();
                     return kick;
                 }
-                // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the other
-                // end of a veth did not keep up.
+                // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the
+                // other end of a veth did not keep up.
                 Err(Errno::BUSY) if !self.attachment.link.may_send() => {
                     self.stop();
                     return kick;
                 }
-                // More is on the ring than one call sends, there is no room for completions, or the kernel is short of memory.
+                // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
+                // memory.
                 Err(_) => {}
             }
             self.reap();
@@ -84,8 +85,8 @@ impl XdpQueue {
         MAX_KICKS
     }
 
-    /// The interface is down. What waits on the tx ring is sent when it is up again; lent buffers are not held until then:
-    /// their frames move to buffers of ours.
+    /// The interface is down. What waits on the tx ring is sent when it is up again; lent buffers are not held until
+    /// then: their frames move to buffers of ours.
     #[cold]
     fn stop(&mut self) {
         self.interface = Interface::Down;
