@@ -855,7 +855,7 @@ fn refuse_impossible(batch: &Batch, first: usize, plan: &mut Plan) {
 
 /// Gives the batch back to its source: buffers that others keep, then the slots.
 fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
-    if batch.exchanged()
+    if batch.gives()
         && let Some(lender) = source.port.lender()
     {
         lender.reclaim(batch);

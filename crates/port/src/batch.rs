@@ -63,7 +63,6 @@ pub struct Batch {
     replicated: Vec<bool>,
     offer: Option<(RegionId, Custody)>,
     taker: Option<RegionId>,
-    exchanged: bool,
     bytes: u64,
     capacity: usize,
 }
@@ -88,7 +87,6 @@ impl Batch {
             replicated: Vec::with_capacity(BATCH_FRAMES),
             offer: None,
             taker: None,
-            exchanged: false,
             bytes: 0,
             capacity: BATCH_FRAMES,
         }
@@ -102,7 +100,7 @@ impl Batch {
         self.metas.clear();
         (self.is_unfinished, self.is_stamped, self.skipped) = (false, false, 0);
         self.replicated.clear();
-        (self.offer, self.taker, self.exchanged) = (None, None, false);
+        (self.offer, self.taker) = (None, None);
         self.bytes = 0;
         self.capacity = capacity.min(BATCH_FRAMES);
     }
@@ -277,22 +275,13 @@ impl Batch {
     pub fn exchange(&mut self, fragment: usize, instead: u32) {
         if let Some(fragment) = self.fragments.get_mut(fragment) {
             *fragment = fragment.in_buffer(instead);
-            self.exchanged = true;
         }
     }
 
     /// The fragments, to exchange buffers of theirs: as [`Batch::exchange`], for several.
     #[inline]
     pub fn exchange_buffers(&mut self) -> &mut [Fragment] {
-        self.exchanged = true;
         &mut self.fragments
-    }
-
-    /// Whether some destination kept buffers: the source has to take up those given for them.
-    #[inline]
-    #[must_use]
-    pub fn exchanged(&self) -> bool {
-        self.exchanged
     }
 
     /// How many frames it may hold.
@@ -450,6 +439,16 @@ impl Batch {
         match frames.start == 0 && frames.end == self.frames() {
             true => self.bytes,
             false => frames.map(|frame| self.frame_bytes(frame) as u64).sum(),
+        }
+    }
+
+    /// Sum of the lengths of the frames that a list names, bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes_of_listed(&self, frames: &[u16]) -> u64 {
+        match self.is_whole(frames) {
+            true => self.bytes,
+            false => frames.iter().map(|&frame| self.frame_bytes(frame.into()) as u64).sum(),
         }
     }
 

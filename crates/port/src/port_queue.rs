@@ -224,8 +224,8 @@ pub trait Backpressure {
 /// A queue that passes buffers of its region on, and takes others' ([`QueueProperties::region`],
 /// [`crate::batch::Custody`]).
 pub trait Lend {
-    /// Takes up the buffers given for those of the last [`PortQueue::receive`] that destinations kept
-    /// ([`Batch::exchanged`]). Comes before the release.
+    /// Takes up the buffers of a batch that the queue gave ([`crate::batch::Custody::Give`]): those that came with the
+    /// last [`PortQueue::receive`], or others for those that destinations kept. Comes before the release.
     fn reclaim(&mut self, batch: &Batch);
 
     /// Fragments that were ever delivered to it by lending.

@@ -537,15 +537,16 @@ impl RxPutEnd {
         put
     }
 
-    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a number
+    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a source
     /// and the buffer of the slot, and gives another one, and the length of the frame in it, instead, while it has any.
     /// Stops before the first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were
     /// filled.
     #[inline]
-    pub fn exchange_single(
+    pub fn exchange_single<S>(
         &mut self,
         free: u32,
-        mut exchange: impl FnMut(usize, u32) -> Option<SlotWord>,
+        mut sources: &[S],
+        mut exchange: impl FnMut(&S, u32) -> Option<SlotWord>,
     ) -> u32 {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {
@@ -553,17 +554,20 @@ impl RxPutEnd {
         }
         let (slots, buffers) = (view.slot_count(), *view.buffers());
         let mut filled = 0;
-        while filled < free {
+        while filled < free && !sources.is_empty() {
             let run = view.slots(advance(self.filled, filled, slots), free - filled);
-            for (number, slot) in (filled as usize..).zip(run) {
+            let mut exchanged = 0;
+            for (slot, source) in run.iter().zip(sources) {
                 let own = slot.load_word().buffer();
                 if !buffers.has(own) {
-                    return number as u32;
+                    return filled + exchanged;
                 }
-                let Some(given) = exchange(number, own) else { return number as u32 };
+                let Some(given) = exchange(source, own) else { return filled + exchanged };
                 slot.overwrite(given.with_flags(1 << PORT_SHIFT));
+                exchanged += 1;
             }
-            filled += run.len() as u32;
+            filled += exchanged;
+            sources = sources.get(run.len()..).unwrap_or(&[]);
         }
         filled
     }

@@ -86,7 +86,8 @@ impl SlotWord {
     #[inline]
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
-        Self(self.0 & !u64::from(u32::MAX) | u64::from(buffer))
+        // The bits in which they differ: no mask for the others is needed.
+        Self(self.0 ^ u64::from(self.buffer() ^ buffer))
     }
 
     /// The same length without flags, in another buffer, where no more fragments follow.

@@ -223,7 +223,7 @@ fn send_messages(
         let taken = frames.get(done..done + sent).unwrap_or(&[]);
         delivery.frames += sent as u32;
         // The kernel takes a frame whole or not at all.
-        delivery.bytes += bytes_of(batch, taken);
+        delivery.bytes += batch.bytes_of_listed(taken);
         done += sent;
         if done < frames.len() {
             // The refusal of the next frame is kept for the next call, which would blame another for it.
@@ -292,15 +292,6 @@ impl Refusals {
         };
         delivery.dropped.add(cause, dropped);
         if dropped == left { Next::Nothing } else { Next::Behind }
-    }
-}
-
-/// Sum of the lengths of the frames that `frames` names.
-#[inline(never)]
-fn bytes_of(batch: &Batch, frames: &[u16]) -> u64 {
-    match batch.is_whole(frames) {
-        true => batch.bytes(),
-        false => frames.iter().map(|&frame| batch.frame_bytes(usize::from(frame)) as u64).sum(),
     }
 }
 

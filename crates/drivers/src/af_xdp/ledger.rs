@@ -13,9 +13,11 @@ pub(super) struct Ledger {
     own: usize,
     /// For each buffer of the region, how many times it is in flight as our own.
     sent: Vec<u16>,
-    /// Lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever` they are in
-    /// flight.
-    lent: Vec<u32>,
+    /// Addresses of lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever`
+    /// they are in flight.
+    lent: Vec<u64>,
+    /// A buffer's number is its address without so many bits.
+    chunk_shift: u32,
     lent_ever: u64,
     returned: u64,
     /// For each buffer of the region, how many times it is completed before others that were lent earlier.
@@ -25,13 +27,15 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger with these own buffers, in a region of `buffers` buffers and with at most `in_flight` on the rings.
-    pub(super) fn new(own: Vec<u32>, buffers: u32, in_flight: u32) -> Self {
+    /// A ledger with these own buffers, in a region of `buffers` buffers of 2 to the power of `chunk_shift` bytes, and
+    /// with at most `in_flight` on the rings.
+    pub(super) fn new(own: Vec<u32>, buffers: u32, chunk_shift: u32, in_flight: u32) -> Self {
         Self {
             own: own.len(),
             free: own,
             sent: vec![0; buffers as usize],
             lent: vec![0; in_flight.next_power_of_two() as usize],
+            chunk_shift,
             lent_ever: 0,
             returned: 0,
             completed: vec![0; buffers as usize],
@@ -80,14 +84,19 @@ impl Ledger {
         self.lent.len() - (self.lent_ever - self.returned) as usize
     }
 
-    /// `buffer` goes on the ring and stays its source's; the caller has asked [`Ledger::lendable`].
+    /// What lies at the addresses of `lent` goes on the ring and stays its source's; the caller has asked
+    /// [`Ledger::lendable`].
     #[inline]
-    pub(super) fn lend(&mut self, buffer: u32) {
-        let place = self.place(self.lent_ever);
-        if let Some(lent) = self.lent.get_mut(place) {
-            *lent = buffer;
-            self.lent_ever += 1;
+    pub(super) fn lend<T>(&mut self, lent: &[T], address: impl Fn(&T) -> u64) {
+        let first = self.place(self.lent_ever);
+        let (before, behind) = self.lent.split_at_mut(first);
+        let (first, others) = lent.split_at_checked(behind.len()).unwrap_or((lent, &[]));
+        for (places, lent) in [(behind, first), (before, others)] {
+            for (place, lent) in places.iter_mut().zip(lent) {
+                *place = address(lent);
+            }
         }
+        self.lent_ever += lent.len() as u64;
     }
 
     /// Where `lent` holds a buffer.
@@ -99,7 +108,8 @@ impl Ledger {
     /// The buffer in flight that was lent first.
     #[inline]
     fn first_lent(&self) -> Option<u32> {
-        self.lent.get(self.place(self.returned)).copied().filter(|_| self.returned != self.lent_ever)
+        let first = self.lent.get(self.place(self.returned)).filter(|_| self.returned != self.lent_ever);
+        first.map(|address| (address >> self.chunk_shift) as u32)
     }
 
     /// Whether `buffer`, one that is in flight, is a lent one.
@@ -107,15 +117,19 @@ impl Ledger {
         self.sent.get(buffer as usize).is_some_and(|&count| count == 0)
     }
 
-    /// The kernel is done with `buffers`, as far as they are those in flight that were lent first, in order. Returns
-    /// their number.
+    /// The kernel is done with what lies at `addresses`, as far as it is what was lent first of what is in flight, in
+    /// order. Returns the number.
     #[inline]
-    pub(super) fn complete_in_order(&mut self, buffers: impl Iterator<Item = u64>) -> usize {
+    pub(super) fn complete_in_order(&mut self, addresses: &[u64]) -> usize {
         let first = self.place(self.returned);
         let end = self.lent.len().min(first + (self.lent_ever - self.returned) as usize);
         let oldest = self.lent.get(first..end).unwrap_or(&[]);
-        let is_same = |&(&lent, buffer): &(&u32, u64)| u64::from(lent) == buffer;
-        let count = oldest.iter().zip(buffers).take_while(is_same).count();
+        let most = oldest.len().min(addresses.len());
+        // A run is nearly always one that was lent as it is.
+        let count = match oldest.get(..most) == addresses.get(..most) {
+            true => most,
+            false => oldest.iter().zip(addresses).take_while(|(lent, address)| lent == address).count(),
+        };
         self.returned += count as u64;
         if self.early != 0 {
             self.settle();
@@ -191,10 +205,8 @@ mod tests {
 
     #[test]
     fn lent_buffers_return_in_order_whatever_the_order_of_completion() {
-        let mut ledger = Ledger::new(vec![2, 3], 10, 8);
-        for buffer in [5, 6, 7] {
-            ledger.lend(buffer);
-        }
+        let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
+        ledger.lend(&[5, 6, 7], |&buffer| buffer);
         assert_eq!(ledger.lent(), 3);
         ledger.complete(7);
         ledger.complete(6);
@@ -206,7 +218,7 @@ mod tests {
 
     #[test]
     fn own_buffers_become_free_again() {
-        let mut ledger = Ledger::new(vec![2, 3], 10, 8);
+        let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
         assert_eq!(ledger.peek(0), Some(3));
         assert_eq!((ledger.take(), ledger.take(), ledger.take()), (Some(3), Some(2), None));
         ledger.complete(2);
@@ -215,10 +227,8 @@ mod tests {
 
     #[test]
     fn a_buffer_lent_twice_is_counted_twice() {
-        let mut ledger = Ledger::new(vec![2], 10, 8);
-        for buffer in [5, 5, 6, 5] {
-            ledger.lend(buffer);
-        }
+        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
+        ledger.lend(&[5, 5, 6, 5], |&buffer| buffer);
         ledger.complete(5);
         assert_eq!(ledger.returned(), 1);
         ledger.complete(6);
@@ -230,9 +240,9 @@ mod tests {
 
     #[test]
     fn lending_a_buffer_that_is_ours_keeps_the_counts() {
-        let mut ledger = Ledger::new(vec![2], 10, 8);
+        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
         assert_eq!(ledger.take(), Some(2));
-        ledger.lend(2);
+        ledger.lend(&[2], |&buffer| buffer);
         ledger.complete(2);
         ledger.complete(2);
         assert_eq!((ledger.returned(), ledger.free()), (1, 1));
@@ -244,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_buffer_given_in_exchange_becomes_free_and_one_lent_meanwhile_returns() {
-        let mut ledger = Ledger::new(vec![2], 10, 8);
-        ledger.lend(6);
+        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
+        ledger.lend(&[6], |&buffer| buffer);
         assert_eq!((ledger.exchange(5), ledger.exchange(7)), (Some(2), None));
         assert!(!ledger.is_lent(5) && ledger.is_lent(6));
         ledger.complete(5);
@@ -256,14 +266,14 @@ mod tests {
 
     #[test]
     fn no_more_is_lent_than_can_be_in_flight() {
-        let mut ledger = Ledger::new(vec![], 10, 8);
+        let mut ledger = Ledger::new(vec![], 10, 0, 8);
         for round in 0..5 {
-            (0..8).for_each(|_| ledger.lend(5));
+            ledger.lend(&[5; 8], |&buffer| buffer);
             assert_eq!(ledger.lendable(), 0);
             (0..8).for_each(|_| ledger.complete(5));
             assert_eq!((ledger.lendable(), ledger.returned()), (8, 8 * (round + 1)));
         }
-        ledger.lend(4);
+        ledger.lend(&[4], |&buffer| buffer);
         ledger.abandon();
         assert_eq!((ledger.lendable(), ledger.returned()), (8, 41));
     }

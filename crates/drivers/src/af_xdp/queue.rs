@@ -3,6 +3,7 @@
 
 mod transmit;
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -14,9 +15,10 @@ use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
 };
+use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
-use ringroad_ring::shared::prefetch_read;
+use ringroad_ring::shared::{SlotWord, prefetch_read};
 use rustix::io::Errno;
 use rustix::net::xdp::XdpDescOptions;
 
@@ -51,10 +53,8 @@ pub struct XdpQueue {
     pause: LookPause,
     umem: Umem,
     attachment: Arc<Attachment>,
-    /// Buffers received and not released, oldest first.
-    borrowed: Vec<u32>,
-    /// Fragments of the last receive: the newest in `borrowed`.
-    last_received: usize,
+    /// Addresses of the buffers that are ours again, but not released, oldest first.
+    borrowed: VecDeque<u64>,
     ledger: Ledger,
     interface: Interface,
     /// Frames are left on the tx ring that the kernel has to be called for again.
@@ -78,9 +78,8 @@ impl XdpQueue {
         rx: &[u32],
         tx: Vec<u32>,
     ) -> Result<Self, Errno> {
-        for &buffer in rx {
-            socket.fill.put(umem.address(buffer));
-        }
+        let addresses: Vec<u64> = rx.iter().map(|&buffer| umem.address(buffer)).collect();
+        socket.fill.put_all(&addresses);
         socket.fill.publish();
         if socket.fill.needs_wakeup() {
             socket.wake_rx();
@@ -89,10 +88,9 @@ impl XdpQueue {
         Ok(Self {
             watch: SleepWatch::new(&socket)?,
             pause: LookPause::new(LOOK_EVERY_NS),
-            borrowed: Vec::with_capacity(rx.len()),
-            last_received: 0,
+            borrowed: VecDeque::with_capacity(rx.len()),
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
-            ledger: Ledger::new(tx, umem.buffers(), 2 * ring_size),
+            ledger: Ledger::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
             interface: Interface::Up,
             unsent: false,
             violation: None,
@@ -102,6 +100,22 @@ impl XdpQueue {
             umem,
             attachment,
         })
+    }
+
+    /// Whether no frame is on the rx ring, or was not just now.
+    #[inline]
+    fn shows_nothing(&mut self) -> bool {
+        if self.pause.lasts() {
+            return true;
+        }
+        let shows_nothing = self.socket.rx.refresh() == 0;
+        if shows_nothing {
+            match self.attachment.busy_poll {
+                true => self.socket.wake_rx(),
+                false => self.pause.begin(),
+            }
+        }
+        shows_nothing
     }
 
     /// Number of descriptors of the next whole frame on the rx ring; 0 where none is there.
@@ -125,16 +139,17 @@ impl XdpQueue {
         loop {
             let run = socket.rx.run(batch.single_room() as u32);
             let waiting = run.len();
-            let taken = batch.push_all(run.iter().map_while(|descriptor| {
-                let (buffer, bytes) = umem.beginning_at(descriptor.addr, descriptor.len as usize)?;
-                if descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
-                    return None;
-                }
+            let taken = batch.push_each(run, |descriptor| {
+                // An option makes it a length that no buffer has.
+                let len = u64::from(descriptor.len) | u64::from(descriptor.options.bits()) << u32::BITS;
+                let (buffer, bytes) = umem.beginning_at(descriptor.addr, len)?;
                 // The headers are read when all frames are taken.
                 prefetch_read(bytes.as_ptr());
                 // SAFETY: as in `take_fragment`.
-                Some(unsafe { Fragment::new(&bytes, 0) }.in_buffer(buffer))
-            }));
+                Some(unsafe {
+                    Fragment::of_slot(&TakenFragment { slot: SlotWord::new(buffer, len as u16, 0), bytes })
+                })
+            });
             socket.rx.take(taken as u32);
             if taken == 0 || taken < waiting {
                 return;
@@ -143,6 +158,7 @@ impl XdpQueue {
     }
 
     /// Takes a frame of `descriptors` descriptors into `batch`, or drops it where it cannot be.
+    #[inline(never)]
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
         let before = batch.fragment_count();
         let is_whole = descriptors as usize <= MAX_FRAGMENTS
@@ -154,7 +170,7 @@ impl XdpQueue {
                 if let Some(descriptor) = self.socket.rx.peek(ahead)
                     && let Some(buffer) = self.umem.buffer_at(descriptor.addr)
                 {
-                    refill(&mut self.socket, &self.umem, std::iter::once(buffer));
+                    refill(&mut self.socket, &[self.umem.address(buffer)]);
                 }
             }
         }
@@ -187,12 +203,8 @@ impl XdpQueue {
     /// Says what is left to do with the frames. Virtual interfaces hand frames over with what their sender left to a
     /// card, and the kernel those that it joined; AF_XDP has no place to tell of it.
     fn look_for_open_checksums(&self, batch: &mut Batch) {
-        let is_finished =
-            |frame: &Fragment| frame.bytes().read_array().is_some_and(|start| is_plainly_finished(&start));
-        if batch.is_single() && batch.fragments().iter().all(is_finished) {
-            return;
-        }
-        for frame in 0..batch.frames() {
+        let mut looked_at = 0;
+        while let Some(frame) = next_unclear(batch, looked_at) {
             let mut start = [0; DETECTION_BYTES];
             let len = batch.head(frame).map_or(0, |head| head.bytes().read(&mut start));
             let total = batch.frame_bytes(frame);
@@ -200,15 +212,28 @@ impl XdpQueue {
             if let Some(unfinished) = Unfinished::detect(start, total, self.attachment.mtu) {
                 batch.describe_frame(frame, FrameMeta { unfinished, ..FrameMeta::default() });
             }
+            looked_at = frame + 1;
         }
     }
 }
 
+/// The next of the frames from `first` on that is not, at a look, one with which nothing is left to do.
+#[inline(never)]
+fn next_unclear(batch: &Batch, first: usize) -> Option<usize> {
+    if !batch.is_single() {
+        return (first < batch.frames()).then_some(first);
+    }
+    let is_finished =
+        |frame: &Fragment| frame.bytes().read_array().is_some_and(|start| is_plainly_finished(&start));
+    let behind = batch.fragments().get(first..)?.iter().position(|frame| !is_finished(frame))?;
+    Some(first + behind)
+}
+
 /// Gives buffers back to the kernel, to receive into.
 #[inline]
-fn refill(socket: &mut XdpSocket, umem: &Umem, buffers: impl ExactSizeIterator<Item = u32>) {
-    let room = socket.fill.free(buffers.len() as u32) as usize;
-    socket.fill.put_all(buffers.take(room).map(|buffer| umem.address(buffer)));
+fn refill(socket: &mut XdpSocket, addresses: &[u64]) {
+    let room = socket.fill.free(addresses.len() as u32) as usize;
+    socket.fill.put_all(addresses.get(..room).unwrap_or(addresses));
 }
 
 impl PortQueue for XdpQueue {
@@ -217,19 +242,11 @@ impl PortQueue for XdpQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        self.last_received = 0;
         // What a full queue of the interface kept from being sent is tried again.
         if self.unsent {
             self.kick();
         }
-        if self.violation.is_some() || self.pause.lasts() {
-            return;
-        }
-        if self.socket.rx.refresh() == 0 {
-            match self.attachment.busy_poll {
-                true => self.socket.wake_rx(),
-                false => self.pause.begin(),
-            }
+        if self.violation.is_some() || self.shows_nothing() {
             return;
         }
         batch.offer(self.umem.region().id(), Custody::Give);
@@ -245,9 +262,7 @@ impl PortQueue for XdpQueue {
             }
             self.take_frame(batch, descriptors);
         }
-        self.last_received = batch.fragment_count();
-        self.borrowed.extend(batch.fragments().iter().map(Fragment::buffer));
-        self.watch.note_frames(&self.socket, self.last_received);
+        self.watch.note_frames(&self.socket, batch.fragment_count());
         self.socket.rx.publish();
         // Memory of a card that writes to it by itself has only frames as they were on the wire.
         if !self.attachment.zero_copy {
@@ -255,10 +270,19 @@ impl PortQueue for XdpQueue {
         }
     }
 
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        !self.unsent && self.shows_nothing()
+    }
+
     fn release(&mut self, fragments: usize) {
-        let Self { socket, umem, borrowed, .. } = self;
+        let Self { socket, borrowed, .. } = self;
         let fragments = fragments.min(borrowed.len());
-        refill(socket, umem, borrowed.drain(..fragments));
+        let (first, others) = borrowed.as_slices();
+        let first = first.get(..fragments).unwrap_or(first);
+        refill(socket, first);
+        refill(socket, others.get(..fragments - first.len()).unwrap_or(&[]));
+        borrowed.drain(..fragments);
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -381,13 +405,7 @@ impl Backpressure for XdpQueue {
 
 impl Lend for XdpQueue {
     fn reclaim(&mut self, batch: &Batch) {
-        let first = self.borrowed.len().saturating_sub(self.last_received);
-        let last = self.borrowed.get_mut(first..).unwrap_or(&mut []);
-        for (held, fragment) in last.iter_mut().zip(batch.fragments()) {
-            if self.umem.has(fragment.buffer()) {
-                *held = fragment.buffer();
-            }
-        }
+        self.borrowed.extend(batch.fragments().iter().map(|fragment| self.umem.address(fragment.buffer())));
     }
 
     fn lent(&self) -> u64 {

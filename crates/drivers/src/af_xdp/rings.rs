@@ -5,6 +5,7 @@
 //! release.
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -136,22 +137,44 @@ impl<T: Copy> ProducerRing<T> {
     /// Puts an entry; the caller has asked [`ProducerRing::free`].
     #[inline]
     pub(super) fn put(&mut self, entry: T) {
-        self.put_all(std::iter::once(entry));
+        self.put_all(&[entry]);
     }
 
-    /// Puts entries, not more than [`ProducerRing::free`] gave. Returns their number.
+    /// Puts entries, not more than [`ProducerRing::free`] gave.
     #[inline]
-    pub(super) fn put_all(&mut self, entries: impl Iterator<Item = T>) -> usize {
-        let mut filled = self.filled;
-        entries.for_each(|entry| {
-            let place = self.ring.entry(filled);
-            // SAFETY: a mapped entry which is not published, so the kernel does not read it.
-            unsafe { place.write(entry) };
-            filled = filled.wrapping_add(1);
-        });
-        let count = filled.wrapping_sub(self.filled);
-        self.filled = filled;
-        count as usize
+    pub(super) fn put_all(&mut self, entries: &[T]) {
+        let put = self.put_each(entries, |&entry| Some(entry), |_| ());
+        // Where the ring begins anew.
+        if let Some(others) = entries.get(put..) {
+            self.put_each(others, |&entry| Some(entry), |_| ());
+        }
+    }
+
+    /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave, up to the
+    /// first that `entry` gives none for, or to where the ring begins anew. Returns their number, and lets `note` see
+    /// them.
+    #[inline]
+    pub(super) fn put_each<S>(
+        &mut self,
+        sources: &[S],
+        mut entry: impl FnMut(&S) -> Option<T>,
+        note: impl FnOnce(&[T]),
+    ) -> usize {
+        let first = self.filled & self.ring.mask;
+        let most = sources.len().min((self.ring.mask + 1 - first) as usize);
+        let start = self.ring.entry(first).cast::<MaybeUninit<T>>().as_ptr();
+        // SAFETY: mapped entries which are not published, so the kernel does not read them, borrowed as `self` is.
+        let places = unsafe { std::slice::from_raw_parts_mut(start, most) };
+        let mut count = 0;
+        for (place, source) in places.iter_mut().zip(sources) {
+            let Some(entry) = entry(source) else { break };
+            place.write(entry);
+            count += 1;
+        }
+        // SAFETY: so many were written just now.
+        note(unsafe { std::slice::from_raw_parts(start.cast_const().cast(), count) });
+        self.filled = self.filled.wrapping_add(count as u32);
+        count
     }
 
     /// Makes what was put visible to the kernel. Whether there was anything.

@@ -19,6 +19,7 @@ pub(super) struct Umem {
     area: NonNull<u8>,
     area_bytes: usize,
     chunk_shift: u32,
+    chunk_bytes: u32,
     buffers: u32,
 }
 
@@ -38,6 +39,7 @@ impl Umem {
             area,
             area_bytes,
             chunk_shift: geometry.buffer_bytes.trailing_zeros(),
+            chunk_bytes: geometry.buffer_bytes,
             buffers: geometry.buffers,
         })
     }
@@ -51,15 +53,20 @@ impl Umem {
         (self.area, self.area_bytes)
     }
 
+    /// A chunk has 2 to the power of so many bytes.
+    pub(super) fn chunk_shift(&self) -> u32 {
+        self.chunk_shift
+    }
+
     /// Size of a chunk, bytes.
     pub(super) fn chunk_bytes(&self) -> u32 {
-        1 << self.chunk_shift
+        self.chunk_bytes
     }
 
     /// Most bytes of a frame in one buffer: the kernel lets no descriptor reach into the next chunk.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        (1 << self.chunk_shift) - CHUNK_HEADROOM_BYTES as usize
+        (self.chunk_bytes - CHUNK_HEADROOM_BYTES) as usize
     }
 
     /// Number of buffers, the reserved ones included.
@@ -70,13 +77,13 @@ impl Umem {
     /// Whether `buffer` is one that frames may lie in.
     #[inline]
     pub(super) fn has(&self, buffer: u32) -> bool {
-        buffer >= FIRST_BUFFER && buffer < self.buffers
+        buffer.wrapping_sub(FIRST_BUFFER) < self.buffers.saturating_sub(FIRST_BUFFER)
     }
 
     /// UMEM address of the first byte of `buffer`.
     #[inline]
     pub(super) fn address(&self, buffer: u32) -> u64 {
-        (u64::from(buffer) << self.chunk_shift) + u64::from(CHUNK_HEADROOM_BYTES)
+        u64::from(buffer) * u64::from(self.chunk_bytes) + u64::from(CHUNK_HEADROOM_BYTES)
     }
 
     /// The buffer whose chunk `address` lies in; `None` outside the buffers that frames may lie in.
@@ -106,16 +113,17 @@ impl Umem {
 
     /// The buffer that begins at `address`, and its first `len` bytes; `None` where none begins there, or has so many.
     #[inline]
-    pub(super) fn beginning_at(&self, address: u64, len: usize) -> Option<(u32, SharedBytes<'_>)> {
-        let buffer = self.buffer_at(address)?;
-        let offset = address & u64::from(self.chunk_bytes() - 1);
-        if offset != u64::from(CHUNK_HEADROOM_BYTES) || len > self.capacity() {
+    pub(super) fn beginning_at(&self, address: u64, len: u64) -> Option<(u32, SharedBytes<'_>)> {
+        // One comparison for all: what lies before the first buffer, or not where one begins, is a number beyond all.
+        let number = address.wrapping_sub(self.address(FIRST_BUFFER)).rotate_right(self.chunk_shift);
+        if number >= u64::from(self.buffers - FIRST_BUFFER) || len > self.capacity() as u64 {
             return None;
         }
         // SAFETY: the start of a buffer that the area holds, just checked.
         let start = unsafe { self.area.add(address as usize) };
         // SAFETY: as in `bytes`.
-        Some((buffer, unsafe { SharedBytes::from_trusted_parts(start, len) }))
+        let bytes = unsafe { SharedBytes::from_trusted_parts(start, len as usize) };
+        Some((number as u32 + FIRST_BUFFER, bytes))
     }
 
     /// Where `buffer`, one that [`Umem::has`], begins, to prefetch it.

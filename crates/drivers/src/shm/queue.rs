@@ -1,6 +1,7 @@
 //! The datapath's side of a program's queue.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::{Direction, MAX_FRAGMENTS};
 use ringroad_ring::region::{Region, RegionId};
 use ringroad_ring::ring_view::RingView;
-use ringroad_ring::shared::{SlotWord, prefetch_read, prefetch_write};
+use ringroad_ring::shared::{prefetch_read, prefetch_write};
 use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
@@ -274,13 +275,7 @@ impl ShmQueue {
                 behind(frames, from).iter().map_while(move |frame| Some((fragment(frame)?, time(frame))))
             }),
         };
-        let bytes = match is_whole && put as usize == frames.len() {
-            true => batch.bytes(),
-            false => {
-                frames.iter().take(put as usize).map(|&frame| batch.frame_bytes(frame.into()) as u64).sum()
-            }
-        };
-        (put, bytes)
+        (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
     }
 
     /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
@@ -288,20 +283,19 @@ impl ShmQueue {
     #[inline(never)]
     fn exchange_singles(put: &mut RxPutEnd, batch: &mut Batch, frames: &[u16], free: u32) -> (u32, u64) {
         let is_whole = batch.is_whole(frames);
-        let (fragments, mut extents) = (batch.exchange_buffers(), 0);
-        let mut exchange = |fragment: &mut Fragment, own| {
-            let given = fragment.slot();
-            *fragment = fragment.in_buffer(own);
-            extents += given.extent();
+        let fragments = Cell::from_mut(batch.exchange_buffers()).as_slice_of_cells();
+        let exchange = |fragment: &Cell<Fragment>, own| {
+            let given = fragment.get().slot();
+            fragment.set(fragment.get().in_buffer(own));
             given
         };
         let put = match is_whole {
-            true => put.exchange_single(free, |number, own| Some(exchange(fragments.get_mut(number)?, own))),
-            false => put.exchange_single(free, |number, own| {
-                Some(exchange(fragments.get_mut(usize::from(*frames.get(number)?))?, own))
+            true => put.exchange_single(free, fragments, |fragment, own| Some(exchange(fragment, own))),
+            false => put.exchange_single(free, frames, |&frame, own| {
+                Some(exchange(fragments.get(usize::from(frame))?, own))
             }),
         };
-        (put, SlotWord::extent_bytes(extents))
+        (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
     }
 
     /// Puts a frame by keeping its buffers, for which the source gets those of the slots.

@@ -1,13 +1,11 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
-use std::ops::RangeInclusive;
-
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
 use ringroad_port::port_queue::Delivery;
-use ringroad_ring::shared::prefetch_write;
+use ringroad_ring::shared::{SlotWord, prefetch_write};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
@@ -35,7 +33,7 @@ impl XdpQueue {
             let taken = run.len() as u32;
             while !run.is_empty() {
                 // The lent ones come back in order, but where others go by them or ours lie between them.
-                let done = ledger.complete_in_order(run.iter().map(|&address| umem.chunk_at(address)));
+                let done = ledger.complete_in_order(run);
                 let Some((&address, others)) = run.get(done..).and_then(<[u64]>::split_first) else { break };
                 if let Some(buffer) = umem.buffer_at(address) {
                     ledger.complete(buffer);
@@ -156,68 +154,72 @@ impl XdpQueue {
             (false, true) => return 0,
             (false, false) => self.copy_singles(batch, frames),
         };
-        delivery.frames += put.frames;
-        delivery.bytes += put.bytes;
-        put.frames as usize
+        delivery.frames += put as u32;
+        delivery.bytes += batch.bytes_of_listed(frames.get(..put).unwrap_or(frames));
+        put
     }
 
     /// Puts the buffers of frames themselves on the tx ring; they stay their source's.
     #[inline(never)]
-    fn lend_singles(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+    fn lend_singles(&mut self, batch: &Batch, frames: &[u16]) -> usize {
         let lengths = self.single_lengths();
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
         let frames = frames.get(..ledger.lendable()).unwrap_or(frames);
-        put_each(tx, umem, frames, |frame| {
-            let fragment = batch.fragment(frame)?;
-            let (buffer, len) = (fragment.buffer(), fragment.len());
-            if !lengths.contains(&len) || !umem.has(buffer) {
-                return None;
-            }
-            ledger.lend(buffer);
-            Some((buffer, len))
-        })
+        let place = |fragment: &Fragment| {
+            let slot = fragment.slot();
+            (lengths.has(slot) && umem.has(slot.buffer())).then_some(slot)
+        };
+        let lend = |put: &[XdpDesc]| ledger.lend(put, |descriptor| descriptor.addr);
+        match batch.is_whole(frames) {
+            true => put_each(tx, umem, batch.fragments(), place, lend),
+            false => put_each(tx, umem, frames, |&frame| place(batch.fragment(frame.into())?), lend),
+        }
     }
 
     /// Puts the buffers of frames themselves on the tx ring, and gives others of ours for them.
     #[inline(never)]
-    fn exchange_singles(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+    fn exchange_singles(&mut self, batch: &mut Batch, frames: &[u16]) -> usize {
         let lengths = self.single_lengths();
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
         let fragments = batch.exchange_buffers();
-        put_each(tx, umem, frames, |frame| {
-            let fragment = fragments.get_mut(frame)?;
-            let (buffer, len) = (fragment.buffer(), fragment.len());
-            if !lengths.contains(&len) || !umem.has(buffer) {
+        let exchange = |&frame: &u16| {
+            let fragment = fragments.get_mut(usize::from(frame))?;
+            let slot = fragment.slot();
+            if !lengths.has(slot) || !umem.has(slot.buffer()) {
                 return None;
             }
-            *fragment = fragment.in_buffer(ledger.exchange(buffer)?);
-            Some((buffer, len))
-        })
+            *fragment = fragment.in_buffer(ledger.exchange(slot.buffer())?);
+            Some(slot)
+        };
+        put_each(tx, umem, frames, exchange, |_| ())
     }
 
     /// Copies frames into buffers of ours.
     #[inline(never)]
-    fn copy_singles(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+    fn copy_singles(&mut self, batch: &Batch, frames: &[u16]) -> usize {
         let lengths = self.single_lengths();
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
-        put_each(tx, umem, frames, |frame| {
-            let fragment = batch.fragment(frame)?;
-            let len = fragment.len();
-            if !lengths.contains(&len) {
+        let copy = |&frame: &u16| {
+            let fragment = batch.fragment(frame.into())?;
+            if !lengths.has(fragment.slot()) {
                 return None;
             }
             let own = ledger.take()?;
             if let Some(ahead) = ledger.peek(PREFETCH_FRAMES) {
                 prefetch_write(umem.start(umem.address(ahead)));
             }
-            umem.bytes(own, len).copy_from(&fragment.bytes());
-            Some((own, len))
-        })
+            umem.bytes(own, fragment.len()).copy_from(&fragment.bytes());
+            Some(fragment.slot().in_buffer(own))
+        };
+        put_each(tx, umem, frames, copy, |_| ())
     }
 
     /// Lengths of frames that are sent from one buffer.
-    fn single_lengths(&self) -> RangeInclusive<usize> {
-        ETHERNET_HEADER_BYTES..=self.attachment.max_frame_bytes.min(self.umem.capacity())
+    fn single_lengths(&self) -> SingleLengths {
+        let most = self.attachment.max_frame_bytes.min(self.umem.capacity()) as u16;
+        let extent = |len| SlotWord::new(0, len, 0).extent();
+        let least = extent(ETHERNET_HEADER_BYTES as u16);
+        SingleLengths { least, span: extent(most).saturating_sub(least) }
     }
 
     /// Whether the kernel takes these fragments as they lie.
@@ -254,7 +256,7 @@ impl XdpQueue {
                 let Some(own) = self.ledger.exchange(buffer) else { return Err(DropCause::NoSpace) };
                 batch.exchange(fragment, own);
             } else {
-                self.ledger.lend(buffer);
+                self.ledger.lend(&[self.umem.address(buffer)], |&address| address);
             }
             self.put(buffer, len, fragment != last);
         }
@@ -282,21 +284,46 @@ impl XdpQueue {
     }
 }
 
+/// Lengths of frames that are sent from one buffer, as extents of slots ([`SlotWord::extent`]).
+#[derive(Debug, Clone, Copy)]
+struct SingleLengths {
+    least: u64,
+    span: u64,
+}
+
+impl SingleLengths {
+    /// Whether a slot holds a frame alone, of such a length.
+    #[inline]
+    fn has(self, slot: SlotWord) -> bool {
+        slot.extent().wrapping_sub(self.least) <= self.span
+    }
+}
+
 /// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame
-/// is and how long.
+/// is and how long. `note` sees what was put. Returns the number.
 #[inline]
-fn put_each(
+fn put_each<S>(
     tx: &mut ProducerRing<XdpDesc>,
     umem: &Umem,
-    frames: &[u16],
-    mut place: impl FnMut(usize) -> Option<(u32, usize)>,
-) -> Delivery {
-    let room = tx.free(frames.len() as u32) as usize;
-    let mut bytes = 0;
-    let put = tx.put_all(frames.iter().take(room).map_while(|&frame| {
-        let (buffer, len) = place(frame.into())?;
-        bytes += len as u64;
-        Some(XdpDesc { addr: umem.address(buffer), len: len as u32, options: XdpDescOptions::empty() })
-    }));
-    Delivery { frames: put as u32, bytes, ..Delivery::default() }
+    sources: &[S],
+    mut place: impl FnMut(&S) -> Option<SlotWord>,
+    mut note: impl FnMut(&[XdpDesc]),
+) -> usize {
+    let room = tx.free(sources.len() as u32) as usize;
+    let mut rest = sources.get(..room).unwrap_or(sources);
+    let mut put = 0;
+    loop {
+        let describe = |source: &S| {
+            let slot = place(source)?;
+            let addr = umem.address(slot.buffer());
+            Some(XdpDesc { addr, len: slot.len().into(), options: XdpDescOptions::empty() })
+        };
+        // Once more where the ring begins anew.
+        let some = tx.put_each(rest, describe, &mut note);
+        put += some;
+        rest = rest.get(some..).unwrap_or(&[]);
+        if some == 0 || rest.is_empty() {
+            return put;
+        }
+    }
 }

@@ -111,6 +111,7 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
         batch.reset(256);
         queue.receive(&mut batch);
         frames.extend(frames_of(&batch));
+        queue.lender().unwrap().reclaim(&batch);
         queue.release(batch.fragment_count());
         queue.flush();
     }
