@@ -645,8 +645,11 @@ impl Engine {
         }
         let bytes = batch.bytes_of(from..frames);
         let (mut lent, mut kicks) = (0, 0);
+        let mut frame_cost = u64::from(source.properties.take_cost);
         match taker {
             Some(taker) => {
+                // The dearer of both: what shared memory costs is part of either.
+                frame_cost = frame_cost.max(taker.properties.frame_cost.into());
                 executor.deliveries.deliver_to(taker, destination, batch, list);
                 if batch.lends() {
                     lent = taker.port.lender().map_or(0, |lender| lender.lent());
@@ -658,8 +661,7 @@ impl Engine {
         source.counters.received(list.len() as u64, bytes);
         finish_batch(source, batch, lent, &self.outboxes);
         kicks += source.flush();
-        let cost =
-            bytes / BYTES_PER_COST as u64 + list.len() as u64 * u64::from(source.properties.frame_cost);
+        let cost = bytes / BYTES_PER_COST as u64 + list.len() as u64 * frame_cost;
         Served { frames: list.len(), cost: Served::LOOK.cost + cost + u64::from(kicks) * KICK_COST }
     }
 
@@ -718,7 +720,7 @@ impl Engine {
             finish_batch(source, batch, 0, &self.outboxes);
         }
         // What it costs to take them is beyond what a program's ring costs.
-        let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
+        let taking = received as u64 * u64::from(source.properties.take_cost - 1);
         let mut cost = Served::LOOK.cost + executed.cost + taking;
         if received != 0 {
             cost += u64::from(source.flush()) * KICK_COST + self.flush();

@@ -56,6 +56,7 @@ impl EngineQueue {
     ) -> Self {
         let mut properties = port.properties();
         properties.frame_cost = properties.frame_cost.max(1);
+        properties.take_cost = properties.take_cost.max(1);
         let has_diagnosis = port.diagnosis().is_some();
         Self {
             port,
@@ -64,7 +65,7 @@ impl EngineQueue {
             owner,
             properties,
             has_diagnosis,
-            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.frame_cost)).max(1),
+            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.take_cost)).max(1),
             pending: VecDeque::new(),
             dirty: false,
             asleep: false,

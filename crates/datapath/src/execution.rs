@@ -138,15 +138,16 @@ impl Executor {
         let Some(Fate::Port(port)) = common else { return None };
         let target = topology.queue(port, queue)?;
         let bytes_cost = batch.bytes() * finishing_factor(batch) as u64 / BYTES_PER_COST as u64;
-        if target.worker != worker || target.frame_cost > 1 || bytes_cost > budget / 2 {
-            return None;
-        }
         let end = batch.frames();
         let frames = Batch::numbers(first..end);
+        let cost = frames.len() as u64 * u64::from(target.frame_cost) + bytes_cost;
+        if target.worker != worker || cost > budget {
+            return None;
+        }
         if !self.deliveries.deliver(queues, target.place, batch, frames) {
             return None;
         }
-        Some(Executed { end, replicated: 0, cost: frames.len() as u64 + bytes_cost })
+        Some(Executed { end, replicated: 0, cost })
     }
 
     #[inline(never)]

@@ -173,6 +173,26 @@ fn users_with_endless_work_get_equal_parts_with_any_number_of_queues() {
 }
 
 #[test]
+fn a_program_that_sends_to_a_dear_device_pays_for_what_the_device_costs() {
+    let mut engine = Engine::new(0);
+    let wires = [(8, Far::sending(0)), (1, Far::sending(0))];
+    for (place, (frame_cost, far)) in [0, 2].into_iter().zip(&wires) {
+        let owner = OwnerId { user: u64::from(place), program: 0 };
+        let queue =
+            |near: Near, forwarding| EngineQueue::new(Box::new(near), forwarding, Arc::default(), owner);
+        let program = Near::new(&Far::sending(u64::MAX), BROADCAST, station(1), 60);
+        let device = Near::new(far, BROADCAST, station(2), 60).costing(*frame_cost);
+        engine.insert(place, queue(program, Forwarding::Wire(place + 1)));
+        engine.insert(place + 1, queue(device, Forwarding::Hold));
+    }
+    for _ in 0..4000 {
+        engine.turn();
+    }
+    let [dear, cheap] = wires.map(|(_, far)| far.got.load(SeqCst));
+    assert!((7 * dear..9 * dear).contains(&cheap), "{dear} and {cheap} frames");
+}
+
+#[test]
 fn a_batch_in_parts_reaches_every_port_once_and_in_order() {
     let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
     let sender = Far::sending(1000);

@@ -33,7 +33,7 @@ struct SocketQueue {
 impl PortQueue for SocketQueue {
     fn properties(&mut self) -> QueueProperties {
         // A system call for each frame.
-        QueueProperties { frame_cost: 16, ..QueueProperties::default() }
+        QueueProperties { frame_cost: 16, take_cost: 16, ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {

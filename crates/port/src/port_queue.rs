@@ -60,9 +60,11 @@ pub struct Delivery {
 /// What never changes while a queue lives. The datapath asks once, before the queue is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueProperties {
-    /// What it costs to deliver a frame here or receive one, beside copying its bytes: 1 for shared memory (50 to 100
-    /// ns), more where the kernel is asked for each.
+    /// What it costs to deliver a frame here, beside copying its bytes: 1 for shared memory (50 to 100 ns), more where
+    /// the kernel works for each, also if one call does for several.
     pub frame_cost: u16,
+    /// What it costs to receive a frame here, in the same units.
+    pub take_cost: u16,
     /// Whether frames can be delivered here at all: a switch sends none to a queue of which this is false.
     pub takes_frames: bool,
     /// Whether an announcement of sleep ([`Sleep::prepare_sleep`]) stands until somebody is woken by it, so that it
@@ -74,7 +76,7 @@ pub struct QueueProperties {
 
 impl Default for QueueProperties {
     fn default() -> Self {
-        Self { frame_cost: 1, takes_frames: true, sleeps_alone: false, region: None }
+        Self { frame_cost: 1, take_cost: 1, takes_frames: true, sleeps_alone: false, region: None }
     }
 }
 

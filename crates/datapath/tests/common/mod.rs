@@ -49,6 +49,8 @@ pub struct Near {
     memory: Vec<Vec<u8>>,
     /// Stepped when the fabric asks for the queue's properties: frames move in the middle of a change.
     steps: Option<Weak<Mutex<Engine>>>,
+    /// What a frame delivered to it costs.
+    frame_cost: u16,
 }
 
 pub const BROADCAST: [u8; 6] = [0xff; 6];
@@ -68,11 +70,16 @@ impl Near {
         let mut frame = [&to[..], &from[..]].concat();
         frame.resize(bytes, 0);
         far.queues.fetch_add(1, SeqCst);
-        Self { far: Arc::clone(far), frame, lent: 0, memory: Vec::new(), steps: None }
+        Self { far: Arc::clone(far), frame, lent: 0, memory: Vec::new(), steps: None, frame_cost: 1 }
     }
 
     pub fn stepping(mut self, engine: &Arc<Mutex<Engine>>) -> Self {
         self.steps = Some(Arc::downgrade(engine));
+        self
+    }
+
+    pub fn costing(mut self, frame_cost: u16) -> Self {
+        self.frame_cost = frame_cost;
         self
     }
 
@@ -86,7 +93,7 @@ impl PortQueue for Near {
         if let Some(engine) = self.steps.as_ref().and_then(Weak::upgrade) {
             engine.lock().unwrap().step();
         }
-        QueueProperties { sleeps_alone: true, ..QueueProperties::default() }
+        QueueProperties { sleeps_alone: true, frame_cost: self.frame_cost, ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {

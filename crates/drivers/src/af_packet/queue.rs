@@ -91,7 +91,7 @@ impl PacketQueue {
 
 impl PortQueue for PacketQueue {
     fn properties(&mut self) -> QueueProperties {
-        // Several are sent with one system call, but each takes the kernel's way.
+        // Several are sent with one system call, but each takes the kernel's way. What is received lies in memory.
         QueueProperties { frame_cost: 8, ..QueueProperties::default() }
     }
 

@@ -238,7 +238,10 @@ fn refill(socket: &mut XdpSocket, addresses: &[u64]) {
 
 impl PortQueue for XdpQueue {
     fn properties(&mut self) -> QueueProperties {
-        QueueProperties { region: Some(self.umem.region().id()), ..QueueProperties::default() }
+        // In copy mode one call sends several, and the kernel copies each and takes it as far as a virtual interface's
+        // other end.
+        let frame_cost = if self.attachment.zero_copy { 1 } else { 8 };
+        QueueProperties { frame_cost, region: Some(self.umem.region().id()), ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {

@@ -100,7 +100,7 @@ impl DatagramQueue {
 impl PortQueue for DatagramQueue {
     fn properties(&mut self) -> QueueProperties {
         // A system call for each frame, which looks for the peer.
-        QueueProperties { frame_cost: 16, ..QueueProperties::default() }
+        QueueProperties { frame_cost: 16, take_cost: 16, ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {

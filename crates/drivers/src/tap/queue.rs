@@ -193,7 +193,7 @@ fn drops(link: &LinkProbe) -> Option<u64> {
 impl PortQueue for TapQueue {
     fn properties(&mut self) -> QueueProperties {
         // A system call for each frame.
-        QueueProperties { frame_cost: 16, ..QueueProperties::default() }
+        QueueProperties { frame_cost: 16, take_cost: 16, ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {

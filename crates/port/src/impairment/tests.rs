@@ -159,7 +159,7 @@ impl Player {
 
 impl PortQueue for Player {
     fn properties(&mut self) -> QueueProperties {
-        QueueProperties { frame_cost: 7, takes_frames: false, sleeps_alone: true, region: None }
+        QueueProperties { frame_cost: 7, take_cost: 5, takes_frames: false, sleeps_alone: true, region: None }
     }
 
     fn receive(&mut self, _batch: &mut Batch) {
@@ -293,7 +293,13 @@ fn an_impaired_queue_has_every_role_of_its_inner_queue() {
     let queue = &mut impairment.wrap(Box::new(player.clone()), Arc::default());
 
     let asked = |expected: &[&str]| assert_eq!(std::mem::take(&mut *player.asked.lock().unwrap()), expected);
-    let expected = QueueProperties { frame_cost: 7, takes_frames: false, sleeps_alone: false, region: None };
+    let expected = QueueProperties {
+        frame_cost: 7,
+        take_cost: 5,
+        takes_frames: false,
+        sleeps_alone: false,
+        region: None,
+    };
     assert_eq!(queue.properties(), expected, "the datapath asks an impaired queue when it is due");
     queue.receive(&mut Batch::new());
     queue.release(9);
