@@ -27,22 +27,28 @@ pub(crate) struct Capture {
     #[command(flatten)]
     reception: Reception,
     /// Only frames that pass this filter, in tcpdump's language: pcap-filter(7). --count counts them alone
-    #[arg(value_name = "FILTER")]
+    #[arg(value_name = "FILTER", help_heading = None::<&str>)]
     filter: Vec<String>,
     /// Capture file: pcapng by its extension, else pcap; - is standard output
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", help_heading = "Capture")]
     write: PathBuf,
     /// Keep at most this many bytes of each frame
-    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 0,
+        hide_default_value = true,
+        help_heading = "Capture"
+    )]
     snaplen: u32,
     /// Go on in another file before a file has more bytes, such as 100M
-    #[arg(long, value_name = "BYTES", value_parser = file_size)]
+    #[arg(long, value_name = "BYTES", value_parser = file_size, help_heading = "Capture")]
     file_size: Option<u64>,
     /// Go on in another file for frames that come S seconds or more after a file's first
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Capture")]
     file_seconds: Option<Duration>,
     /// Keep the last N files
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Capture")]
     files: Option<u32>,
 }
 

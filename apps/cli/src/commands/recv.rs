@@ -22,8 +22,8 @@ use crate::run::{Progress, Run, pin};
 /// Receive and count frames
 ///
 /// Ends with --count, --duration, --idle-exit or Ctrl-C. Frames that came before the end are received. Those that lie
-/// in the ring after it, or are more than --count, are reported, and so are drops at the port. Rates count from the first
-/// frame to the last.
+/// in the ring after it, or are more than --count, are reported, and so are drops at the port. Rates count from the
+/// first frame to the last.
 ///
 /// Exit status: 0; with --check 3 where frames were lost, duplicated or damaged, or none with a signature came.
 #[derive(Debug, Args)]
