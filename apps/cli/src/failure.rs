@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use ringroad_attachment::veth_pair::AttachmentError;
-use ringroad_capture::CaptureError;
+use ringroad_capture::{CaptureError, FilterError};
 use ringroad_control::{ControlError, Reply};
 use serde::Serialize;
 
@@ -173,6 +173,13 @@ impl From<CaptureError> for Failure {
             }
             _ => words,
         }
+    }
+}
+
+impl From<FilterError> for Failure {
+    fn from(error: FilterError) -> Self {
+        let kind = if matches!(error, FilterError::Expression { .. }) { Kind::Usage } else { Kind::Failed };
+        Self { kind, ..Self::from_words(&error.to_string()) }
     }
 }
 

@@ -16,6 +16,7 @@ mod forwarder;
 mod frame_options;
 mod output;
 mod port_argument;
+mod port_drops;
 mod port_wait;
 mod receiver;
 mod run;

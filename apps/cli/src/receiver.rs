@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringroad::{Interest, Port, Reconnections, RxRing, prefetch_read, slot_flags};
-use ringroad_capture::{CaptureSummary, CaptureWriter};
+use ringroad_capture::{CaptureFiles, CaptureSummary, Filter};
 use ringroad_generator::Clock;
 use ringroad_generator::clock::ClockReader;
 use ringroad_traffic::meter::{Digest, Meter, MeterSummary};
@@ -12,17 +12,23 @@ use ringroad_traffic::signature::FormSet;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::port_drops::Causes;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run};
 
 /// Slots that are prefetched ahead of the one being read.
 const PREFETCH_SLOTS: u32 = 8;
+/// AF_PACKET shows a frame 16 ms after it came at the latest.
+const LATENESS: Duration = Duration::from_millis(20);
+/// Frames that claim to have come before the end are taken for so long after it.
+const LONGEST_REST_NS: u64 = 1_000_000_000;
 /// Digests of so many frames go to the meter at once.
 const DIGESTS: usize = 256;
 
 /// When to stop receiving, besides the run's own end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReceiveLimits {
+    /// Frames that pass the filter.
     pub(crate) count: Option<u64>,
     /// Ends when nothing came for so long after the first frame.
     pub(crate) idle_exit: Option<Duration>,
@@ -32,7 +38,9 @@ pub(crate) struct ReceiveLimits {
 #[derive(Debug, Default)]
 pub(crate) struct FrameUse {
     pub(crate) check: Option<Check>,
-    pub(crate) capture: Option<CaptureWriter>,
+    /// Only frames that pass it are captured.
+    pub(crate) filter: Option<Filter>,
+    pub(crate) capture: Option<CaptureFiles>,
 }
 
 /// Test frames, read and measured.
@@ -82,25 +90,35 @@ pub(crate) struct ReceiveSummary {
     /// The measurement of test frames, if they are checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_frames: Option<MeterSummary>,
-    /// Content of the capture file.
+    /// Frames that lay in the port's rings at the end: those that came after it, or were more than the count.
+    pub(crate) left_frames: u64,
+    /// Frames of those received that did not pass the filter, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) filtered_frames: Option<u64>,
+    /// Frames that the datapath dropped at the port meanwhile, by cause; none where the daemon does not have the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drops: Option<Causes>,
+    /// What was captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capture: Option<CaptureCounts>,
 }
 
-/// Content of a capture file.
+/// What was captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CaptureCounts {
-    /// Path of the file.
+    /// Path of the file; where there are several, without their numbers.
     pub(crate) file: String,
-    /// Frames in it.
+    /// Files begun, those included that were written over.
+    pub(crate) files: u64,
+    /// Frames in all of them.
     pub(crate) frames: u64,
-    /// Its length, bytes.
+    /// Their length, bytes.
     pub(crate) bytes: u64,
 }
 
 impl CaptureCounts {
-    pub(crate) fn new(file: &str, summary: CaptureSummary) -> Self {
-        Self { file: file.to_owned(), frames: summary.frames, bytes: summary.bytes }
+    pub(crate) fn new(file: &str, files: u64, CaptureSummary { frames, bytes }: CaptureSummary) -> Self {
+        Self { file: file.to_owned(), files, frames, bytes }
     }
 }
 
@@ -109,17 +127,20 @@ impl CaptureCounts {
 pub(crate) struct Receiver {
     frames: u64,
     bytes: u64,
+    /// Frames of those that did not pass the filter.
+    filtered: u64,
+    times: Times,
     usage: FrameUse,
     gathered: Vec<u8>,
 }
 
 impl Receiver {
     pub(crate) fn new(usage: FrameUse) -> Self {
-        Self { frames: 0, bytes: 0, usage, gathered: Vec::new() }
+        Self { frames: 0, bytes: 0, filtered: 0, times: Times::default(), usage, gathered: Vec::new() }
     }
 
-    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; the capture
-    /// in it is left to the caller, who names the file.
+    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; drops and
+    /// the capture in it are left to the caller, who asks the daemon and names the file.
     pub(crate) fn receive(
         &mut self,
         port: &mut Port,
@@ -127,31 +148,39 @@ impl Receiver {
         limits: ReceiveLimits,
         progress: &mut Progress,
     ) -> (ReceiveSummary, Result<(), Failure>) {
-        let mut times = Times::default();
-        let ended = self.turn_until_end(port, run, limits, progress, &mut times);
+        let ended = self.turn_until_end(port, run, limits, progress);
+        let left_frames = port.queues().iter_mut().map(|queue| whole_frames(queue.rx())).sum();
         progress.finish();
         let mut meter =
-            RateMeter::new(TrafficSnapshot { now_ns: times.first_ns, ..TrafficSnapshot::default() });
-        meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: times.last_ns });
+            RateMeter::new(TrafficSnapshot { now_ns: self.times.first_ns, ..TrafficSnapshot::default() });
+        meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: self.times.last_ns });
         let summary = ReceiveSummary {
             port: port.info().name.clone(),
             frames: self.frames,
             bytes: self.bytes,
-            seconds: times.last_ns.saturating_sub(times.first_ns) as f64 / 1e9,
+            seconds: self.times.last_ns.saturating_sub(self.times.first_ns) as f64 / 1e9,
             rate: meter.overall(),
             reconnections: port.reconnections(),
+            left_frames,
             test_frames: self.usage.check.as_mut().map(|check| {
                 check.settle();
                 check.meter.report().summary()
             }),
+            filtered_frames: self.usage.filter.as_ref().map(|_| self.filtered),
+            drops: None,
             capture: None,
         };
         (summary, ended)
     }
 
     /// Takes the capture, to finish it.
-    pub(crate) fn take_capture(&mut self) -> Option<CaptureWriter> {
+    pub(crate) fn take_capture(&mut self) -> Option<CaptureFiles> {
         self.usage.capture.take()
+    }
+
+    /// Frames that passed the filter, or all.
+    fn passed(&self) -> u64 {
+        self.frames - self.filtered
     }
 
     fn turn_until_end(
@@ -160,41 +189,69 @@ impl Receiver {
         run: &Run,
         limits: ReceiveLimits,
         progress: &mut Progress,
-        times: &mut Times,
     ) -> Result<(), Failure> {
         let count = limits.count.unwrap_or(u64::MAX);
         let idle_ns =
             limits.idle_exit.map_or(u64::MAX, |idle| idle.as_nanos().try_into().unwrap_or(u64::MAX));
         let mut idleness = Idleness::default();
         let mut now_ns = run.now_ns();
-        while self.frames < count && !run.is_over(now_ns) {
-            let before = self.frames;
-            for queue in port.queues() {
-                queue.rx().sync()?;
-                self.take(queue.rx(), count - self.frames)?;
-            }
-            let looked_ns = run.now_ns();
-            if self.frames > before {
-                if before == 0 {
-                    times.first_ns = now_ns;
-                }
-                times.last_ns = looked_ns;
+        while self.passed() < count && !run.is_over(now_ns) {
+            if self.turn(port, run, now_ns, count)? {
                 idleness.busy();
-            } else if self.frames > 0 && looked_ns - times.last_ns >= idle_ns {
-                break;
-            } else if idleness.is_long() {
-                let idle_left = match self.frames {
-                    0 => u64::MAX,
-                    _ => idle_ns.saturating_sub(looked_ns - times.last_ns),
-                };
-                self.rest(port, run.wait_limit(looked_ns).min(Duration::from_nanos(idle_left)))?;
+            } else {
+                let quiet_ns = if self.frames > 0 { run.now_ns() - self.times.last_ns } else { 0 };
+                if quiet_ns >= idle_ns {
+                    break;
+                }
+                if idleness.is_long() {
+                    let limit = run.wait_limit(now_ns).min(Duration::from_nanos(idle_ns - quiet_ns));
+                    self.rest(port, limit)?;
+                }
             }
             now_ns = run.now_ns();
             progress.look(now_ns, self.frames, self.bytes)?;
         }
+        if run.is_over(now_ns) {
+            self.take_the_rest(port, run, count)?;
+        }
         // What was taken is handed back, so that the sender sees it consumed.
         for queue in port.queues() {
             queue.rx().sync()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come to any queue, until `count` have passed. `false`: nothing had.
+    fn turn(&mut self, port: &mut Port, run: &Run, now_ns: u64, count: u64) -> Result<bool, Failure> {
+        let before = self.frames;
+        for queue in port.queues() {
+            queue.rx().sync()?;
+            self.take(queue.rx(), count)?;
+        }
+        if self.frames == before {
+            return Ok(false);
+        }
+        if before == 0 {
+            self.times.first_ns = now_ns;
+        }
+        self.times.last_ns = run.now_ns();
+        Ok(true)
+    }
+
+    /// Takes what came before the end: what lies in the rings, and what drivers have yet to show there.
+    fn take_the_rest(&mut self, port: &mut Port, run: &Run, count: u64) -> Result<(), Failure> {
+        let (ended_ns, start_ns) = (unix_time_ns(), run.now_ns());
+        let mut has_waited = false;
+        while self.passed() < count {
+            let now_ns = run.now_ns();
+            let came = self.turn(port, run, now_ns, count)?;
+            // Frames without a time come from rings that show them at once.
+            let is_late = (1..ended_ns).contains(&self.times.newest_frame_ns);
+            if (came && !is_late) || (!came && has_waited) || now_ns - start_ns > LONGEST_REST_NS {
+                break;
+            }
+            self.rest(port, LATENESS)?;
+            has_waited = true;
         }
         Ok(())
     }
@@ -208,8 +265,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes up to `limit` whole frames of `rx`.
-    fn take(&mut self, rx: &mut RxRing, limit: u64) -> Result<(), Failure> {
+    /// Takes whole frames of `rx` until `count` have passed.
+    fn take(&mut self, rx: &mut RxRing, count: u64) -> Result<(), Failure> {
         let touched = self.usage.check.is_some() || self.usage.capture.is_some();
         // Where the port does not know when frames came one clock reading serves the burst: they became visible
         // together.
@@ -217,14 +274,14 @@ impl Receiver {
         let arrival_ns = self.usage.check.as_mut().map_or(0, |check| check.clock.now_ns());
         let available = rx.available();
         let mut taken = 0;
-        let mut left = limit;
+        let mut newest = 0;
         let mut result = Ok(());
         if touched {
             (0..PREFETCH_SLOTS.min(available))
                 .filter_map(|offset| rx.prefetch_address(offset))
                 .for_each(prefetch_read);
         }
-        while taken < available && left > 0 {
+        while taken < available && self.passed() < count {
             let slots = rx.frame_slots(taken);
             if slots == 0 {
                 break;
@@ -233,7 +290,6 @@ impl Receiver {
                 self.bytes += rx.frame(offset).len() as u64;
             }
             self.frames += 1;
-            left -= 1;
             if touched {
                 if taken + PREFETCH_SLOTS < available
                     && let Some(address) = rx.prefetch_address(taken + PREFETCH_SLOTS)
@@ -242,13 +298,17 @@ impl Receiver {
                 }
                 result = self.look_at(rx, taken, slots, now_ns, arrival_ns);
             }
+            newest = taken;
             taken += slots;
             if result.is_err() {
                 break;
             }
         }
+        if taken > 0 {
+            self.times.newest_frame_ns = rx.timestamp_ns(newest);
+        }
         // A frame that can never become whole would stop the ring: more fragments than fit.
-        if taken == 0 && available == rx.slot_count() - 1 && left > 0 && is_endless(rx) {
+        if taken == 0 && available == rx.slot_count() - 1 && self.passed() < count && is_endless(rx) {
             taken = available;
         }
         rx.release(taken);
@@ -276,6 +336,10 @@ impl Receiver {
         if let Some(check) = &mut self.usage.check {
             check.look_at(frame, arrival_ns);
         }
+        if self.usage.filter.as_ref().is_some_and(|filter| !filter.passes(frame)) {
+            self.filtered += 1;
+            return Ok(());
+        }
         let Some(capture) = &mut self.usage.capture else { return Ok(()) };
         let came_ns = match rx.timestamp_ns(first) {
             0 => now_ns,
@@ -285,14 +349,29 @@ impl Receiver {
     }
 }
 
+/// The frames that can be taken from `rx`.
+fn whole_frames(rx: &RxRing) -> u64 {
+    let mut offset = 0;
+    let frames = std::iter::from_fn(|| {
+        let slots = (offset < rx.available()).then(|| rx.frame_slots(offset)).filter(|slots| *slots > 0)?;
+        offset += slots;
+        Some(())
+    });
+    frames.count() as u64
+}
+
 fn is_endless(rx: &RxRing) -> bool {
     (0..rx.available()).all(|offset| rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS != 0)
 }
 
 #[derive(Debug, Default)]
 struct Times {
+    /// Before the first burst, since the run's start.
     first_ns: u64,
+    /// After the last one.
     last_ns: u64,
+    /// When the frame came that was taken last, since 1970-01-01 UTC; 0 where its port does not know.
+    newest_frame_ns: u64,
 }
 
 /// Time since 1970-01-01 UTC, ns.

@@ -2,7 +2,7 @@
 //!
 //! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng (any number of
 //! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either, always with
-//! nanosecond timestamps.
+//! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`Filter`] says which frames are meant.
 //!
 //! A capture file is foreign input. With any bytes, reading it
 //! - ends: each step consumes at least twelve bytes or finishes;
@@ -15,6 +15,8 @@
 
 mod error;
 mod fields;
+mod files;
+mod filter;
 mod format;
 mod pcap;
 mod pcapng;
@@ -23,6 +25,8 @@ mod window;
 mod writer;
 
 pub use error::{CaptureError, CapturePosition};
+pub use files::{CaptureFiles, FileLimits};
+pub use filter::{Filter, FilterError};
 pub use format::{CaptureFormat, MAX_BLOCK_BYTES, MAX_FRAME_BYTES};
 pub use reader::{CaptureReader, CapturedFrame};
 pub use writer::{CaptureSummary, CaptureWriter};

@@ -251,6 +251,16 @@ impl CaptureWriter {
         self.written
     }
 
+    /// Length of the file, bytes, once all buffered frames are in it and another one of so many bytes.
+    pub(crate) fn bytes_with(&self, frame_bytes: usize) -> u64 {
+        let captured = frame_bytes.min(self.snaplen_bytes as usize);
+        let record = match self.format {
+            CaptureFormat::Pcap => PCAP_RECORD_HEADER_BYTES + captured,
+            CaptureFormat::PcapNg => PCAPNG_BLOCK_BYTES + captured.next_multiple_of(4),
+        };
+        self.written.bytes + (self.buffer.len() + record) as u64
+    }
+
     /// The file's format.
     pub fn format(&self) -> CaptureFormat {
         self.format

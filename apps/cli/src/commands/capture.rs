@@ -1,32 +1,106 @@
-//! `ringroad capture`: `recv` with a file as its purpose.
+//! `ringroad capture`: `recv` with files as its purpose.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use ringroad_capture::{FileLimits, Filter};
 
-use super::recv::Reception;
-use crate::arguments::Global;
+use super::recv::{Purpose, Reception};
+use crate::arguments::{Global, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Write the frames that a port receives to a capture file Timestamps are in ns. A packet: port has the kernel's (or
-/// the interface's, with packet:eth0@timestamps=hardware); other ports have the time of reception, one for all frames
-/// of a burst. Ends with --count, --duration, --idle-exit or Ctrl-C. When the disk is full the file keeps all whole
-/// frames and the exit status is 1. For a live view: ringroad capture vale0:tap -w - | tcpdump -nr -
+/// Write the frames that a port receives to a capture file, or to several in turn
+///
+/// Timestamps are in ns. A packet: port has the kernel's (or the interface's, with packet:eth0@timestamps=hardware);
+/// other ports have the time of reception, one for all frames of a burst. Ends with --count, --duration, --idle-exit or
+/// Ctrl-C. When the disk is full the file keeps all whole frames and the exit status is 1. The summary tells how many
+/// frames the datapath dropped at the port meanwhile, and why, and how many lay in the ring after the end.
+///
+/// With --file-size or --file-seconds the next file has a number behind its name, from 1; with --files N numbers begin
+/// with 0, and after N files the first is written over, so that the newest frames are kept.
+///
+/// For a live view: ringroad capture vale0:tap -w - | tcpdump -nr -
 #[derive(Debug, Args)]
 pub(crate) struct Capture {
     #[command(flatten)]
     reception: Reception,
+    /// Only frames that pass this filter, in tcpdump's language: pcap-filter(7). --count counts them alone
+    #[arg(value_name = "FILTER", help_heading = None::<&str>)]
+    filter: Vec<String>,
     /// Capture file: pcapng by its extension, else pcap; - is standard output
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", help_heading = "Capture")]
     write: PathBuf,
     /// Keep at most this many bytes of each frame
-    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 0,
+        hide_default_value = true,
+        help_heading = "Capture"
+    )]
     snaplen: u32,
+    /// Go on in another file before a file has more bytes, such as 100M
+    #[arg(long, value_name = "BYTES", value_parser = file_size, help_heading = "Capture")]
+    file_size: Option<u64>,
+    /// Go on in another file for frames that come S seconds or more after a file's first
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Capture")]
+    file_seconds: Option<Duration>,
+    /// Keep the last N files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Capture")]
+    files: Option<u32>,
 }
 
 impl Capture {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        self.reception.run(global, output, None, Some(&self.write), self.snaplen)
+        let file_limits = FileLimits {
+            file_bytes: self.file_size,
+            file_ns: self.file_seconds.map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+            files: self.files,
+        };
+        let has_several = self.file_size.is_some() || self.file_seconds.is_some();
+        if self.files.is_some() && !has_several {
+            return Err(Failure::usage(
+                "--files without --file-size and --file-seconds: one file takes all",
+                "say when the next file begins, such as --file-size 100M",
+            ));
+        }
+        if has_several && self.write == Path::new("-") {
+            return Err(Failure::usage("standard output is one file", "give --write a name"));
+        }
+        let filter = match &self.filter[..] {
+            [] => None,
+            words => Some(Filter::compile(&words.join(" "))?),
+        };
+        let purpose = Purpose { filter, file_limits, snaplen_bytes: self.snaplen, ..Purpose::default() };
+        self.reception.run(global, output, Some(&self.write), purpose)
+    }
+}
+
+/// Bytes of a file, at least 1: `100M`, `100MB`, `2G`, powers of 1000.
+fn file_size(text: &str) -> Result<u64, String> {
+    let size = count(text.strip_suffix(['B', 'b']).unwrap_or(text)).ok().filter(|bytes| *bytes > 0);
+    size.ok_or_else(|| "give bytes above 0, like 1000000, 100MB or 2G".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_sizes_are_bytes_above_zero() {
+        for (text, bytes) in [
+            ("100MB", 100_000_000),
+            ("100M", 100_000_000),
+            ("2Gb", 2_000_000_000),
+            ("5000", 5000),
+            ("64kB", 64_000),
+        ] {
+            assert_eq!(file_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "0", "-1", "B", "1.5", "M"] {
+            assert!(file_size(text).is_err(), "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_capture::{CaptureFormat, CaptureWriter};
+use ringroad_capture::{CaptureFiles, FileLimits, Filter};
 use ringroad_generator::Clock;
 use ringroad_traffic::meter::{Meter, MeterConfig, MeterSummary};
 
@@ -13,13 +13,17 @@ use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
+use crate::output::table;
 use crate::port_argument::PortArgument;
+use crate::port_drops::PortDrops;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
 
 /// Receive and count frames
 ///
-/// Ends with --count, --duration, --idle-exit or Ctrl-C. Rates count from the first frame to the last.
+/// Ends with --count, --duration, --idle-exit or Ctrl-C. Frames that came before the end are received. Those that lie
+/// in the ring after it, or are more than --count, are reported, and so are drops at the port. Rates count from the
+/// first frame to the last.
 ///
 /// Exit status: 0; with --check 3 where frames were lost, duplicated or damaged, or none with a signature came.
 #[derive(Debug, Args)]
@@ -58,8 +62,18 @@ pub(crate) struct Reception {
 impl Recv {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let check = self.check.then(check).transpose()?;
-        self.reception.run(global, output, check, self.write.as_deref(), self.snaplen)
+        let purpose = Purpose { check, snaplen_bytes: self.snaplen, ..Purpose::default() };
+        self.reception.run(global, output, self.write.as_deref(), purpose)
     }
+}
+
+/// What is done with received frames besides counting.
+#[derive(Debug, Default)]
+pub(super) struct Purpose {
+    pub(super) check: Option<Check>,
+    pub(super) filter: Option<Filter>,
+    pub(super) snaplen_bytes: u32,
+    pub(super) file_limits: FileLimits,
 }
 
 impl Reception {
@@ -68,32 +82,32 @@ impl Reception {
         &self,
         global: &Global,
         output: &Output,
-        check: Option<Check>,
         file: Option<&Path>,
-        snaplen_bytes: u32,
+        Purpose { check, filter, snaplen_bytes, file_limits }: Purpose,
     ) -> Result<(), Failure> {
         pin(self.limits.cpu.first().copied())?;
         let output = &if file == Some(Path::new("-")) { output.beside_data() } else { output.clone() };
         let mut port = self.sizes.open(&self.port, global, &self.limits)?;
         let capture = match file {
-            Some(file) => Some(CaptureWriter::create(file, CaptureFormat::from_path(file), snaplen_bytes)?),
+            Some(file) => Some(CaptureFiles::create(file, snaplen_bytes, file_limits)?),
             None => None,
         };
-        output.ready(&[port.info()])?;
+        let drops = PortDrops::start(global, &port.info().name);
+        // Whoever reads that it is ready may end it: the signals are watched before that.
         let run = Run::start(&self.limits)?;
+        output.ready(&[port.info()])?;
         let mut progress = Progress::new(output, &self.limits, "received");
-        let mut receiver = Receiver::new(FrameUse { check, capture });
+        let mut receiver = Receiver::new(FrameUse { check, filter, capture });
         let limits = ReceiveLimits { count: self.count, idle_exit: self.idle_exit };
         let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &mut progress);
-        if let (Some(capture), Some(file)) = (receiver.take_capture(), file) {
+        summary.drops = drops.and_then(PortDrops::end);
+        if let (Some(mut capture), Some(file)) = (receiver.take_capture(), file) {
             // After a write error the writer has cut the file back to whole frames; the first error is the cause.
-            let written = capture.written();
-            let finished = if ended.is_ok() { capture.finish() } else { Ok(written) };
-            let written = finished.unwrap_or_else(|error| {
-                ended = Err(error.into());
-                written
-            });
-            summary.capture = Some(CaptureCounts::new(&file.display().to_string(), written));
+            if ended.is_ok() {
+                ended = capture.flush().map_err(Failure::from);
+            }
+            let (begun, written) = (capture.begun(), capture.written());
+            summary.capture = Some(CaptureCounts::new(&file.display().to_string(), begun, written));
         }
         output.result(&summary, text)?;
         ended?;
@@ -137,13 +151,18 @@ fn text(summary: &ReceiveSummary) -> String {
             grouped(test.port.unknown_stream_frames),
         ));
     }
-    if let Some(capture) = &summary.capture {
-        lines.push(format!(
-            "  {}: {} frames, {} bytes",
-            capture.file,
-            grouped(capture.frames),
-            grouped(capture.bytes)
-        ));
+    if summary.left_frames > 0 {
+        lines.push(format!("  {} frames more lay in the ring at the end", grouped(summary.left_frames)));
+    }
+    if let Some(filtered) = summary.filtered_frames {
+        lines.push(format!("  {} frames did not pass the filter", grouped(filtered)));
+    }
+    if let Some(drops) = summary.drops.as_ref().filter(|drops| !drops.is_empty()) {
+        lines.push(format!("  dropped at the port meanwhile: {}", table::drops(drops)));
+    }
+    if let Some(CaptureCounts { file, files, frames, bytes }) = &summary.capture {
+        let begun = if *files == 1 { String::new() } else { format!(" in {} files", grouped(*files)) };
+        lines.push(format!("  {file}: {} frames, {} bytes{begun}", grouped(*frames), grouped(*bytes)));
     }
     lines.join("\n")
 }

@@ -1,5 +1,5 @@
 use ringroad::Embedded;
-use ringroad_capture::{CaptureFormat, CaptureReader};
+use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::meter::MeterConfig;
 
@@ -29,7 +29,8 @@ fn a_frame_count_leaves_further_frames_in_the_ring() {
     let (summary, ended) = receive(&mut receiver, &mut port, count(5000));
     assert_eq!(ended, Ok(()));
     assert_eq!((summary.frames, summary.bytes), (5000, 500_000));
-    assert!(port.rx().available() > 0);
+    assert_eq!(summary.left_frames, u64::from(port.rx().available()));
+    assert!(summary.left_frames > 0);
 }
 
 #[test]
@@ -63,15 +64,54 @@ fn a_frame_over_several_slots_is_one_frame_in_the_capture() {
     near.tx().sync().unwrap();
     let (sink, source) = std::io::pipe().map(|(reader, writer)| (writer, reader)).unwrap();
     let capture = CaptureWriter::from_write(sink, CaptureFormat::PcapNg, 0).unwrap();
-    let mut receiver = Receiver::new(FrameUse { capture: Some(capture), ..FrameUse::default() });
+    let mut receiver = Receiver::new(FrameUse { capture: Some(capture.into()), ..FrameUse::default() });
     let (summary, ended) = receive(&mut receiver, &mut far, count(2));
     assert_eq!(ended, Ok(()));
     assert_eq!((summary.frames, summary.bytes), (2, 5060));
-    receiver.take_capture().unwrap().finish().unwrap();
+    receiver.take_capture().unwrap().flush().unwrap();
     let mut read = CaptureReader::from_read(source).unwrap();
     assert_eq!(read.next_frame().unwrap().unwrap().bytes, long);
     assert_eq!(read.next_frame().unwrap().unwrap().bytes, [7; 60]);
     assert!(read.next_frame().unwrap().is_none());
+}
+
+#[test]
+fn frames_that_came_before_the_end_are_received() {
+    let pipe = Embedded::new();
+    let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
+    for len in [60, 5000, 61] {
+        near.tx().send(&vec![7; len]).unwrap();
+    }
+    near.tx().sync().unwrap();
+    let run_limits = RunLimits::default();
+    let output = Output::new(&Global { quiet: true, ..Global::default() });
+    let run = Run::start(&run_limits).unwrap();
+    run.end();
+    let mut receiver = Receiver::new(FrameUse::default());
+    let mut progress = Progress::new(&output, &run_limits, "received");
+    let (summary, ended) = receiver.receive(&mut far, &run, ReceiveLimits::default(), &mut progress);
+    assert_eq!(ended, Ok(()));
+    assert_eq!((summary.frames, summary.bytes, summary.left_frames), (3, 5121, 0));
+}
+
+#[test]
+fn frames_beyond_the_count_are_reported_as_left_and_filtered_ones_do_not_count() {
+    let pipe = Embedded::new();
+    let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
+    for len in [60, 100, 60, 101, 60, 5000, 60] {
+        near.tx().send(&vec![7; len]).unwrap();
+    }
+    near.tx().sync().unwrap();
+    let filter = Some(Filter::compile("greater 100").unwrap());
+    let capture = CaptureWriter::from_write(std::io::sink(), CaptureFormat::Pcap, 0).unwrap();
+    let mut receiver =
+        Receiver::new(FrameUse { filter, capture: Some(capture.into()), ..FrameUse::default() });
+    let (summary, ended) = receive(&mut receiver, &mut far, count(2));
+    assert_eq!(ended, Ok(()));
+    assert_eq!((summary.frames, summary.filtered_frames, summary.left_frames), (4, Some(2), 3));
+    let mut capture = receiver.take_capture().unwrap();
+    capture.flush().unwrap();
+    assert_eq!((capture.begun(), capture.written().frames), (1, 2));
 }
 
 #[test]
@@ -94,7 +134,7 @@ fn a_failed_capture_ends_the_receiver_with_its_counts() {
     let capture = CaptureWriter::from_write(sink, CaptureFormat::Pcap, 0).unwrap();
     drop(source);
     let mut port = Port::open("null:size=1000").unwrap();
-    let mut receiver = Receiver::new(FrameUse { capture: Some(capture), ..FrameUse::default() });
+    let mut receiver = Receiver::new(FrameUse { capture: Some(capture.into()), ..FrameUse::default() });
     let (summary, ended) = receive(&mut receiver, &mut port, count(1_000_000));
     let failure = ended.unwrap_err();
     assert!(failure.message.contains("cannot write"), "{failure}");

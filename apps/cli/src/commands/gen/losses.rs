@@ -11,9 +11,7 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::rates::grouped;
 use crate::output::table;
-
-/// Frames by cause.
-type Causes = BTreeMap<String, u64>;
+use crate::port_drops::{Causes, growth, less};
 
 /// The daemon's counts of drops before a run.
 pub(super) struct DropWatch {
@@ -159,20 +157,6 @@ fn losses(lost_frames: u64, before: &Counts, after: &Counts, role: impl Fn(&str)
     Losses { lost_frames, drops, lost_elsewhere_frames: lost_frames.saturating_sub(dropped) }
 }
 
-/// What came since `before`. A port that was opened anew counts from 0.
-fn growth(before: &Causes, after: &Causes) -> Causes {
-    let anew = after.iter().any(|(cause, frames)| before.get(cause).is_some_and(|before| frames < before));
-    if anew { less(after, &Causes::new()) } else { less(after, before) }
-}
-
-/// `from` without `taken`, and without zeros.
-fn less(from: &Causes, taken: &Causes) -> Causes {
-    let left = from.iter().map(|(cause, frames)| {
-        (cause.clone(), frames.saturating_sub(taken.get(cause).copied().unwrap_or(0)))
-    });
-    left.filter(|(_, frames)| *frames > 0).collect()
-}
-
 fn add(sum: &mut Causes, more: &Causes) {
     for (cause, frames) in more {
         *sum.entry(cause.clone()).or_default() += frames;
@@ -243,13 +227,5 @@ mod tests {
         {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-    }
-
-    #[test]
-    fn a_port_that_was_opened_anew_counts_from_zero() {
-        assert_eq!(
-            growth(&causes(&[("no_space", 9)]), &causes(&[("no_space", 3)])),
-            causes(&[("no_space", 3)])
-        );
     }
 }

@@ -109,7 +109,9 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix"
         "capture" => {
             "\
 # Look on at an interface: the host keeps its traffic
-ringroad capture packet:eth0 -w - | tcpdump -nr -"
+ringroad capture packet:eth0 -w - | tcpdump -nr -
+# DNS only, and of that the last 10 files of 100 MB
+ringroad capture vale0:look -w dns.pcap --file-size 100MB --files 10 udp port 53"
         }
         "replay" => {
             "\
