@@ -10,6 +10,7 @@ import pytest
 from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, render_csv
@@ -159,6 +160,14 @@ def test_measurements_with_the_same_fault_are_grouped() -> None:
 def test_the_picture_names_the_scenarios_cables() -> None:
     assert ">veth</text>" in make_view(fabricated_run()).topology_pictures[0]
     assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
+
+
+def test_the_picture_of_message_sizes_has_stations() -> None:
+    run = fabricated_run()
+    sizes = tuple(measurement.model_copy(update={"frame": MESSAGES}) for measurement in run.measurements)
+    (picture,) = make_view(run.model_copy(update={"measurements": sizes})).topology_pictures
+    assert picture.count(">station</text>") == 2
+    assert "generator" not in picture
 
 
 def test_hours_and_threads_over_time_stay_readable() -> None:
