@@ -31,9 +31,17 @@ def sweep(asked: dict[str, Any]) -> dict[str, Any]:
                 stations[1].processes()[0].stop(0.0)
             outcome = sweep_message_sizes(dut, stations, settings)
             versions = stations[0].versions()
+            offloads = stations[1].run(["sh", "-c", "ethtool -k $(ls /sys/class/net | grep -v lo)"]).stdout
         left = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
         netns = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
-        return {"outcome": outcome.model_dump(mode="json"), "versions": versions, "cable": kind, "links": len(left), "netns": netns}
+        return {
+            "outcome": outcome.model_dump(mode="json"),
+            "versions": versions,
+            "offloads": offloads,
+            "cable": kind,
+            "links": len(left),
+            "netns": netns,
+        }
     finally:
         host.close()
 

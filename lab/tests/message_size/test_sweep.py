@@ -40,6 +40,7 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
     assert "error" not in told, told
     outcome = told["outcome"]
     assert outcome["status"] == "ok"
+    assert "generic-receive-offload: off" in told["offloads"]
     assert outcome["headline"] in outcome["metrics"]
     curves = {curve["name"]: curve["points"] for curve in outcome["curves"]}
     assert set(curves) == {f"{tool} {what}" for tool in tools for what in ("throughput", "latency")}
@@ -72,6 +73,7 @@ def test_messages_bounce_between_virtual_machines(driver: str, cable: str, tool:
     assert {"QEMU", "Linux (guest)"} == set(told["versions"])
     outcome = told["outcome"]
     assert outcome["status"] == "ok"
+    assert "generic-receive-offload: off" in told["offloads"]
     latencies = next(curve["points"] for curve in outcome["curves"] if curve["name"] == f"{tool} latency")
     sizes = [size for size, _ in latencies]
     assert sizes[0] == 1 if tool == "netpipe" else sizes == [14, 16]

@@ -49,7 +49,7 @@ rm -rf "$tree"
 _INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin:/usr/bin HOME=/
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin HOME=/
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev

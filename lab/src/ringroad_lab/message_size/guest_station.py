@@ -16,6 +16,7 @@ from ringroad_lab.message_size.station import Station
 
 # In its memory, as all else.
 FOLDER = PurePosixPath("/tmp")
+INTERFACE = "eth0"
 
 
 class GuestProgram:
@@ -44,7 +45,7 @@ class GuestProgram:
 
 
 class GuestStation(VirtualMachine, Station):
-    """A virtual machine with one card, which has no offloads, and the programs in its memory."""
+    """A virtual machine with one card, its offloads off, and the programs in its memory."""
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Name it, uniquely in the run."""
@@ -76,8 +77,8 @@ echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 || true
 # NPtcp asks for the number of its protocol.
 mkdir -p /etc
 printf 'tcp 6 TCP\\nudp 17 UDP\\n' >/etc/protocols
-ip address add {self._network} dev eth0
-ip link set eth0 up
+ip address add {self._network} dev {INTERFACE}
+ip link set {INTERFACE} up
 ip link set lo up
 {SERVE_COMMANDS}"""
 
@@ -90,6 +91,7 @@ ip link set lo up
         self.boot([cable])
         try:
             self._channel = CommandChannel(self._socket)
+            self._switch_offloads_off(INTERFACE)
         except HostError as error:
             raise GuestError(f"{self.name}: {error}") from error
         self.address = address.partition("/")[0]

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import ClassVar
 
 from ringroad_lab.cable.interface import Cable, CableKind
-from ringroad_lab.cable.lay import OFFLOADS_OFF
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.host.interface import Completed, Process
 from ringroad_lab.message_size.station import Station
 from ringroad_lab.record import LogExcerpt
-
-# What `ethtool -k` has to show as off: nobody merges, cuts or leaves out checksums.
-_OFFLOADS = (
-    *("tx-checksumming", "tcp-segmentation-offload"),
-    *("generic-segmentation-offload", "generic-receive-offload"),
-)
 
 
 class NamespaceStation(Station):
@@ -48,7 +40,6 @@ class NamespaceStation(Station):
     def prepare(self) -> None:
         """Look for what makes it."""
         self._host.require("ip", "iproute2")
-        self._host.require("ethtool", "ethtool")
 
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
         """Plug it in."""
@@ -60,16 +51,12 @@ class NamespaceStation(Station):
             self._is_made = True
             self._host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
             self._interface = interface
-            self.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
+            self._switch_offloads_off(interface)
             self.run(["ip", "address", "add", address, "dev", interface])
             self.run(["ip", "link", "set", "dev", interface, "up"])
             self.run(["ip", "link", "set", "dev", "lo", "up"])
-            told = self.run(["ethtool", "-k", interface]).stdout
         except HostError as error:
             raise GuestError(f"{self.name}: {error}") from error
-        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", told, re.MULTILINE)]
-        if still_on:
-            raise GuestError(f"{self.name}: {', '.join(still_on)} cannot be switched off")
         self.address = address.partition("/")[0]
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Protocol
 
 from ringroad_lab.cable.interface import Cable
+from ringroad_lab.cable.lay import OFFLOADS_OFF
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
@@ -15,6 +17,11 @@ from ringroad_lab.guest.interface import Machine
 from ringroad_lab.host.interface import Completed
 
 LISTEN_TIMEOUT_S = 10.0
+# What `ethtool -k` has to show as off: nobody merges, cuts or leaves out checksums.
+_OFFLOADS = (
+    *("tx-checksumming", "tcp-segmentation-offload"),
+    *("generic-segmentation-offload", "generic-receive-offload"),
+)
 # States of sockets in /proc/net (include/net/tcp_states.h): of TCP one that listens, of UDP one without a peer.
 _STATES = {"tcp": "0A", "udp": "07"}
 
@@ -101,6 +108,19 @@ class Station(Machine):
             program.stop()
             raise
         return program
+
+    def _switch_offloads_off(self, interface: str) -> None:
+        """Have its frames sent and received as they are.
+
+        Raises:
+            GuestError: an offload cannot be switched off.
+            HostError: as of any host.
+        """
+        self.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
+        told = self.run(["ethtool", "-k", interface]).stdout
+        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", told, re.MULTILINE)]
+        if still_on:
+            raise GuestError(f"{self.name}: {', '.join(still_on)} cannot be switched off")
 
     def _listens(self, protocol: str, port: int) -> bool:
         sockets = [line.split() for line in self.run(["cat", f"/proc/net/{protocol}"]).stdout.splitlines()]

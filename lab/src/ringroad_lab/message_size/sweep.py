@@ -1,4 +1,4 @@
-"""A sweep over message sizes through a device: NetPIPE, and the same with sockperf over UDP and TCP, with what that costs the machine."""
+"""A sweep over message sizes through a device, by NetPIPE and by sockperf over UDP and TCP, and its cost."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ PROGRAMS: dict[Tool, tuple[str, str]] = {
     "sockperf-tcp": ("sockperf", "sockperf"),
 }
 """Program of each tool, and the Debian package that has it."""
+ETHTOOL = ("ethtool", "ethtool")
 
 
 def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
@@ -47,7 +48,7 @@ def require_programs(settings: MessageSizeSettings, placement: Placement) -> lis
         MissingProgramError: names the Debian package.
     """
     STATIONS[settings.stations]("station", placement).prepare()
-    return [placement.host.require(*found) for found in dict.fromkeys(PROGRAMS[tool] for tool in settings.tools)]
+    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *(PROGRAMS[tool] for tool in settings.tools)))]
 
 
 def station_cable(dut: type[Dut], settings: MessageSizeSettings) -> CableKind:
