@@ -98,7 +98,7 @@ class Dut(ABC):
         """
 
     def plugged_in(self, cable: Cable) -> Cable:
-        """Return a cable as it is once `configure` has plugged it in: some take its end into a namespace of their own."""
+        """Return a cable as it is once `configure` has plugged it in: some devices take its end into their own namespace."""
         return cable
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Virtual machines: QEMU with Debian's kernel and an archive in memory. Nothing is installed in them, and nothing stays."""
+"""Virtual machines: QEMU with Debian's kernel and an archive in memory. Nothing is installed, and nothing stays."""
 
 from __future__ import annotations
 

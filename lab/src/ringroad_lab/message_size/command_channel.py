@@ -1,7 +1,7 @@
 """Commands run in a virtual machine over its second serial port, one after the other.
 
-A request is a line: a mark that no output has, a script in base64, and a dot. The answer is what the script says, and a line with the mark
-and its status.
+A request is a line: a mark that no output has, a script in base64, and a dot. The answer is what the script says, and a
+line with the mark and its status.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class CommandChannel:
             raise HostError(f"{path}: {error.strerror}") from error
 
     def run(self, script: str, timeout_s: float) -> tuple[int, str]:
-        """Run a script in the guest's shell, without input; return its status, and what it said. Of no use any more after an error.
+        """Run a script in the guest's shell, without input; return its status, and what it said.
+
+        After an error the channel is of no use any more.
 
         Raises:
             HostError: the guest is gone, or the script did not end in time.

@@ -14,7 +14,7 @@ _DUT_HEIGHT = 64
 
 
 def topology_picture(topology: str, dut: str, physical: str, guest: str = "", guest_cables: str = "", *, ends: str = "generator") -> str:
-    """Draw a topology: what measures at both ends, the device, guests above it, and the way of the frames. Texts are escaped."""
+    """Draw a topology: who measures at both ends, the device, its guests, and the way of the frames. Texts are escaped."""
     known = Topology(topology) if topology in Topology.__members__ else Topology.P2P
     wiring = wire(known)
     path = [1, *(port for pair in wiring.guest_ports for port in pair), 2]

@@ -208,7 +208,10 @@ class Beds:
 
 
 def _station_cpus(settings: MessageSizeSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
-    """Share processors out to stations: namespaces have the generator's, guests all but the device's, each its own where there are two."""
+    """Share processors out to stations.
+
+    Namespaces have the generator's. Guests have all but the device's, each its own where there are two or more.
+    """
     if settings.stations == "namespaces":
         return cpus.generator, cpus.generator
     pool = sorted(scenario.cpus.guests or usable - cpus.dut or usable)
