@@ -162,12 +162,17 @@ def test_the_picture_names_the_scenarios_cables() -> None:
     assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
 
 
-def test_the_picture_of_message_sizes_has_stations() -> None:
+def test_message_sizes_have_stations_and_no_frames() -> None:
     run = fabricated_run()
-    sizes = tuple(measurement.model_copy(update={"frame": MESSAGES}) for measurement in run.measurements)
-    (picture,) = make_view(run.model_copy(update={"measurements": sizes})).topology_pictures
+    of_messages = tuple(measurement.model_copy(update={"frame": MESSAGES}) for measurement in run.measurements)
+    view = make_view(run.model_copy(update={"measurements": of_messages}))
+    (picture,) = view.topology_pictures
     assert picture.count(">station</text>") == 2
     assert "generator" not in picture
+    assert "in P2P with messages, each" in view.sentences[0]
+    assert view.sentences[1].startswith("ringroad has the highest throughput")
+    both = make_view(run.model_copy(update={"measurements": (*run.measurements, *of_messages)}))
+    assert " bytes and messages, each" in both.sentences[0]
 
 
 def test_hours_and_threads_over_time_stay_readable() -> None:
