@@ -142,7 +142,7 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     ],
 )
 def test_message_sizes_are_swept_between_stations(lab: Lab, scenario: str, watched: set[str]) -> None:
-    quick = ("duts=[ringroad]", "method.message-size.max_bytes=64", "method.message-size.tools=[netpipe, sockperf-udp]")
+    quick = ("duts=[ringroad]", "method.message-size.max_bytes=16", "method.message-size.tools=[netpipe, sockperf-udp]")
     settings = [argument for setting in quick for argument in ("--set", setting)]
     status, said = lab.run("run", scenario, *settings, "--set", "method.message-size.perturbation_bytes=0", "--json")
     assert status == 0, said

@@ -16,7 +16,8 @@ from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.interface import Machine
 from ringroad_lab.host.interface import Completed
 
-LISTEN_TIMEOUT_S = 10.0
+# An emulated guest on a busy machine takes its time.
+LISTEN_TIMEOUT_S = 30.0
 # What `ethtool -k` has to show as off: nobody merges, cuts or leaves out checksums.
 _OFFLOADS = (
     *("tx-checksumming", "tcp-segmentation-offload"),
