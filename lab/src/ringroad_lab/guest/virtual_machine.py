@@ -26,7 +26,10 @@ VIRTIO_MODULES = (
     *("failover", "net_failover", "virtio_net"),
 )
 # Frames are what the device under test makes of them, and nothing merges or completes them.
-OFFLOADS_OFF = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
+OFFLOADS_OFF = (
+    "csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,"
+    "guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
+)
 
 
 class VirtualMachine(Machine):
