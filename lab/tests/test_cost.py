@@ -12,6 +12,7 @@ from ringroad_lab.cost import Cost, ProcessCosts, read_cycles
 from ringroad_lab.errors import HostError
 from ringroad_lab.facts.processor import counter_facts
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.sandbox.huge_pages import POOL, huge_pages
 
 
 @pytest.fixture
@@ -50,6 +51,20 @@ def test_all_processes_and_threads_count_together(host: LocalHost) -> None:
     assert one is not None
     assert both is not None
     assert both > one
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not POOL.exists(), reason="needs root and a pool of 2 MiB pages")
+def test_huge_pages_count_as_memory(host: LocalHost) -> None:
+    # MAP_HUGETLB (mman.h) has no name in Python. A page counts once it is written to.
+    mapping = "mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)"
+    program = f"import mmap, signal; pages = {mapping}; pages[:: 2 << 20] = bytes(32); print('written', flush=True); signal.pause()"
+    with huge_pages(64):
+        process = host.start("pages", ["python3", "-c", program])
+        assert process.why_silent("written", 30) is None
+        memory_bytes = ProcessCosts(host, [process]).idle(0.01).memory_bytes
+        process.stop()
+    assert memory_bytes is not None
+    assert memory_bytes > 64 << 20
 
 
 def test_a_kernel_device_has_only_kernel_time(host: LocalHost) -> None:

@@ -59,6 +59,7 @@ EMULATED = [
     pytest.param("ovs-dpdk", "veth", "PVP", "qemu-linux-bridge", marks=[needs_ovs_dpdk, needs_qemu], id="ovs-dpdk-qemu-linux-bridge"),
     pytest.param("ovs-dpdk", "veth", "PVP", "qemu-testpmd", marks=[needs_ovs_dpdk, needs_qemu], id="ovs-dpdk-qemu-testpmd"),
     pytest.param("ovs", "veth", "PVP", "qemu-linux-bridge", marks=[needs_ovs, needs_qemu], id="ovs-qemu-tap"),
+    pytest.param("linux-bridge", "veth", "PVP", "qemu-linux-bridge", marks=needs_qemu, id="linux-bridge-qemu-tap"),
 ]
 
 

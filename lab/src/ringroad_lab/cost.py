@@ -155,7 +155,9 @@ def _cost(before: dict[str, str], after: dict[str, str], elapsed_s: float, cycle
     for path in threads:
         for index in (0, 1):
             grown[index] += _number(after[path], index) - (_number(before[path], index) if path in before else 0)
-    memory_kib = [int(line.split()[1]) for text in after.values() for line in text.splitlines() if line.startswith("VmRSS:")]
+    # Huge pages are not in the resident set (proc(5)).
+    resident = ("VmRSS:", "HugetlbPages:")
+    memory_kib = [int(line.split()[1]) for text in after.values() for line in text.splitlines() if line.startswith(resident)]
     ticks = [sum(_number(files.get("/proc/stat", ""), 1 + field) for field in _KERNEL_FIELDS) for files in (before, after)]
     return Cost(
         elapsed_s=elapsed_s,

@@ -92,6 +92,19 @@ def huge_pages_mib(scenario: Scenario) -> int:
     return needed + GENERATOR_HUGE_PAGES_MIB if needed else 0
 
 
+def dut_record(choice: DutChoice, dut: Dut, versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
+    """Return the record of a device, as it is plugged in."""
+    place = dut.placement.host
+    return DutRecord(
+        label=choice.label,
+        driver=choice.driver,
+        settings=dut.settings.model_dump(mode="json"),
+        versions=versions,
+        # What is called after the run's folder has another name each time, and is no difference.
+        ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
+    )
+
+
 class TestBed:
     """Everything between the generator's two ports, while the `with` block lasts."""
 
@@ -197,7 +210,7 @@ class TestBed:
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")
             stack.callback(guest.stop)
-            guest.start((pair[0], pair[1]))
+            guest.start((self._dut.plugged_in(pair[0]), self._dut.plugged_in(pair[1])))
         self._dut.await_ready(READY_TIMEOUT_S)
         self._on_step("looking whether frames pass")
         self._probe()
@@ -293,15 +306,7 @@ class TestBed:
             versions |= guest.versions()
         ports = dict(self._dut.port_modes())
         ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
-        place = self._dut.placement.host
-        return DutRecord(
-            label=self.choice.label,
-            driver=self.choice.driver,
-            settings=self._settings.model_dump(mode="json"),
-            versions=versions,
-            # What is called after the run's folder has another name each time, and is no difference.
-            ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
-        )
+        return dut_record(self.choice, self._dut, versions, ports)
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""

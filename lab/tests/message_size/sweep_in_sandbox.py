@@ -12,7 +12,7 @@ from typing import Any
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.message_size.sweep import sweep_message_sizes
+from ringroad_lab.message_size.sweep import joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.message_size import MessageSizeSettings
 from sandboxed import answer
 
@@ -22,13 +22,26 @@ def sweep(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         dut_type = DUTS[asked["driver"]]
         usable = os.sched_getaffinity(0)
-        placement = Placement(host, frozenset({max(usable)}), huge_pages=False)
-        dut = dut_type(dut_type.settings_type.model_validate(asked["dut_settings"]), placement)
+        dut = dut_type(dut_type.settings_type(), Placement(host, frozenset({max(usable)}), huge_pages=False))
         settings = MessageSizeSettings.model_validate(asked["settings"])
-        outcome = sweep_message_sizes(host, dut, settings, station_cpus=frozenset({min(usable)}))
+        placement = Placement(host, frozenset({min(usable)}))
+        kind = station_cable(dut_type, settings)
+        with joined_stations(dut, kind, settings, (placement, placement)) as stations:
+            if asked["kill"]:
+                stations[1].processes()[0].stop(0.0)
+            outcome = sweep_message_sizes(dut, stations, settings)
+            versions = stations[0].versions()
+            offloads = stations[1].run(["sh", "-c", "ethtool -k $(ls /sys/class/net | grep -v lo)"]).stdout
         left = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
         netns = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
-        return {"outcome": outcome.model_dump(mode="json"), "links": len(left), "netns": netns}
+        return {
+            "outcome": outcome.model_dump(mode="json"),
+            "versions": versions,
+            "offloads": offloads,
+            "cable": kind,
+            "links": len(left),
+            "netns": netns,
+        }
     finally:
         host.close()
 

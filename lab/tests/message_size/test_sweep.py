@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
 from ringroad_lab.message_size.sweep import sockperf_sizes
 from sandboxed import ask_in_sandbox
 
 needs_programs = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("NPtcp", "sockperf", "ethtool"))), reason="needs root, netpipe-tcp, sockperf, ethtool"
 )
+needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed (qemu-system-x86)")
+needs_testpmd = pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="testpmd is not installed (dpdk-dev)")
+needs_ovs_dpdk = pytest.mark.skipif(not os.path.exists(DPDK_DAEMON), reason="openvswitch-switch-dpdk is not installed")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
 
 
-def sweep(driver: str, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    asked = {"driver": driver, "dut_settings": {}, "settings": settings}
+def sweep(driver: str, *, kill: bool = False, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
+    asked = {"driver": driver, "kill": kill, "settings": settings}
     return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", asked)
 
 
@@ -36,6 +40,7 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
     assert "error" not in told, told
     outcome = told["outcome"]
     assert outcome["status"] == "ok"
+    assert "generic-receive-offload: off" in told["offloads"]
     assert outcome["headline"] in outcome["metrics"]
     curves = {curve["name"]: curve["points"] for curve in outcome["curves"]}
     assert set(curves) == {f"{tool} {what}" for tool in tools for what in ("throughput", "latency")}
@@ -49,6 +54,44 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
     # Only the loopback is left.
     assert told["links"] == 1
     assert told["netns"] == ""
+
+
+GUESTS = [
+    pytest.param("linux-bridge", "tap", "netpipe", id="linux-bridge"),
+    pytest.param("ovs-dpdk", "vhost-user", "sockperf-udp", marks=needs_ovs_dpdk, id="ovs-dpdk"),
+    pytest.param("testpmd", "vhost-user", "sockperf-tcp", marks=needs_testpmd, id="testpmd"),
+]
+
+
+@needs_programs
+@needs_qemu
+@pytest.mark.parametrize(("driver", "cable", "tool"), GUESTS)
+def test_messages_bounce_between_virtual_machines(driver: str, cable: str, tool: str) -> None:
+    told = sweep(driver, stations="guests", tools=(tool,), max_bytes=16, perturbation_bytes=0)
+    assert "error" not in told, told
+    assert told["cable"] == cable
+    assert {"QEMU", "Linux (guest)"} == set(told["versions"])
+    outcome = told["outcome"]
+    assert outcome["status"] == "ok"
+    assert "generic-receive-offload: off" in told["offloads"]
+    latencies = next(curve["points"] for curve in outcome["curves"] if curve["name"] == f"{tool} latency")
+    sizes = [size for size, _ in latencies]
+    assert sizes[0] == 1 if tool == "netpipe" else sizes == [14, 16]
+    name = tool.replace("-", "_")
+    assert outcome["metrics"][f"{name}_stations_processors"]["value"] > 0
+    # Two kernels with all that is in them.
+    assert outcome["metrics"]["stations_memory_bytes"]["value"] > 64 << 20
+    assert (f"{name}_dut_processors" in outcome["metrics"]) == (driver != "linux-bridge")
+    assert told["links"] == 1
+    assert told["netns"] == ""
+
+
+@needs_programs
+@needs_qemu
+def test_a_virtual_machine_that_ends_is_told() -> None:
+    told = sweep("ringroad", stations="guests", tools=("sockperf-udp",), max_bytes=16, kill=True)
+    assert told["error"] == "GuestError"
+    assert "station2 (QEMU) ended" in told["text"]
 
 
 def test_sizes_begin_with_the_smallest_and_end_with_the_greatest_that_sockperf_can_send() -> None:

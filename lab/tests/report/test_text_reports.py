@@ -10,6 +10,7 @@ import pytest
 from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, render_csv
@@ -159,6 +160,19 @@ def test_measurements_with_the_same_fault_are_grouped() -> None:
 def test_the_picture_names_the_scenarios_cables() -> None:
     assert ">veth</text>" in make_view(fabricated_run()).topology_pictures[0]
     assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
+
+
+def test_message_sizes_have_stations_and_no_frames() -> None:
+    run = fabricated_run()
+    of_messages = tuple(measurement.model_copy(update={"frame": MESSAGES}) for measurement in run.measurements)
+    view = make_view(run.model_copy(update={"measurements": of_messages}))
+    (picture,) = view.topology_pictures
+    assert picture.count(">station</text>") == 2
+    assert "generator" not in picture
+    assert "in P2P with messages, each" in view.sentences[0]
+    assert view.sentences[1].startswith("ringroad has the highest throughput")
+    both = make_view(run.model_copy(update={"measurements": (*run.measurements, *of_messages)}))
+    assert " bytes and messages, each" in both.sentences[0]
 
 
 def test_hours_and_threads_over_time_stay_readable() -> None:

@@ -76,17 +76,29 @@ class SimulatedBed(Bed):
 class SimulatedStations(Stations):
     """Stations whose sweep is made up; those of the slow device fail."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, settings: MessageSizeSettings) -> None:
         self._label = label
+        self._settings = settings
 
     def record(self) -> DutRecord:
         return DutRecord(label=self._label, driver="simulated")
 
-    def measure(self, settings: MethodSettings) -> Outcome:
-        assert isinstance(settings, MessageSizeSettings)
+    def collect(self) -> dict[str, int]:
+        return {"1.rx_frames": 7}
+
+    def watched(self) -> Sequence[Series]:
+        return ()
+
+    def warnings(self) -> Sequence[str]:
+        return ("others took time",)
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        return (LogExcerpt(source=f"station of {self._label}", text="said something"),)
+
+    def measure(self) -> Outcome:
         if self._label == "slow":
             raise DutError("slow ended: out of memory")
-        metric = Metric(value=settings.max_bytes, unit="bit/s", better=Better.HIGHER)
+        metric = Metric(value=self._settings.max_bytes, unit="bit/s", better=Better.HIGHER)
         return Outcome(status=MeasurementStatus.OK, headline="netpipe_throughput_bps", metrics={"netpipe_throughput_bps": metric})
 
 
@@ -115,12 +127,13 @@ class Lab:
         self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._tell, lambda: self._stopped)
 
     @contextmanager
-    def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:
+    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
+        assert isinstance(settings, MessageSizeSettings)
         assert scenario.topology is Topology.P2P
         if self.no_stations:
             raise DutError(self.no_stations)
         self.open_beds += 1
-        yield SimulatedStations(choice.label)
+        yield SimulatedStations(choice.label, settings)
         self.open_beds -= 1
 
     @contextmanager
@@ -226,6 +239,10 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on()
     sweeps = {m.dut: m for m in lab.measurements() if m.method == "message-size"}
     assert sweeps["fast"].frame == MESSAGES
     assert sweeps["fast"].outcome.metrics["netpipe_throughput_bps"].value == 131072
+    assert sweeps["fast"].dut_counters == {"1.rx_frames": 7}
+    told = [log.source for event in lab.events if isinstance(event, BedEnded) for log in event.logs]
+    assert {"station of fast", "station of slow"} <= set(told)
+    assert "slow: others took time" in [event.text for event in lab.events if isinstance(event, Warned)]
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
     assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
     assert not [m for m in lab.measurements() if m.method == FrameLossMethod.name and m.outcome.status is MeasurementStatus.INVALID]

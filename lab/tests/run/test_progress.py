@@ -8,9 +8,10 @@ from rich.console import Console
 
 from fabricated_runs import fabricated_throughput
 from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.run.events import MeasurementDone, StepNamed, TrialDone, Warned
-from ringroad_lab.run.progress import RunProgress
+from ringroad_lab.run.progress import RunProgress, describe
 from ringroad_lab.trial import TrialVerdict
 
 # What rich would take for markup, and refuse: it closes what was never opened.
@@ -55,3 +56,8 @@ def test_a_log_that_ends_several_measurements_is_shown_once() -> None:
             progress.watch(MeasurementDone(measurement=failed))
     assert shown.getvalue().count("it ended") == 2
     assert shown.getvalue().count("last words") == 1
+
+
+def test_only_sizes_in_bytes_have_a_unit() -> None:
+    shown = [describe(fabricated_throughput(0, "dut", mix, 1.0)) for mix in (parse_frame_mix("64"), parse_frame_mix("imix"), MESSAGES)]
+    assert [" 64 B  " in shown[0], " imix  " in shown[1], " messages  " in shown[2]] == [True] * 3

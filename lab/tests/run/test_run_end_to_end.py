@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store.result_store import ResultStore
 
 PROGRAM = (sys.executable, "-m", "ringroad_lab.cli.main")
+needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed (qemu-system-x86)")
 # Only a failure takes so long.
 PATIENCE_S = 240.0
 # The figures are of no interest: the search may end far from them.
@@ -132,21 +134,27 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert status == 0, compared
 
 
-def test_message_sizes_are_swept_between_stations(lab: Lab) -> None:
-    quick = (
-        "--set",
-        "duts=[ringroad]",
-        "--set",
-        "method.message-size.max_bytes=64",
-        "--set",
-        "method.message-size.tools=[netpipe, sockperf-udp]",
-    )
-    status, said = lab.run("run", "MESSAGE_SIZES", *quick, "--json")
+@pytest.mark.parametrize(
+    ("scenario", "watched"),
+    [
+        ("MESSAGE_SIZES", {"dut ringroadd"}),
+        pytest.param("MESSAGE_SIZES_GUESTS", {"dut ringroadd", "station1", "station2"}, marks=needs_qemu),
+    ],
+)
+def test_message_sizes_are_swept_between_stations(lab: Lab, scenario: str, watched: set[str]) -> None:
+    quick = ("duts=[ringroad]", "method.message-size.max_bytes=16", "method.message-size.tools=[netpipe, sockperf-udp]")
+    settings = [argument for setting in quick for argument in ("--set", setting)]
+    status, said = lab.run("run", scenario, *settings, "--set", "method.message-size.perturbation_bytes=0", "--json")
     assert status == 0, said
-    (measurement,) = lab.record().measurements
+    record = lab.record()
+    (measurement,) = record.measurements
     assert measurement.outcome.metrics["dut_memory_bytes"].value > 0
     assert {curve.name for curve in measurement.outcome.curves} >= {"netpipe latency", "sockperf-udp throughput"}
-    assert lab.record().duts[0].versions
+    assert measurement.dut_counters["1.rx_frames"] > 0
+    assert record.duts[0].versions
+    assert {"1", "2", "stations"} == set(record.duts[0].ports)
+    memory = [series.subject for series in record.series if series.name == "resident memory"]
+    assert {subject.removeprefix("ringroad: ").rpartition(" (")[0] for subject in memory} == watched
 
 
 def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> None:

@@ -70,6 +70,18 @@ def test_only_methods_that_need_it_await_the_self_test() -> None:
     assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards), REGISTRIES).self_test_s == 0
 
 
+def test_the_plan_names_the_cables_of_stations() -> None:
+    planned = plan(scenarios("MESSAGE_SIZES_GUESTS"), REGISTRIES)
+    assert {start.dut.label: start.cables for start in planned.starts} == {
+        "linux-bridge": ("tap",),
+        "ovs-dpdk": ("vhost-user",),
+        "testpmd": ("vhost-user",),
+        "ringroad": ("vhost-user",),
+    }
+    both = plan(scenarios("MESSAGE_SIZES", "methods=[throughput, message-size]", "physical=memif", "duts=[ringroad]"), REGISTRIES)
+    assert both.starts[0].cables == ("memif", "veth")
+
+
 def test_the_estimate_is_near_the_measured_time() -> None:
     # On two processors, of which others take their part now and then: six to eight minutes.
     assert 330 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 480

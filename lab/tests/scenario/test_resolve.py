@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest import testpmd
 from ringroad_lab.scenario.layers import command_line_layers
@@ -173,6 +174,17 @@ def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> N
     registries = replace(REGISTRIES, guests={"tap-guest": TapGuest})
     with pytest.raises(ScenarioError, match=r"guest: no cable joins ovs-dpdk \(nic, veth, vhost-user\) and tap-guest \(tap\)"):
         resolve(Library(folder, "here"), registries, "mine")
+
+
+@pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "tap or vhost-user")])
+def test_stations_and_a_device_without_a_common_cable_are_refused(folder: Path, stations: str, cables: str) -> None:
+    class NicSwitch(LinuxBridge):
+        carries = frozenset({CableKind.NIC})
+
+    text = f'methods = ["message-size"]\nduts = ["linux-bridge"]\n[method.message-size]\nstations = "{stations}"\n'
+    (folder / "scenarios/mine.toml").write_text(text)
+    with pytest.raises(ScenarioError, match=f"duts: message-size: {stations} are joined by {cables}, and linux-bridge has no ports"):
+        resolve(Library(folder, "here"), replace(REGISTRIES, duts={"linux-bridge": NicSwitch}), "mine")
 
 
 def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:

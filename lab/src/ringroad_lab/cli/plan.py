@@ -83,7 +83,7 @@ def _row(number: int, start: PlannedStart) -> dict[str, str]:
         "": str(number),
         "topology": str(start.scenario.topology),
         "device": start.dut.label,
-        "cables": str(start.scenario.physical_by_dut.get(start.dut.label, start.scenario.physical)),
+        "cables": ", ".join(start.cables),
         "repetition": f"{start.repetition + 1}{' (noise floor)' if start.is_noise_floor else ''}",
         "methods": ", ".join(dict.fromkeys(each.method for each in start.measurements)),
         "frames": ", ".join(dict.fromkeys(each.frame.name for each in start.measurements)),

@@ -97,6 +97,10 @@ class Dut(ABC):
             DutError: it refused.
         """
 
+    def plugged_in(self, cable: Cable) -> Cable:
+        """Return a cable as it is once `configure` has plugged it in: some devices take its end into their own namespace."""
+        return cable
+
     @abstractmethod
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every port is up: called when the far ends are plugged in.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
@@ -93,6 +94,10 @@ class LinuxBridge(Dut):
                 self._ip("link", "set", "dev", bridge, "up")
         except HostError as error:
             raise DutError(f"{self.title} did not take its ports: {error}") from error
+
+    def plugged_in(self, cable: Cable) -> Cable:
+        """Return a cable whose end is in the bridge's namespace."""
+        return replace(cable, dut_netns=self._netns)
 
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every port forwards."""

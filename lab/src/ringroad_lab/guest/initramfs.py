@@ -1,4 +1,4 @@
-"""A QEMU guest's initramfs: busybox, the modules it needs, and one script that forwards.
+"""A virtual machine's initramfs: busybox, the modules it needs, programs that come along, and one script.
 
 It is built on the guest's host, out of what is installed there.
 """
@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from ringroad_lab.host.interface import Host
 
-READY = "ringroad-lab: the guest forwards"
+READY = "ringroad-lab: the guest is up"
 FAILED = "ringroad-lab: the guest failed"
 
 _BUILD = """\
@@ -49,17 +49,17 @@ rm -rf "$tree"
 _INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin:/usr/bin HOME=/
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin HOME=/
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 exec </dev/null >/dev/console 2>&1
 for module in /modules/*.ko; do insmod "$module"; done
-forward() {{
+work() {{
 set -e
 {script}
 }}
-forward
+work
 """
 
 
@@ -73,7 +73,7 @@ def build_initramfs(
         folder: Private to the guest.
         modules: Folder with the kernel's modules.
         names: Modules, in the order in which they are loaded.
-        script: What the guest does; it has to say `READY` when it forwards.
+        script: What the guest does; it has to say `READY` when it is up.
         files: Programs and libraries of the host that come along, with the libraries that they need.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The lab's interface to a guest."""
+"""The lab's interfaces to guests, and to what else is plugged in where a guest may be."""
 
 from __future__ import annotations
 
@@ -20,18 +20,10 @@ def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> Cabl
     return wanted or next((kind for kind in GUEST_CABLES if kind in carried), None)
 
 
-class Guest(ABC):
-    """Forwards every frame between its two cables."""
+class Machine(ABC):
+    """A virtual machine, or what stands in for one, at the far ends of cables."""
 
-    kind: ClassVar[str]
-    """As scenarios name it: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
     carries: ClassVar[frozenset[CableKind]]
-    single_queue: ClassVar[frozenset[CableKind]] = frozenset()
-    """Kinds of cables over which it has one queue pair and no more."""
-    is_stand_in: ClassVar[bool]
-    """Whether it is a program in place of a virtual machine; the report says so."""
-    huge_pages_mib: ClassVar[int] = 0
-    """Memory in pages of 2 MiB that it needs where its placement has such."""
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Name it, uniquely in the run."""
@@ -44,14 +36,6 @@ class Guest(ABC):
 
         Raises:
             MissingProgramError: names the Debian package.
-        """
-
-    @abstractmethod
-    def start(self, cables: tuple[Cable, Cable]) -> None:
-        """Start it, plugged in at both ends, and wait until it forwards.
-
-        Raises:
-            GuestError: with the end of its log.
         """
 
     @abstractmethod
@@ -77,3 +61,24 @@ class Guest(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End it; possible at any point, any number of times."""
+
+
+class Guest(Machine):
+    """Forwards every frame between its two cables."""
+
+    kind: ClassVar[str]
+    """As scenarios name it: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
+    single_queue: ClassVar[frozenset[CableKind]] = frozenset()
+    """Kinds of cables over which it has one queue pair and no more."""
+    is_stand_in: ClassVar[bool]
+    """Whether it is a program in place of a virtual machine; the report says so."""
+    huge_pages_mib: ClassVar[int] = 0
+    """Memory in pages of 2 MiB that it needs where its placement has such."""
+
+    @abstractmethod
+    def start(self, cables: tuple[Cable, Cable]) -> None:
+        """Start it, plugged in at both ends, and wait until it forwards.
+
+        Raises:
+            GuestError: with the end of its log.
+        """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ringroad_lab.errors import GeneratorError, HostError
-from ringroad_lab.host.interface import Host
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.station import Station
 
@@ -11,13 +10,10 @@ from ringroad_lab.message_size.station import Station
 PORT = 5002
 
 
-def measure_by_netpipe(
-    host: Host, sender: Station, receiver: Station, *, max_bytes: int, perturbation_bytes: int, timeout_s: float
-) -> list[Point]:
+def measure_by_netpipe(sender: Station, receiver: Station, *, max_bytes: int, perturbation_bytes: int, timeout_s: float) -> list[Point]:
     """Run NPtcp with its own choice of block sizes, from 1 byte up.
 
     Args:
-        host: Where both stations are.
         sender: Who measures.
         receiver: Who answers.
         max_bytes: Greatest block.
@@ -29,16 +25,15 @@ def measure_by_netpipe(
         GuestError: the receiver does not listen.
     """
     bounds = ["-u", str(max_bytes), "-p", str(perturbation_bytes)]
-    file = host.folder / "netpipe.out"
+    file = str(sender.folder / "netpipe.out")
     answering = receiver.serve("NPtcp receiver", ["NPtcp", *bounds], "tcp", PORT)
     try:
-        sender.run(["NPtcp", "-h", receiver.address, *bounds, "-o", str(file)], timeout_s=timeout_s)
-        text = host.read_text(file)
+        sender.run(["NPtcp", "-h", receiver.address, *bounds, "-o", file], timeout_s=timeout_s)
+        text = sender.run(["cat", file]).stdout
     except HostError as error:
         raise GeneratorError(f"NetPIPE from {sender.name} to {receiver.name}: {error}") from error
     finally:
         answering.stop()
-        host.run(["rm", "-f", str(file)], check=False)
     return parse_netpipe(text)
 
 

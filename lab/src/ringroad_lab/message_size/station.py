@@ -1,77 +1,93 @@
-"""A station: a network namespace at the far end of a cable, with an address. It stands in for a guest."""
+"""The lab's interface to a station: what is at the far end of a cable, with an address, and runs programs."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Protocol
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import Cable
 from ringroad_lab.cable.lay import OFFLOADS_OFF
 from ringroad_lab.deadline import wait_until
+from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
-from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.guest.interface import Machine
+from ringroad_lab.host.interface import Completed
 
-LISTEN_TIMEOUT_S = 10.0
+# An emulated guest on a busy machine takes its time.
+LISTEN_TIMEOUT_S = 30.0
 # What `ethtool -k` has to show as off: nobody merges, cuts or leaves out checksums.
 _OFFLOADS = (
     *("tx-checksumming", "tcp-segmentation-offload"),
     *("generic-segmentation-offload", "generic-receive-offload"),
 )
+# States of sockets in /proc/net (include/net/tcp_states.h): of TCP one that listens, of UDP one without a peer.
+_STATES = {"tcp": "0A", "udp": "07"}
 
 
-class Station:
-    """A namespace with one interface, its offloads off."""
+class Program(Protocol):
+    """A program that a station runs."""
 
-    def __init__(self, host: Host, name: str, cpus: frozenset[int]) -> None:
-        """Name it, uniquely in the run, and say where its programs run."""
-        self._host = host
-        self._cpus = cpus
-        self.name = name
+    def is_running(self) -> bool:
+        """Whether it lives."""
+
+    def output(self) -> str:
+        """Return what it said so far."""
+
+    def stop(self) -> object:
+        """End it."""
+
+
+class Station(Machine):
+    """One of two, between which messages bounce."""
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Name it, uniquely in the run."""
+        super().__init__(name, placement)
         self.address = ""
-        self._netns = f"{host.folder.name}-{name}"
-        self._interface: str | None = None
-        self._is_made = False
 
-    def start(self, cable: Cable, address: str) -> None:
-        """Plug it in.
+    @property
+    @abstractmethod
+    def folder(self) -> PurePosixPath:
+        """Where its programs may write."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is, for people."""
+
+    @abstractmethod
+    def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
+        """Plug it in, and wait until it takes commands.
 
         Args:
-            cable: A veth pair.
+            cable: Of a kind that it carries.
             address: IPv4, with the bits of its network.
+            programs: Paths of those of the host that it will run.
 
         Raises:
-            GuestError: it could not be made, or an offload cannot be switched off.
+            GuestError: it could not be made, or has offloads.
         """
-        if cable.kind is not CableKind.VETH:
-            raise GuestError(f"station {self.name} does not carry {cable.kind.value} ({cable.name}): stations are plugged in by veth")
-        interface = cable.far_end
-        try:
-            self._host.run(["ip", "netns", "add", self._netns])
-            self._is_made = True
-            self._host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
-            self._interface = interface
-            self.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
-            self.run(["ip", "address", "add", address, "dev", interface])
-            self.run(["ip", "link", "set", "dev", interface, "up"])
-            self.run(["ip", "link", "set", "dev", "lo", "up"])
-            told = self.run(["ethtool", "-k", interface]).stdout
-        except HostError as error:
-            raise GuestError(f"station {self.name}: {error}") from error
-        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", told, re.MULTILINE)]
-        if still_on:
-            raise GuestError(f"station {self.name}: {', '.join(still_on)} cannot be switched off")
-        self.address = address.partition("/")[0]
 
+    @abstractmethod
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:
         """Run a command in it to its end.
 
         Raises:
             HostError: as of any host.
         """
-        bound = ["taskset", "--cpu-list", ",".join(map(str, sorted(self._cpus)))] if self._cpus else []
-        return self._host.run(["ip", "netns", "exec", self._netns, *bound, *argv], timeout_s=timeout_s, check=check)
 
-    def serve(self, name: str, argv: Sequence[str], protocol: str, port: int) -> Process:
+    @abstractmethod
+    def start_program(self, name: str, argv: Sequence[str]) -> Program:
+        """Start a program in it.
+
+        Raises:
+            HostError: as of any host.
+        """
+
+    def serve(self, name: str, argv: Sequence[str], protocol: str, port: int) -> Program:
         """Start a program in it, and wait until it listens.
 
         Args:
@@ -84,20 +100,29 @@ class Station:
             GuestError: it does not.
             HostError: as of any host.
         """
-        process = self._host.start(name, ["ip", "netns", "exec", self._netns, *argv], cpus=self._cpus)
-        query = ["ss", "--no-header", "--listening", "--numeric", f"--{protocol}", f"sport = :{port}"]
-        if not wait_until(lambda: bool(self.run(query).stdout) or not process.is_running(), LISTEN_TIMEOUT_S) or not process.is_running():
-            process.stop()
-            raise GuestError(f"{name} does not listen at {protocol} port {port} of station {self.name}\n{process.output()[-2000:]}")
-        return process
+        program = self.start_program(name, argv)
+        try:
+            wait_until(lambda: self._listens(protocol, port) or not program.is_running(), LISTEN_TIMEOUT_S)
+            if not (self._listens(protocol, port) and program.is_running()):
+                raise GuestError(f"{name} does not listen at {protocol} port {port} of {self.name}\n{program.output()[-2000:]}")
+        except (GuestError, HostError):
+            program.stop()
+            raise
+        return program
 
-    def stop(self) -> None:
-        """Give the interface back, and remove the namespace; possible any number of times."""
-        if not self._is_made:
-            return
-        if self._interface is not None:
-            # $$ is a process in the host's own namespace.
-            move = 'ip -n "$1" link set "$2" netns $$'
-            self._host.run(["sh", "-c", move, "sh", self._netns, self._interface], check=False)
-        self._host.run(["ip", "netns", "delete", self._netns], check=False)
-        self._interface, self._is_made = None, False
+    def _switch_offloads_off(self, interface: str) -> None:
+        """Have its frames sent and received as they are.
+
+        Raises:
+            GuestError: an offload cannot be switched off.
+            HostError: as of any host.
+        """
+        self.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
+        told = self.run(["ethtool", "-k", interface]).stdout
+        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", told, re.MULTILINE)]
+        if still_on:
+            raise GuestError(f"{self.name}: {', '.join(still_on)} cannot be switched off")
+
+    def _listens(self, protocol: str, port: int) -> bool:
+        sockets = [line.split() for line in self.run(["cat", f"/proc/net/{protocol}"]).stdout.splitlines()]
+        return any(fields[1].endswith(f":{port:04X}") and fields[3] == _STATES[protocol] for fields in sockets if len(fields) > 3)

@@ -1,26 +1,37 @@
-"""A sweep over message sizes through a device: NetPIPE, and the same with sockperf over UDP and TCP, with the device's cost."""
+"""A sweep over message sizes through a device, by NetPIPE and by sockperf over UDP and TCP, and its cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
-from ringroad_lab.cost import ProcessCosts
-from ringroad_lab.dut.interface import Dut, DutPort
-from ringroad_lab.host.interface import Host
+from ringroad_lab.cost import Cost, ProcessCosts
+from ringroad_lab.dut.interface import Dut, DutPort, Placement
+from ringroad_lab.errors import LabError, ScenarioError
+from ringroad_lab.guest.interface import guest_cable
+from ringroad_lab.message_size.guest_station import GuestStation
+from ringroad_lab.message_size.namespace_station import NamespaceStation
 from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
 from ringroad_lab.message_size.station import Station
-from ringroad_lab.method.message_size import MessageSizeSettings, Tool
+from ringroad_lab.method.message_size import MessageSizeSettings, StationKind, Tool
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.topology import Topology, wire
 
 READY_TIMEOUT_S = 30.0
 ADDRESSES = ("198.18.0.1/24", "198.18.0.2/24")
+STATIONS: dict[StationKind, type[NamespaceStation | GuestStation]] = {"namespaces": NamespaceStation, "guests": GuestStation}
+PROGRAMS: dict[Tool, tuple[str, str]] = {
+    "netpipe": ("NPtcp", "netpipe-tcp"),
+    "sockperf-udp": ("sockperf", "sockperf"),
+    "sockperf-tcp": ("sockperf", "sockperf"),
+}
+"""Program of each tool, and the Debian package that has it."""
+ETHTOOL = ("ethtool", "ethtool")
 
 
 def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
@@ -30,27 +41,52 @@ def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
     return tuple(sorted(size for size in sizes if size >= MIN_BYTES))
 
 
-def sweep_message_sizes(
-    host: Host,
+def require_programs(settings: MessageSizeSettings, placement: Placement) -> list[str]:
+    """Look for the programs of stations, and for what makes these; return the paths of the former.
+
+    Raises:
+        MissingProgramError: names the Debian package.
+    """
+    STATIONS[settings.stations]("station", placement).prepare()
+    return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *(PROGRAMS[tool] for tool in settings.tools)))]
+
+
+def station_cable(dut: type[Dut], settings: MessageSizeSettings) -> CableKind:
+    """Return what joins a device and stations.
+
+    Raises:
+        ScenarioError: nothing does.
+    """
+    carried = STATIONS[settings.stations].carries
+    kind = guest_cable(None, dut.carries & carried)
+    if kind is None:
+        names = " or ".join(sorted(carried))
+        raise ScenarioError(f"{settings.stations} are joined by {names}, and {dut.driver} has no ports for these")
+    return kind
+
+
+@contextmanager
+def joined_stations(
     dut: Dut,
+    kind: CableKind,
     settings: MessageSizeSettings,
-    *,
-    station_cpus: frozenset[int] = frozenset(),
+    placements: tuple[Placement, Placement],
     on_step: Callable[[str], None] = lambda step: None,
-) -> Outcome:
-    """Join two stations by a device, measure, and take everything down.
+) -> Iterator[tuple[Station, Station]]:
+    """Join two stations by a device, and take everything down.
 
     Args:
-        host: Where all of it runs.
-        dut: A device that was not started yet, and carries veth.
-        settings: What to measure.
-        station_cpus: Processors of the stations' programs; empty: any.
+        dut: A device that was not started yet.
+        kind: What the cables are made of.
+        settings: What will be measured.
+        placements: Of the stations, on the device's host.
         on_step: Called with what is being done, for the user.
 
     Raises:
-        LabError: what could not be started, or measured, and why.
+        LabError: what could not be started, and why.
     """
-    require_programs(host, settings)
+    host = dut.placement.host
+    programs = require_programs(settings, placements[0])
     dut.prepare()
     with ExitStack() as stack:
         on_step(f"starting {dut.title}")
@@ -59,62 +95,80 @@ def sweep_message_sizes(
         wiring = wire(Topology.P2P)
         cables = []
         for number in wiring.physical_ports:
-            cables.append(lay_cable(CableKind.VETH, f"{host.cable_prefix}m{number}", host))
+            cables.append(lay_cable(kind, f"{host.cable_prefix}m{number}", host, is_dut_server=dut.serves_sockets))
             stack.callback(remove_cable, cables[-1], host)
         dut.configure([DutPort(number, cable) for number, cable in zip(wiring.physical_ports, cables, strict=True)], wiring.rules)
-        stations = [Station(host, f"station{number}", station_cpus) for number in wiring.physical_ports]
-        for station, cable, address in zip(stations, cables, ADDRESSES, strict=True):
+        first, second = (STATIONS[settings.stations](f"station{n}", placement) for n, placement in enumerate(placements, 1))
+        for station, cable, address in zip((first, second), cables, ADDRESSES, strict=True):
+            on_step(f"starting {station.name}")
             stack.callback(station.stop)
-            station.start(cable, address)
+            station.start(dut.plugged_in(cable), address, programs)
         dut.await_ready(READY_TIMEOUT_S)
-        return _measure(host, dut, stations[0], stations[1], settings, on_step)
+        yield first, second
 
 
-def require_programs(host: Host, settings: MessageSizeSettings) -> None:
-    """Look for the stations' programs.
+def sweep_message_sizes(
+    dut: Dut, stations: tuple[Station, Station], settings: MessageSizeSettings, on_step: Callable[[str], None] = lambda step: None
+) -> Outcome:
+    """Measure between two stations.
 
     Raises:
-        MissingProgramError: names the Debian package.
+        LabError: what could not be measured, and why.
     """
-    programs = [("ip", "iproute2"), ("ss", "iproute2"), ("ethtool", "ethtool")]
-    if "netpipe" in settings.tools:
-        programs.append(("NPtcp", "netpipe-tcp"))
-    if {"sockperf-udp", "sockperf-tcp"} & set(settings.tools):
-        programs.append(("sockperf", "sockperf"))
-    for program, package in programs:
-        host.require(program, package)
-
-
-def _measure(
-    host: Host, dut: Dut, sender: Station, receiver: Station, settings: MessageSizeSettings, on_step: Callable[[str], None]
-) -> Outcome:
     curves: list[Curve] = []
     metrics: dict[str, Metric] = {}
-    meter = ProcessCosts(host, dut.processes())
+    host = dut.placement.host
+    of_dut = ProcessCosts(host, dut.processes())
+    of_stations = ProcessCosts(host, [process for station in stations for process in station.processes()])
     for tool in settings.tools:
         on_step(f"measuring message sizes by {tool}")
-        points, cost = meter.over(partial(_points, host, sender, receiver, tool, settings))
-        dut.check()
+        try:
+            (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings)))
+        except LabError:
+            # One that has ended says more than a tool that then finds nobody.
+            _check(dut, stations)
+            raise
+        _check(dut, stations)
         curves += _curves(tool, points)
         name = _metric_name(tool)
         metrics |= {
             f"{name}_throughput_bps": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
             f"{name}_latency_ns": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
+            # The kernel's own devices have no process: what they cost is in the kernel's time.
+            **_costs(name, "dut", dut_cost),
+            **_costs(name, "stations", stations_cost),
         }
-        # The kernel's own devices have no process: what they cost is not told apart from the rest.
-        if cost.processors is not None:
-            metrics[f"{name}_dut_processors"] = Metric(value=max(0.0, cost.processors), unit="processors", better=Better.LOWER)
-        if cost.memory_bytes is not None:
-            metrics["dut_memory_bytes"] = Metric(value=cost.memory_bytes, unit="bytes", better=Better.LOWER)
+        if dut_cost.kernel_s is not None:
+            metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
     return Outcome(
         status=MeasurementStatus.OK, headline=f"{_metric_name(settings.tools[0])}_throughput_bps", metrics=metrics, curves=tuple(curves)
     )
 
 
-def _points(host: Host, sender: Station, receiver: Station, tool: Tool, settings: MessageSizeSettings) -> list[Point]:
+def _check(dut: Dut, stations: Sequence[Station]) -> None:
+    dut.check()
+    for station in stations:
+        station.check()
+
+
+def _costs(tool: str, part: str, cost: Cost) -> dict[str, Metric]:
+    """What processes take; without any there is nothing to tell."""
+    metrics = {}
+    if cost.processors is not None:
+        metrics[f"{tool}_{part}_processors"] = _processors(cost.processors)
+    if cost.memory_bytes is not None:
+        metrics[f"{part}_memory_bytes"] = Metric(value=cost.memory_bytes, unit="bytes", better=Better.LOWER)
+    return metrics
+
+
+def _processors(value: float) -> Metric:
+    return Metric(value=max(0.0, value), unit="processors", better=Better.LOWER)
+
+
+def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings) -> list[Point]:
+    sender, receiver = stations
     if tool == "netpipe":
         return measure_by_netpipe(
-            host,
             sender,
             receiver,
             max_bytes=settings.max_bytes,

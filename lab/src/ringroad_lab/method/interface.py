@@ -48,8 +48,8 @@ class MethodContext:
     are not told find it themselves."""
     costs: CostMeter | None = None
     """What tells the processor time of the device; None where nobody does."""
-    between_stations: Callable[[MethodSettings], Outcome] | None = None
-    """Joins two stations by the device and measures between them: for methods that say so, and for no other."""
+    between_stations: Callable[[], Outcome] | None = None
+    """Measures between the two stations that the device joins: for methods that say so, and for no other."""
 
 
 class Method(ABC):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.statistics.verdict import Verdict
@@ -107,6 +108,8 @@ def metric_title(name: str) -> str:
 
 def frames_text(name: str) -> str:
     """Return the name of a frame size for people."""
+    if name == MESSAGES.name:
+        return name
     return f"{name} bytes" if name.isdigit() else f"frames {name}"
 
 
@@ -225,15 +228,19 @@ def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
     for (topology, method, dut), rates in found.items():
         worst = max(rates, key=lambda mix: rates[mix] / mix.line_rate_fps(link_bps))
         yield (
-            f"{sentence_case(method)} of {dut} in {topology} with frames of {_sizes(sorted(rates, key=frame_order))} is beyond the line "
+            f"{sentence_case(method)} of {dut} in {topology} with {_sizes(sorted(rates, key=frame_order))} is beyond the line "
             f"rate: {quantity(rates[worst], FRAME_RATE)} at {frames_text(worst.name)}, where the links have room for "
             f"{quantity(worst.line_rate_fps(link_bps), FRAME_RATE)}. The figure or the speed of the links is wrong."
         )
 
 
 def _sizes(frames: Sequence[FrameMix]) -> str:
-    names = dict.fromkeys(mix.name for mix in frames)
-    return _listed(names) + (" bytes" if all(name.isdigit() for name in names) else "")
+    names = dict.fromkeys(mix.name for mix in frames if mix != MESSAGES)
+    unit = " bytes" if all(name.isdigit() for name in names) else ""
+    told = [f"frames of {_listed(names)}{unit}"] if names else []
+    if MESSAGES in frames:
+        told.append(MESSAGES.name)
+    return _listed(told)
 
 
 def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
@@ -246,21 +253,22 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
     sizes = _sizes([mix for grid in grids for mix in grid.frames])
     repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
     sentences = [
-        f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with frames of {sizes}"
+        f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
         f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {duration(record.ended_at - record.started_at)}."
     ]
     first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
     ranked = sorted(
         (cell for cell in first.row(first.frames[0]) if cell and cell.median is not None), key=lambda cell: cell.median or 0, reverse=True
     )
+    at = "" if first.frames[0] == MESSAGES else f"At {frames_text(first.frames[0].name)}, "
     if len(ranked) > 1:
         best, last = ranked[0], ranked[-1]
         sentences.append(
-            f"At {frames_text(first.frames[0].name)}, {best.dut} has the highest {metric_title(first.metric).lower()}, "
+            f"{at}{best.dut} has the highest {metric_title(first.metric).lower()}, "
             f"{_cell_text(best, first.unit)}; {last.dut} the lowest, {_cell_text(last, first.unit)}."
         )
     elif ranked:
-        sentences.append(f"At {frames_text(first.frames[0].name)}, {ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
+        sentences.append(f"{at}{ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
     if comparison is not None:
         told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
         sentences.append(f"Compared with {comparison.baseline}: {told}.{_worst_regression(comparison)}")

@@ -13,8 +13,8 @@ _GUEST_HEIGHT = 56
 _DUT_HEIGHT = 64
 
 
-def topology_picture(topology: str, dut: str, physical: str, guest: str = "", guest_cables: str = "") -> str:
-    """Draw a topology: the generator at both ends, the device, guests above it, and the way of the frames. Texts are escaped."""
+def topology_picture(topology: str, dut: str, physical: str, guest: str = "", guest_cables: str = "", *, ends: str = "generator") -> str:
+    """Draw a topology: who measures at both ends, the device, its guests, and the way of the frames. Texts are escaped."""
     known = Topology(topology) if topology in Topology.__members__ else Topology.P2P
     wiring = wire(known)
     path = [1, *(port for pair in wiring.guest_ports for port in pair), 2]
@@ -28,8 +28,8 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
     width = dut_right + 110 + _GENERATOR_WIDTH + 2
     height = top + _DUT_HEIGHT + 28
     parts = [
-        _box(1, middle - 28, _GENERATOR_WIDTH, 56, "generator", ""),
-        _box(dut_right + 110, middle - 28, _GENERATOR_WIDTH, 56, "generator", ""),
+        _box(1, middle - 28, _GENERATOR_WIDTH, 56, ends, ""),
+        _box(dut_right + 110, middle - 28, _GENERATOR_WIDTH, 56, ends, ""),
         _box(left, top, dut_right - left, _DUT_HEIGHT, "", "dut"),
         _text((left + dut_right) / 2, top + _DUT_HEIGHT + 18, dut, "strong"),
         _line(_GENERATOR_WIDTH + 1, middle, left, middle),
@@ -51,7 +51,7 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
     for number in path:
         x, y = _inside(ports, number, middle, left, dut_right)
         parts.append(f'<circle class="port" cx="{x:g}" cy="{y:g}" r="11"/>' + _text(x, y + 4, str(number), "small"))
-    label = f"{known}: frames pass from the generator through ports {', '.join(map(str, path))} of {dut}, and back"
+    label = f"{known}: frames pass from the {ends} through ports {', '.join(map(str, path))} of {dut}, and back"
     body = "".join(parts)
     return (
         f'<svg class="topology" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}" '

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
 from ringroad_lab.report.charts import (
     Chart,
@@ -134,6 +135,8 @@ def _pictures(record: RunRecord) -> list[str]:
     details = {str(each.get("topology")): [str(each.get(key) or "") for key in ("physical", "guest", "guest_cables")] for each in scenarios}
     topologies = dict.fromkeys(m.topology for m in record.measurements) or details or {"P2P": None}
     names = ", ".join(dut_labels(record))
+    if record.measurements and all(m.frame == MESSAGES for m in record.measurements):
+        return [topology_picture(topology, names, "", ends="station") for topology in topologies]
     return [topology_picture(topology, names, *details.get(topology, ("", "", ""))) for topology in topologies]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 
-from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cost import CostMeter
-from ringroad_lab.cpu_layout import lay_out_cpus
-from ringroad_lab.dut.interface import Placement
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
+from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
 from ringroad_lab.frame_size import FrameMix
@@ -17,7 +16,8 @@ from ringroad_lab.generator.interface import Generator
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
-from ringroad_lab.message_size.sweep import sweep_message_sizes
+from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.sweep import joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series
@@ -25,19 +25,48 @@ from ringroad_lab.run.engine import Bed, Stations
 from ringroad_lab.run.events import Event, StepNamed
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
-from ringroad_lab.testbed import Ceilings, TestBed, find_dut, read_settings
+from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, read_settings
 
 # A log is to explain a failure, not to fill a store.
 _LOG_CHARACTERS = 16_384
 
 
-class WatchedBed(Bed):
+class Samples:
+    """What was watched of a device and what it is plugged in to, with the device's label."""
+
+    def __init__(self, label: str, sampler: Sampler, logs: Callable[[], Sequence[LogExcerpt]]) -> None:
+        """Take who watches, at work, and what tells the programs' words."""
+        self._label = label
+        self._sampler = sampler
+        self._logs = logs
+
+    def watched(self) -> Sequence[Series]:
+        """Return what was watched."""
+        return [series.model_copy(update={"subject": f"{self._label}: {series.subject}"}) for series in self._sampler.series()]
+
+    def warnings(self) -> Sequence[str]:
+        """Return what speaks against the measurements."""
+        return self._sampler.warnings()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return the end of what the programs said."""
+        return [
+            LogExcerpt(
+                source=f"{self._label}: {log.source}",
+                text=log.text[-_LOG_CHARACTERS:],
+                is_cut=log.is_cut or len(log.text) > _LOG_CHARACTERS,
+            )
+            for log in self._logs()
+        ]
+
+
+class WatchedBed(Samples, Bed):
     """A test bed, and who watches its processes."""
 
     def __init__(self, bed: TestBed, sampler: Sampler) -> None:
         """Take both, at work."""
+        super().__init__(bed.choice.label, sampler, bed.logs)
         self._bed = bed
-        self._sampler = sampler
 
     @property
     def generator(self) -> Generator:
@@ -69,60 +98,42 @@ class WatchedBed(Bed):
         """Return what the device counted."""
         return self._bed.collect()
 
-    def watched(self) -> Sequence[Series]:
-        """Return what was watched."""
-        label = self._bed.choice.label
-        return [series.model_copy(update={"subject": f"{label}: {series.subject}"}) for series in self._sampler.series()]
 
-    def warnings(self) -> Sequence[str]:
-        """Return what speaks against the measurements."""
-        return self._sampler.warnings()
+class RealStations(Samples, Stations):
+    """Stations of this machine, and a device between them."""
 
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return the end of what the programs said."""
-        label = self._bed.choice.label
-        return [
-            LogExcerpt(
-                source=f"{label}: {log.source}",
-                text=log.text[-_LOG_CHARACTERS:],
-                is_cut=log.is_cut or len(log.text) > _LOG_CHARACTERS,
-            )
-            for log in self._bed.logs()
-        ]
-
-
-class RealStations(Stations):
-    """Network namespaces of this machine, and a device between them."""
-
-    def __init__(self, scenario: Scenario, choice: DutChoice, host: Host, on_step: Callable[[str], None]) -> None:
-        """Prepare the device.
-
-        Raises:
-            LabError: what is missing.
-        """
-        cpus = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), 1, 0)
-        self._settings = read_settings(choice)
-        self._dut = find_dut(choice.driver)(self._settings, Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
-        self._dut.prepare()
+    def __init__(
+        self,
+        choice: DutChoice,
+        dut: Dut,
+        stations: tuple[Station, Station],
+        settings: MessageSizeSettings,
+        sampler: Sampler,
+        on_step: Callable[[str], None],
+    ) -> None:
+        """Take all of them, at work."""
+        super().__init__(choice.label, sampler, lambda: [*dut.logs(), *(log for station in stations for log in station.logs())])
         self._choice = choice
-        self._host = host
-        self._station_cpus = cpus.generator
+        self._dut = dut
+        self._stations = stations
+        self._settings = settings
         self._on_step = on_step
 
     def record(self) -> DutRecord:
         """Return the device as it is."""
-        return DutRecord(
-            label=self._choice.label,
-            driver=self._choice.driver,
-            settings=self._settings.model_dump(mode="json"),
-            versions=self._dut.versions(),
-            ports={"stations": str(CableKind.VETH)},
-        )
+        versions = self._dut.versions()
+        for station in self._stations:
+            versions |= station.versions()
+        ports = self._dut.port_modes() | {"stations": self._stations[0].title}
+        return dut_record(self._choice, self._dut, versions, ports)
 
-    def measure(self, settings: MethodSettings) -> Outcome:
+    def measure(self) -> Outcome:
         """Sweep message sizes between the stations."""
-        assert isinstance(settings, MessageSizeSettings)
-        return sweep_message_sizes(self._host, self._dut, settings, station_cpus=self._station_cpus, on_step=self._on_step)
+        return sweep_message_sizes(self._dut, self._stations, self._settings, self._on_step)
+
+    def collect(self) -> dict[str, int]:
+        """Return what the device counted."""
+        return self._dut.collect()
 
 
 def _name(part: str, process: str) -> str:
@@ -163,20 +174,45 @@ class Beds:
                 host.close()
 
     @contextmanager
-    def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:
-        """Prepare a device that is to join two stations of this machine.
+    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
+        """Join two stations of this machine by a device, and take everything down.
 
         Raises:
-            LabError: what is missing, or the device is elsewhere.
+            LabError: what could not be built, and why; or the device is elsewhere.
         """
+        assert isinstance(settings, MessageSizeSettings)
         if choice.host != LOCAL_HOST:
             raise DutError(f"{choice.label} is on {choice.host}: message sizes are measured on this machine only")
+        dut_type = find_dut(choice.driver)
+        kind = station_cable(dut_type, settings)
+        usable = os.sched_getaffinity(0)
+        cpus = lay_out_cpus(scenario.cpus, usable, 1, 0)
         host = LocalHost()
+
+        def on_step(step: str) -> None:
+            self._tell(StepNamed(text=f"{choice.label}: {step}"))
+
         try:
-            yield RealStations(scenario, choice, host, lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")))
+            dut = dut_type(read_settings(choice), Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
+            placements = [Placement(host, used) for used in _station_cpus(settings, scenario, cpus, usable)]
+            with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
+                parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
+                with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
+                    yield RealStations(choice, dut, stations, settings, sampler, on_step)
         finally:
             host.close()
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)
         return SshHost(place)
+
+
+def _station_cpus(settings: MessageSizeSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
+    """Share processors out to stations.
+
+    Namespaces have the generator's. Guests have all but the device's, each its own where there are two or more.
+    """
+    if settings.stations == "namespaces":
+        return cpus.generator, cpus.generator
+    pool = sorted(scenario.cpus.guests or usable - cpus.dut or usable)
+    return frozenset(pool[::2]), frozenset(pool[1::2] or pool)

@@ -43,7 +43,35 @@ from ringroad_lab.scenario.schedule import Round, Step
 from ringroad_lab.trial import TrialRequest, TrialResult
 
 
-class Bed(ABC):
+class Watched(ABC):
+    """A device under test with what it is plugged in to, and who watches them."""
+
+    @abstractmethod
+    def record(self) -> DutRecord:
+        """Return the device as it is."""
+
+    @abstractmethod
+    def collect(self) -> dict[str, int]:
+        """Return what the device counted.
+
+        Raises:
+            DutError: it does not tell.
+        """
+
+    @abstractmethod
+    def watched(self) -> Sequence[Series]:
+        """Return what was watched since all was there: processor time, memory, steal time."""
+
+    @abstractmethod
+    def warnings(self) -> Sequence[str]:
+        """Return what speaks against the measurements: processor time that went to others, ..."""
+
+    @abstractmethod
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what its programs said."""
+
+
+class Bed(Watched):
     """A device under test with its guests, plugged in to a generator."""
 
     @property
@@ -54,10 +82,6 @@ class Bed(ABC):
     @abstractmethod
     def generator_version(self) -> str:
         """Return the generator's name and version."""
-
-    @abstractmethod
-    def record(self) -> DutRecord:
-        """Return the device as it is."""
 
     @abstractmethod
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
@@ -76,36 +100,16 @@ class Bed(ABC):
     def costs(self) -> CostMeter:
         """What tells the processor time of the device."""
 
-    @abstractmethod
-    def collect(self) -> dict[str, int]:
-        """Return what the device counted."""
+
+class Stations(Watched):
+    """Two stations that a device joins, for methods that measure between such."""
 
     @abstractmethod
-    def watched(self) -> Sequence[Series]:
-        """Return what was watched since the bed was made: processor time, memory, steal time."""
-
-    @abstractmethod
-    def warnings(self) -> Sequence[str]:
-        """Return what speaks against the measurements: processor time that went to others, ..."""
-
-    @abstractmethod
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return what its programs said."""
-
-
-class Stations(ABC):
-    """Two stations that a device will join, for methods that measure between such."""
-
-    @abstractmethod
-    def record(self) -> DutRecord:
-        """Return the device as it is."""
-
-    @abstractmethod
-    def measure(self, settings: MethodSettings) -> Outcome:
-        """Start the device, join the stations, measure, and take everything down.
+    def measure(self) -> Outcome:
+        """Measure between them.
 
         Raises:
-            LabError: what could not be started or measured, and why.
+            LabError: what could not be measured, and why.
         """
 
 
@@ -119,11 +123,11 @@ class BedFactory(Protocol):
             LabError: what could not be built, and why.
         """
 
-    def make_stations(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[Stations]:
-        """Prepare a device that is to join two stations.
+    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> AbstractContextManager[Stations]:
+        """Join two stations by a device, for a method of such settings, and take everything down.
 
         Raises:
-            LabError: what is missing.
+            LabError: what could not be built, and why.
         """
 
 
@@ -189,9 +193,7 @@ class Engine:
                         if not is_alive:
                             break
                 finally:
-                    for warning in bed.warnings():
-                        self._tell(Warned(text=f"{planned.dut.label}: {warning}"))
-                    self._tell(BedEnded(series=tuple(bed.watched()), logs=tuple(bed.logs())))
+                    self._tell_end(planned, bed)
         except RunStoppedError:
             raise
         except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
@@ -210,7 +212,7 @@ class Engine:
         """Make one measurement that has no bed."""
         method = self._make_method(step.method)
         begun_at = time.time()
-        with self._beds.make_stations(planned.scenario, planned.dut) as stations:
+        with self._beds.make_stations(planned.scenario, planned.dut, method.settings) as stations:
             self._tell(BedReady(dut=stations.record(), repetition=planned.repetition))
             self._tell_begin(planned, step, method)
             context = MethodContext(
@@ -224,11 +226,19 @@ class Engine:
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
                 between_stations=stations.measure,
             )
+            counters: dict[str, int] = {}
             try:
                 outcome = method.measure(context)
+                counters = stations.collect()
             except LabError as error:
                 outcome = _invalid(str(error))
-            self._give(planned, step, begun_at, outcome, (), {})
+            self._give(planned, step, begun_at, outcome, (), counters)
+            self._tell_end(planned, stations)
+
+    def _tell_end(self, planned: Round, watched: Watched) -> None:
+        for warning in watched.warnings():
+            self._tell(Warned(text=f"{planned.dut.label}: {warning}"))
+        self._tell(BedEnded(series=tuple(watched.watched()), logs=tuple(watched.logs())))
 
     def _tell_begin(self, planned: Round, step: Step, method: Method) -> None:
         self._tell(

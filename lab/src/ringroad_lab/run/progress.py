@@ -116,12 +116,13 @@ def describe(measurement: Measurement, *, is_told: bool = False) -> str:
     figure = quantity(headline.value, headline.unit) if headline else "-"
     # A bound is no figure: say so beside it.
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
+    size = f"{measurement.frame.name} B" if measurement.frame.name.isdigit() else measurement.frame.name
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
     if is_told and "\n" in reasons:
         reasons = reasons.partition("\n")[0] + " ..."
     return (
         # Labels are people's and reasons quote programs: brackets in them are no markup.
-        f"{escape(f'{measurement.dut:<16}')} {measurement.topology:<4} {measurement.method:<14} {measurement.frame.name:>6} B  "
+        f"{escape(f'{measurement.dut:<16}')} {measurement.topology:<4} {measurement.method:<14} {size:>8}  "
         f"#{measurement.repetition + 1:<2} "
         f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(printable_lines(reasons))}"
     )

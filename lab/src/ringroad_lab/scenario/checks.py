@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
+from pydantic import ValidationError
+
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest.interface import guest_cable
+from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
 from ringroad_lab.scenario.library import LOCAL_HOST
-from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.model import MethodChoice, Scenario
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.scenario.registries import Registries
@@ -79,7 +83,7 @@ def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registr
         if method.name not in registries.methods:
             problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, registries.methods)}"))
         elif registries.methods[method.name].is_between_stations:
-            _check_stations(scenario, method.name, registries, problems)
+            _check_stations(scenario, method, registries, problems)
     for name, settings in table.method.items():
         if name in registries.methods:
             validate(registries.methods[name].settings_type, settings, ("method", name), problems)
@@ -87,14 +91,25 @@ def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registr
             problems.append(Problem(("method", name), f"there is no such method{suggest(name, registries.methods)}"))
 
 
-def _check_stations(scenario: Scenario, method: str, registries: Registries, problems: list[Problem]) -> None:
+def _check_stations(scenario: Scenario, method: MethodChoice, registries: Registries, problems: list[Problem]) -> None:
+    # Here, as the registries are: it brings all that devices and guests stand on.
+    from ringroad_lab.message_size.sweep import station_cable
+
     if scenario.topology.guests:
-        problems.append(Problem(("topologies",), f"{method} measures between two stations: P2P, not {scenario.topology}"))
+        problems.append(Problem(("topologies",), f"{method.name} measures between two stations: P2P, not {scenario.topology}"))
+    try:
+        settings = MessageSizeSettings.model_validate(method.settings)
+    except ValidationError:
+        # That is told with the settings of all methods.
+        return
     for dut in scenario.duts:
-        if (driver_type := registries.duts.get(dut.driver)) and CableKind.VETH not in driver_type.carries:
-            problems.append(Problem(("duts",), f"{method} joins its stations by veth pairs, and {dut.driver} has no ports for them"))
+        if driver_type := registries.duts.get(dut.driver):
+            try:
+                station_cable(driver_type, settings)
+            except ScenarioError as error:
+                problems.append(Problem(("duts",), f"{method.name}: {error}"))
         if dut.host != LOCAL_HOST:
-            problems.append(Problem(("dut", dut.label, "host"), f"{method} measures on this machine only"))
+            problems.append(Problem(("dut", dut.label, "host"), f"{method.name} measures on this machine only"))
 
 
 def _check_guest(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import Method
+from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.scenario.schedule import Round, Step, schedule
 
 # What a trial takes beside its duration: configuration, learning frames, settling of counters. From 0.2 to 0.4 s on two busy processors.
 TRIAL_OVERHEAD_S = 0.3
@@ -42,6 +44,9 @@ class PlannedStart:
     is_noise_floor: bool
     """Whether it only tells how far two measurements of the same thing lie apart."""
     measurements: tuple[PlannedMeasurement, ...]
+
+    cables: tuple[CableKind, ...]
+    """Between the device and the generator, or stations."""
 
     @property
     def expected_s(self) -> float:
@@ -101,8 +106,16 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}
         measurements = tuple(_planned(methods[step.method.name], step.frame) for step in turn.steps)
-        starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements))
+        cables = tuple(dict.fromkeys(_cable(turn, step, methods, registries) for step in turn.steps))
+        starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables))
     return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
+
+
+def _cable(turn: Round, step: Step, methods: Mapping[str, Method], registries: Registries) -> CableKind:
+    settings = methods[step.method.name].settings
+    if isinstance(settings, MessageSizeSettings):
+        return station_cable(registries.duts[turn.dut.driver], settings)
+    return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
 
 
 def _planned(method: Method, frame: FrameMix) -> PlannedMeasurement:

@@ -94,14 +94,14 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
                 _look(dut.prepare, looking)
         for method in scenario.methods:
             if method.name == MessageSizeMethod.name:
-                _look(partial(require_programs, looking, MessageSizeSettings.model_validate(method.settings)), looking)
+                _look(partial(require_programs, MessageSizeSettings.model_validate(method.settings), placement), looking)
         if scenario.topology.guests and scenario.guest is not None:
             _look(registries.guests[scenario.guest]("guest", placement).prepare, looking)
     programs = {(found.program, found.host): found for found in looking.found}
     return tuple(sorted(programs.values(), key=lambda found: (found.path is not None, found.program)))
 
 
-def _look(prepare: Callable[[], None], looking: LookingHost) -> None:
+def _look(prepare: Callable[[], object], looking: LookingHost) -> None:
     try:
         prepare()
     except MissingProgramError as error:

@@ -1,0 +1,174 @@
+"""Virtual machines: QEMU with Debian's kernel and an archive in memory. Nothing is installed, and nothing stays."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.errors import GuestError, HostError
+from ringroad_lab.guest.initramfs import READY, build_initramfs
+from ringroad_lab.guest.interface import Machine
+from ringroad_lab.host.interface import Process
+from ringroad_lab.record import LogExcerpt
+from ringroad_lab.ringroad_program import require_ringroad
+
+QEMU = "qemu-system-x86_64"
+BOOT_LIMIT_S = 120.0
+VIRTIO_MODULES = (
+    *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
+    *("failover", "net_failover", "virtio_net"),
+)
+# Frames are what the device under test makes of them, and nothing merges or completes them.
+OFFLOADS_OFF = (
+    "csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,"
+    "guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
+)
+
+
+class VirtualMachine(Machine):
+    """QEMU with a virtio-net card for each cable."""
+
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
+    memory_mib: ClassVar[int] = 256
+    kernel_arguments: ClassVar[str] = ""
+    ready_text: ClassVar[str] = READY
+    """What its console shows when it is up."""
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Name it, uniquely in the run."""
+        super().__init__(name, placement)
+        if placement.queues > 1:
+            raise GuestError(f"guest {name}: a QEMU guest has one queue pair for each card here; take guest testpmd for {placement.queues}")
+        self._host = placement.host
+        self._folder: PurePosixPath = placement.host.folder / f"guest-{name}"
+        self._process: Process | None = None
+
+    @abstractmethod
+    def _modules(self) -> Sequence[str]:
+        """Modules that it needs, in order."""
+
+    @abstractmethod
+    def _script(self) -> str:
+        """What it runs."""
+
+    def _files(self) -> Sequence[str]:
+        """Programs of the host that come along."""
+        return ()
+
+    def prepare(self) -> None:
+        """Look for QEMU, for what goes into the guest, and for its kernel."""
+        self._host.require(QEMU, "qemu-system-x86")
+        self._host.require("busybox", "busybox")
+        self._host.require("ldd", "libc-bin")
+        self._kernel()
+
+    def _kernel(self) -> tuple[str, PurePosixPath]:
+        """Image of the kernel and the folder of its modules: those that `ringroad vm` would take."""
+        ringroad = require_ringroad(self._host, "ringroad")
+        try:
+            found = json.loads(self._host.run([ringroad, "vm", "kernel", "--json"], timeout_s=120).stdout)
+            return str(found["image"]), PurePosixPath(found["modules"])
+        except (HostError, ValueError, KeyError, TypeError) as error:
+            raise GuestError(f"guest {self.name}: no kernel for it; `ringroad vm kernel --fetch DIR` fetches one: {error}") from error
+
+    @property
+    def _is_emulated(self) -> bool:
+        """Whether QEMU emulates the processor: a /dev/kvm alone does not mean that Debian's kernel runs on it."""
+        flags = self._host.read_text(PurePosixPath("/proc/cpuinfo"))
+        has_kvm = self._host.run(["test", "-w", "/dev/kvm"], check=False).status == 0
+        return not (has_kvm and re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE))
+
+    @property
+    def _has_vhost(self) -> bool:
+        """Whether the kernel carries the frames of a tap, rather than QEMU."""
+        return self._host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
+
+    def _serial_ports(self) -> Sequence[str]:
+        """QEMU's options for serial ports beside the console's."""
+        return ()
+
+    def boot(self, cables: Sequence[Cable]) -> None:
+        """Boot it with a card for each cable, and wait until it is up.
+
+        Raises:
+            GuestError: with the end of its log.
+        """
+        try:
+            self._host.run(["mkdir", "-p", str(self._folder)])
+            image, modules = self._kernel()
+            archive = build_initramfs(self._host, self._folder, modules, self._modules(), self._script(), self._files())
+            self._process = self._host.start(self.name, self._command(image, archive, cables), cpus=self.placement.cpus)
+        except HostError as error:
+            raise GuestError(f"guest {self.name}: {error}") from error
+        if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
+            raise GuestError(f"guest {self.name} (QEMU) {why}")
+
+    def _command(self, image: str, archive: PurePosixPath, cables: Sequence[Cable]) -> list[str]:
+        namespaces = {cable.dut_netns for cable in cables if cable.kind is CableKind.TAP} - {None}
+        inside = ["ip", "netns", "exec", str(namespaces.pop())] if namespaces else []
+        is_emulated = self._is_emulated
+        memory = f"{self.memory_mib}M"
+        cards: list[str] = []
+        for number, cable in enumerate(cables):
+            # Without KVM, QEMU 7.2 crashes with MSI-X interrupts as soon as a vhost-user card comes up.
+            vectors = ",vectors=0" if is_emulated else ""
+            high, low = (zlib.crc32(self.name.encode()) & 0xFFFF).to_bytes(2)
+            mac = f"02:00:00:{high:02x}:{low:02x}:{number:02x}"
+            cards += [
+                *_network_back_end(number, cable, has_vhost=not is_emulated and self._has_vhost),
+                *("-device", f"virtio-net-pci,netdev=n{number},mac={mac},mrg_rxbuf=on,{OFFLOADS_OFF}{vectors}"),
+            ]
+        return [
+            *inside,
+            *(QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
+            *self._serial_ports(),
+            *("-M", "q35,memory-backend=mem", "-object", f"memory-backend-memfd,id=mem,size={memory},share=on", "-m", memory),
+            *(("-accel", "tcg", "-cpu", "max") if is_emulated else ("-accel", "kvm", "-cpu", "host")),
+            *("-smp", "1"),
+            *cards,
+            *("-kernel", image, "-initrd", str(archive)),
+            *("-append", f"console=ttyS0 quiet panic=-1 {self.kernel_arguments}".strip()),
+        ]
+
+    def check(self) -> None:
+        """Check that it lives."""
+        if why := self._process.death() if self._process else "was not started":
+            raise GuestError(f"guest {self.name} (QEMU) {why}")
+
+    def processes(self) -> Sequence[Process]:
+        """Return QEMU."""
+        return [self._process] if self._process else []
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of QEMU, with what runs the guest's processor, and of its kernel."""
+        said = self._host.run([QEMU, "--version"]).stdout
+        match = re.search(r"version (\S+)", said)
+        processor = "emulated processor (TCG): its speed means nothing" if self._is_emulated else "KVM"
+        return {"QEMU": f"{match[1] if match else 'unknown'}, {processor}", "Linux (guest)": self._kernel()[1].name}
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what QEMU and the guest's console said."""
+        return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
+
+    def stop(self) -> None:
+        """End it, and remove what it booted from."""
+        if self._process is not None:
+            self._process.stop()
+        self._host.run(["rm", "-rf", str(self._folder)], check=False)
+
+
+def _network_back_end(number: int, cable: Cable, *, has_vhost: bool) -> list[str]:
+    if cable.kind is CableKind.VHOST_USER:
+        server = "" if cable.is_dut_server else ",server=on"
+        return ["-chardev", f"socket,id=c{number},path={cable.far_end}{server}", "-netdev", f"vhost-user,id=n{number},chardev=c{number}"]
+    if cable.kind is CableKind.TAP:
+        vhost = ",vhost=on" if has_vhost else ""
+        return ["-netdev", f"tap,id=n{number},ifname={cable.far_end},script=no,downscript=no{vhost}"]
+    raise GuestError(f"a QEMU guest does not carry {cable.kind.value} ({cable.name})")

@@ -1,0 +1,122 @@
+"""A virtual machine as a station: it takes commands over its second serial port."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from ringroad_lab.cable.interface import Cable
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.errors import GuestError, HostError
+from ringroad_lab.guest.virtual_machine import VIRTIO_MODULES, VirtualMachine
+from ringroad_lab.host.interface import Completed
+from ringroad_lab.message_size.command_channel import SERVE_COMMANDS, CommandChannel
+from ringroad_lab.message_size.station import Station
+
+# In its memory, as all else.
+FOLDER = PurePosixPath("/tmp")
+INTERFACE = "eth0"
+
+
+class GuestProgram:
+    """A program in a guest."""
+
+    def __init__(self, station: GuestStation, pid: str, log: PurePosixPath) -> None:
+        """Take its number there, and where it writes what it says."""
+        self._station = station
+        self._pid = pid
+        self._log = log
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self._station.run(["kill", "-0", self._pid], check=False).status == 0
+
+    def output(self) -> str:
+        """Return what it said so far."""
+        return self._station.run(["tail", "-c", "4000", str(self._log)], check=False).stdout
+
+    def stop(self) -> None:
+        """End it. A guest that is gone has ended it already, and whoever looks after the guest tells so."""
+        try:
+            self._station.run(["kill", "-KILL", self._pid], check=False)
+        except HostError:
+            return
+
+
+class GuestStation(VirtualMachine, Station):
+    """A virtual machine with one card, its offloads off, and the programs in its memory."""
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Name it, uniquely in the run."""
+        super().__init__(name, placement)
+        self._socket = self._folder / "commands.sock"
+        self._channel: CommandChannel | None = None
+        self._network = ""
+        self._programs: Sequence[str] = ()
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """Its own."""
+        return FOLDER
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return "QEMU guest"
+
+    def _modules(self) -> Sequence[str]:
+        return VIRTIO_MODULES
+
+    def _files(self) -> Sequence[str]:
+        return self._programs
+
+    def _script(self) -> str:
+        return f"""\
+echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 || true
+# NPtcp asks for the number of its protocol.
+mkdir -p /etc
+printf 'tcp 6 TCP\\nudp 17 UDP\\n' >/etc/protocols
+ip address add {self._network} dev {INTERFACE}
+ip link set {INTERFACE} up
+ip link set lo up
+{SERVE_COMMANDS}"""
+
+    def _serial_ports(self) -> Sequence[str]:
+        return ("-chardev", f"socket,id=commands,path={self._socket},server=on,wait=off", "-serial", "chardev:commands")
+
+    def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
+        """Boot it, and wait until it takes commands."""
+        self._network, self._programs = address, programs
+        self.boot([cable])
+        try:
+            self._channel = CommandChannel(self._socket)
+            self._switch_offloads_off(INTERFACE)
+        except HostError as error:
+            raise GuestError(f"{self.name}: {error}") from error
+        self.address = address.partition("/")[0]
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:
+        """Run a command in it to its end. Standard error comes with the output."""
+        return self._run(shlex.join(argv), tuple(argv), timeout_s, check=check)
+
+    def start_program(self, name: str, argv: Sequence[str]) -> GuestProgram:
+        """Start a program in it."""
+        log = FOLDER / f"{argv[0]}.log"
+        script = f"{shlex.join(argv)} >{shlex.quote(str(log))} 2>&1 3>&- & echo $!"
+        return GuestProgram(self, self._run(script, tuple(argv), 30.0, check=True).stdout.strip(), log)
+
+    def _run(self, script: str, argv: tuple[str, ...], timeout_s: float, *, check: bool) -> Completed:
+        command = f"{self.name}: {shlex.join(argv)}"
+        if self._channel is None:
+            raise HostError(f"cannot run {command}: the guest was not started")
+        status, said = self._channel.run(script, timeout_s)
+        if check and status:
+            raise HostError(f"{command} ended with status {status}: {said.strip()[-2000:] or 'it said nothing'}")
+        return Completed(argv, status, said, "")
+
+    def stop(self) -> None:
+        """End it."""
+        if self._channel is not None:
+            self._channel.close()
+        super().stop()
