@@ -63,81 +63,46 @@ impl Global {
     }
 }
 
-/// The verbs.
+/// The verbs. Each says itself what it does: a comment here would stand in its place.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the daemon
     Up(up::Up),
-    /// Stop the daemon, and with it all switches and ports
     Down(down::Down),
-    /// Show the daemon, its workers, switches and ports
     Status(status::Status),
-    /// List the ports
     List(list::List),
-    /// Show the kinds of port, or all about one of them
     Kinds(kinds::Kinds),
-    /// Make a port that stays until it is detached
     Attach(attach::Attach),
-    /// Remove an attached port
     Detach(detach::Detach),
-    /// Join network namespaces through a switch
     Link(link::Link),
-    /// Take namespaces off the switch that `ringroad link` joined
     Unlink(unlink::Unlink),
-    /// Start a small virtual machine on the switch, or manage running ones
     Vm(Box<vm::Vm>),
-    /// Run a command in its own network namespace on the switch
     Container(container::Container),
-    /// Run DPDK's testpmd on ports of the switch
     Testpmd(testpmd::Testpmd),
-    /// Show or set an SZE2 capture card in software
     Sze2(sze2::Sze2),
-    /// Show, check, compare, apply or save the daemon's configuration
     Config(config::Config),
-    /// Let the daemon read its configuration again
     Reload(reload::Reload),
     Upgrade(upgrade::Upgrade),
-    /// Show the addresses that a switch has learned
     Macs(macs::Macs),
-    /// Let a port look on: copies of another port's frames, or of all frames of a switch
     Mirror(mirror::Mirror),
-    /// Show what happens to the next frames of a switch, step by step
     Trace(trace::Trace),
-    /// Send frames at full speed or at a given rate, and measure what arrives
     Gen(Box<r#gen::Gen>),
-    /// Run one trial of RFC 2544 and print its result as JSON
     Trial(Box<trial::Trial>),
-    /// Receive and count frames
     Recv(recv::Recv),
-    /// Forward frames between two ports
     Fwd(fwd::Fwd),
-    /// Write the frames that a port receives to a capture file
     Capture(capture::Capture),
-    /// Send the frames of a capture file with its timing
     Replay(replay::Replay),
-    /// Run a program written for netmap or libpcap, with ports as its devices
     Run(run::Run),
-    /// Run a traffic script in Lua
     Script(script::Script),
-    /// Serve the Open Traffic Generator model, for clients such as snappi
     Otg(otg::Otg),
-    /// Watch the ports' rates and drops
     Top(top::Top),
-    /// Print the daemon's counters for Prometheus, or serve them
     Metrics(metrics::Metrics),
-    /// Check what this machine offers, and advise
     Doctor(doctor::Doctor),
-    /// Send a real capture through a switch and compare what arrives
     Demo(demo::Demo),
-    /// Measure Ringroad beside its peers
     Bench(bench::Bench),
-    /// Run one of the bench's programs
     #[command(hide = true)]
     BenchWorker(bench::BenchWorker),
-    /// Print a completion script for a shell
     #[command(hide = true)]
     Completions(completions::Completions),
-    /// Write manual pages into a folder
     #[command(hide = true)]
     Man(man::Man),
 }

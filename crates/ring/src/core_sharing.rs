@@ -2,24 +2,18 @@
 //!
 //! The kernel lets a thread that spins keep its core for a whole slice, some milliseconds, in which the rings of the
 //! threads that wait for the core run full. So each such thread offers its core to others every now and then. Where
-//! nobody waits, an offer costs a system call of some 0.2 µs. A thread of the same kind offers the core back soon. One
-//! that computes keeps it for a slice of its own, and a thread that went on offering would get next to nothing. So
-//! after such an offer there is none for a while.
+//! nobody waits, an offer costs a system call of some 0.2 µs. A thread of the same kind offers the core back soon, and
+//! the kernel gives it back from one that computes as well: a thread that ceased to offer for a while kept the others
+//! waiting just as long.
 
-/// How long a thread works, or waits awake, between two offers, ns.
+/// How long a thread works between two offers, ns.
 const INTERVAL_NS: u64 = 50_000;
-/// A core that does not come back for so long is not shared in turns, ns.
-const LONGEST_TURN_NS: u64 = 500_000;
-/// How many times as long as the core was away there is no offer after that.
-const RETREAT: u64 = 8;
 
 /// When a thread offers its core to others. Times are ns of one monotonic clock of the caller's.
 #[derive(Debug, Default)]
 pub struct CoreSharing {
     /// When the next offer is due while there is work.
     next_ns: u64,
-    /// Until when there is none at all.
-    retreat_until_ns: u64,
 }
 
 impl CoreSharing {
@@ -32,26 +26,16 @@ impl CoreSharing {
     /// Offers the core: in a turn that found nothing to do. `now_ns` reads the clock.
     #[inline]
     pub fn while_idle(&mut self, now_ns: impl FnMut() -> u64) {
-        self.offer(self.retreat_until_ns, now_ns);
+        self.offer(0, now_ns);
     }
 
     #[inline]
     fn offer(&mut self, not_before_ns: u64, mut now_ns: impl FnMut() -> u64) {
-        let offered_ns = now_ns();
-        if offered_ns < not_before_ns {
+        if now_ns() < not_before_ns {
             return;
         }
         rustix::thread::sched_yield();
-        self.note(offered_ns, now_ns());
-    }
-
-    fn note(&mut self, offered_ns: u64, back_ns: u64) {
-        let away_ns = back_ns.saturating_sub(offered_ns);
-        self.next_ns = back_ns + INTERVAL_NS;
-        if away_ns > LONGEST_TURN_NS {
-            self.retreat_until_ns = back_ns.saturating_add(away_ns.saturating_mul(RETREAT));
-            self.next_ns = self.retreat_until_ns;
-        }
+        self.next_ns = now_ns() + INTERVAL_NS;
     }
 }
 
@@ -83,22 +67,5 @@ mod tests {
         let turns = || (1..=100).map(|turn| turn * 10_000);
         assert_eq!(offers(&mut CoreSharing::default(), false, turns()), 20);
         assert_eq!(offers(&mut CoreSharing::default(), true, turns()), 100);
-    }
-
-    #[test]
-    fn a_core_that_stayed_away_for_a_slice_is_not_offered_for_8_times_as_long() {
-        let mut sharing = CoreSharing::default();
-        sharing.note(0, 3_000_000);
-        for idle in [false, true] {
-            assert_eq!(offers(&mut sharing, idle, (3_000_000..27_000_000).step_by(100_000)), 0);
-        }
-        assert_eq!(offers(&mut sharing, true, 27_000_000..27_000_001), 1);
-    }
-
-    #[test]
-    fn a_short_time_away_changes_nothing() {
-        let mut sharing = CoreSharing::default();
-        sharing.note(0, 400_000);
-        assert_eq!(offers(&mut sharing, true, 400_000..400_001), 1);
     }
 }

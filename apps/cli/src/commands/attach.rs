@@ -10,10 +10,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::port_argument::PortArgument;
 
-/// Make a port that stays until it is detached A port named after a network interface is that interface: `ringroad
-/// attach vale0:eth0`. With --host its host stack gets a port too, vale0:eth0^. The name means an interface of the
-/// network namespace in which the command runs. Other names need a driver, such as `ringroad attach vale0:in --driver
-/// pcap:FILE`, or --for-program. The command starts the daemon if none runs.
+/// Make a port that stays until it is detached
+///
+/// A port named after a network interface is that interface: `ringroad attach vale0:eth0`. With --host its host stack
+/// gets a port too, vale0:eth0^. The name means an interface of the network namespace in which the command runs. Other
+/// names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`, or --for-program. The command starts the
+/// daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Name of the port, such as vale0:a

@@ -14,12 +14,13 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::session_arguments::SessionArguments;
 
-/// Serve the Open Traffic Generator model, for clients such as snappi Clients configure ports and flows, start and stop
-/// them and read their metrics; docs/otg.md lists the supported parts of the model. A port's location is its Ringroad
-/// name, such as vale0:a or veth0. By default the server speaks HTTPS with a certificate made at the start, which
-/// clients cannot verify (snappi: verify=False). It also makes a token, prints it, and requires it from clients; snappi
-/// takes it in its location: https://otg:TOKEN@127.0.0.1:8443. Clients can open ports of switches, pipes and null
-/// ports; --allow-location allows more.
+/// Serve the Open Traffic Generator model, for clients such as snappi
+///
+/// Clients configure ports and flows, start and stop them and read their metrics; docs/otg.md lists the supported parts
+/// of the model. A port's location is its Ringroad name, such as vale0:a or veth0. By default the server speaks HTTPS
+/// with a certificate made at the start, which clients cannot verify (snappi: verify=False). It also makes a token,
+/// prints it, and requires it from clients; snappi takes it in its location: https://otg:TOKEN@127.0.0.1:8443. Clients
+/// can open ports of switches, pipes and null ports; --allow-location allows more.
 #[derive(Debug, Args)]
 pub(crate) struct Otg {
     /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may

@@ -28,9 +28,10 @@ const DRAIN_NS: u64 = 1_000_000_000;
 /// Frames handed over at once where several are due.
 const BURST_FRAMES: usize = 256;
 
-/// Send the frames of a capture file with its timing The first frame goes at once, each further one at its time in the
-/// file, or at a rate. A frame whose timestamp lies before the previous one's goes right after it. The report shows how
-/// late frames were handed over.
+/// Send the frames of a capture file with its timing
+///
+/// The first frame goes at once, each further one at its time in the file, or at a rate. A frame whose timestamp lies
+/// before the previous one's goes right after it. The report shows how late frames were handed over.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Capture file, pcap or pcapng; - is standard input

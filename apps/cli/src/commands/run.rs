@@ -19,10 +19,11 @@ use preloaded::{NETMAP, PCAP, Preloaded};
 /// The dynamic linker's variable for preloaded libraries.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// Run a program written for netmap or libpcap, with ports as its devices The program is not changed: libraries
-/// preloaded before the C library and libpcap serve devices named like ports (vale0:1, x{1, xdp:eth0), and pass on
-/// everything else. See docs/pcap.md. Programs that are statically linked, or that run with another user's rights,
-/// cannot be served.
+/// Run a program written for netmap or libpcap, with ports as its devices
+///
+/// The program is not changed: libraries preloaded before the C library and libpcap serve devices named like ports
+/// (vale0:1, x{1, xdp:eth0), and pass on everything else. See docs/pcap.md. Programs that are statically linked, or
+/// that run with another user's rights, cannot be served.
 ///
 /// Exit status: the program's; 127 where it is not found, 126 where it cannot be run.
 #[derive(Debug, Args)]
