@@ -114,8 +114,8 @@ impl Fwd {
             ));
         }
         let names = ports.each_ref().map(|port| port.info().name.clone());
-        output.ready(&[ports[0].info(), ports[1].info()])?;
         let run = Run::start(&self.limits)?;
+        output.ready(&[ports[0].info(), ports[1].info()])?;
         let mut progress = Progress::new(output, &self.limits, "forwarded");
         let (counts, ended) = match self.mode {
             Mode::Io | Mode::Macswap if self.pipeline => self.pipeline(ports, &run, &mut progress),

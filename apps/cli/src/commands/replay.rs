@@ -198,8 +198,8 @@ impl Replay {
         let mut port = self.sizes.open(&self.port, global, &self.limits)?;
         let timing = DepartureError::new()
             .map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
-        output.ready(&[port.info()])?;
         let run = Run::start(&self.limits)?;
+        output.ready(&[port.info()])?;
         let mut progress = Progress::new(output, &self.limits, "sent");
         let mut player = Player {
             port: &mut port,

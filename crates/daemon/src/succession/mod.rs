@@ -4,7 +4,7 @@
 //!    new process reads the configuration and says that it is [`Message::Ready`].
 //! 2. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
 //! 3. The new process maps the regions, takes up the queues and says that it is [`Message::Prepared`]. Its workers
-//!   wait.
+//!    wait.
 //! 4. The old daemon says [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended, the
 //!    new one opens the devices that could not be handed over.
 //!
