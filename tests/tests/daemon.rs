@@ -8,7 +8,7 @@ use std::process::Command;
 use ringroad::control::Connection;
 use ringroad::control::message::{PortWish, Reply, Request};
 use ringroad::control::report::WorkerState;
-use ringroad::{Interest, Port, PortError};
+use ringroad::{Interest, Port, PortError, wait_any};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
@@ -119,9 +119,15 @@ fn a_waiting_program_notices_the_daemons_death() {
     let mut waiting = daemon.open("vale0:a");
     let mut busy = daemon.open("vale0:b");
     let waiter = std::thread::spawn(move || waiting.wait(Interest::Rx, PATIENCE));
+    let mut several = [daemon.open("vale0:c"), daemon.open("x{1")];
+    let waiter_for_several = std::thread::spawn(move || {
+        let mut waits = several.each_mut().map(|port| port.awaiting(Interest::Rx));
+        wait_any(&mut waits, PATIENCE)
+    });
     daemon.signal(Signal::KILL);
     daemon.await_end();
     assert!(matches!(waiter.join().unwrap(), Err(PortError::DaemonGone)));
+    assert!(matches!(waiter_for_several.join().unwrap(), Err(PortError::DaemonGone)));
     // One that never waits finds out too.
     let failure = loop {
         match busy.rx().sync() {

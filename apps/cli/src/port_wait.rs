@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ringroad::{Interest, Port};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use ringroad::{Interest, Port, wait_any};
 
 use crate::failure::Failure;
 
@@ -60,39 +59,14 @@ pub(crate) fn wait_for_either(
     demands: [Demand; 2],
     limit: Duration,
 ) -> Result<(), Failure> {
-    let [first, second] = ports;
-    let [first_interest, second_interest] = demands.map(Demand::interest);
-    if let Some(interest) = first_interest
-        && first.arm(interest)?
-    {
-        return Ok(());
-    }
-    let ready = match second_interest {
-        Some(interest) => second.arm(interest)?,
-        None => false,
-    };
-    if !ready {
-        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        // A port of which nothing is demanded was not armed: its descriptor tells nothing of it, and its daemon's end
-        // would end every wait.
-        let mut set = Vec::with_capacity(2);
-        for (port, interest) in [(&mut *first, first_interest), (&mut *second, second_interest)] {
-            match interest {
-                Some(_) => set.push(PollFd::new(&*port, PollFlags::IN)),
-                None => port.check()?,
-            }
-        }
-        match poll(&mut set, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Failure::new(format!("waiting for the ports: {error}"), "")),
-        }
-        if second_interest.is_some() {
-            second.disarm()?;
+    let mut waits = Vec::with_capacity(2);
+    for (port, demand) in ports.into_iter().zip(demands) {
+        match demand.interest() {
+            Some(interest) => waits.push(port.awaiting(interest)),
+            None => port.check()?,
         }
     }
-    if first_interest.is_some() {
-        first.disarm()?;
-    }
+    wait_any(&mut waits, Some(limit))?;
     Ok(())
 }
 

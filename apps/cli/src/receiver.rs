@@ -149,7 +149,7 @@ impl Receiver {
         progress: &mut Progress,
     ) -> (ReceiveSummary, Result<(), Failure>) {
         let ended = self.turn_until_end(port, run, limits, progress);
-        let left_frames = port.queues().iter_mut().map(|queue| whole_frames(queue.rx())).sum();
+        let left_frames = port.queues().iter_mut().map(|queue| queue.rx().frames().count() as u64).sum();
         progress.finish();
         let mut meter =
             RateMeter::new(TrafficSnapshot { now_ns: self.times.first_ns, ..TrafficSnapshot::default() });
@@ -347,17 +347,6 @@ impl Receiver {
         };
         Ok(capture.write_frame(came_ns, frame, u32::try_from(len).unwrap_or(u32::MAX))?)
     }
-}
-
-/// The frames that can be taken from `rx`.
-fn whole_frames(rx: &RxRing) -> u64 {
-    let mut offset = 0;
-    let frames = std::iter::from_fn(|| {
-        let slots = (offset < rx.available()).then(|| rx.frame_slots(offset)).filter(|slots| *slots > 0)?;
-        offset += slots;
-        Some(())
-    });
-    frames.count() as u64
 }
 
 fn is_endless(rx: &RxRing) -> bool {

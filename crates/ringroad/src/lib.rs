@@ -34,7 +34,8 @@
 //! | `virtio-user:PATH` | a virtio network card for the vhost-user switch that serves the socket |
 //!
 //! Threads: a `Port` splits into its queues ([`Port::into_queues`]), each of which may move to a thread of its own.
-//! Event loops: see [`Queue::arm`]; a queue and a port are [`AsFd`](std::os::fd::AsFd).
+//! One thread on several ports: [`wait_any`]. Event loops: see [`Queue::arm`]; a queue and a port are
+//! [`AsFd`](std::os::fd::AsFd).
 
 #![deny(missing_docs)]
 mod attach;
@@ -53,7 +54,8 @@ pub use embedded::{Embedded, EmbeddedThread};
 pub use error::{OpenError, PortError};
 pub use port::{OpenOptions, Port, PortInfo, Reconnections};
 pub use queue::{Interest, Queue};
-pub use ring::{Forwarded, Mapping, RxRing, TxRing};
+pub use ring::{Forwarded, Mapping, RxFrame, RxRing, TxRing};
+pub use waiter::{Wait, wait_any};
 
 pub use ringroad_control as control;
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::{OpenError, PortError};
 use crate::queue::{Interest, Queue};
 use crate::ring::{RxRing, TxRing};
-use crate::waiter::{Waitable, Waiter};
+use crate::waiter::{Wait, Waitable, Waiter, wait_any};
 
 /// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
 #[derive(Debug, Clone, Default)]
@@ -185,6 +185,12 @@ impl Port {
         self.queues.iter_mut().try_for_each(Queue::check)
     }
 
+    /// Whether any queue has what `interest` asks for, as of the last sync.
+    #[must_use]
+    pub fn is_ready(&self, interest: Interest) -> bool {
+        self.queues.iter().any(|queue| queue.is_ready(interest))
+    }
+
     /// As [`Queue::arm`], for all queues.
     ///
     /// # Errors
@@ -213,7 +219,12 @@ impl Port {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
-        self.wait_for(interest, timeout)
+        wait_any(&mut [self.awaiting(interest)], timeout)
+    }
+
+    /// This port as one of several that a program waits on: [`wait_any`].
+    pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
+        Wait::new(self, interest)
     }
 }
 
@@ -227,7 +238,7 @@ impl Waitable for Port {
     }
 
     fn is_ready(&self, interest: Interest) -> bool {
-        self.queues.iter().any(|queue| queue.is_ready(interest))
+        Port::is_ready(self, interest)
     }
 
     fn due_in(&self) -> Option<Duration> {

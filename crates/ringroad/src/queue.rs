@@ -9,7 +9,7 @@ use crate::port::Reconnections;
 use crate::renewal::Seat;
 use crate::ring::{RxRing, TxRing, sync_both};
 use crate::stepped::DeviceSleep;
-use crate::waiter::{Binding, Waitable, Waiter};
+use crate::waiter::{Binding, Wait, Waitable, Waiter, wait_any};
 
 /// What a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,12 @@ impl Queue {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
-        self.wait_for(interest, timeout)
+        wait_any(&mut [self.awaiting(interest)], timeout)
+    }
+
+    /// This queue as one of several that a program waits on: [`wait_any`].
+    pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
+        Wait::new(self, interest)
     }
 }
 

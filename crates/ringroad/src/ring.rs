@@ -400,6 +400,54 @@ pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortErro
     if rx.available() == 0 { either } else { Ok(()) }
 }
 
+/// A whole frame in a receive ring ([`RxRing::frames`]).
+#[derive(Debug, Clone, Copy)]
+pub struct RxFrame<'ring> {
+    ring: &'ring RxRing,
+    offset: u32,
+    slots: u32,
+}
+
+impl<'ring> RxFrame<'ring> {
+    /// Slots that it takes.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Its bytes, slot by slot: nearly all frames have one.
+    pub fn parts(&self) -> impl Iterator<Item = SharedBytes<'ring>> {
+        let ring = self.ring;
+        (self.offset..self.offset + self.slots).map(|offset| ring.frame(offset))
+    }
+
+    /// Its length, bytes without FCS.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.parts().map(|part| part.len()).sum()
+    }
+
+    /// When it came to its interface: as [`RxRing::timestamp_ns`].
+    #[must_use]
+    pub fn timestamp_ns(&self) -> u64 {
+        self.ring.timestamp_ns(self.offset)
+    }
+
+    /// Copies it to the end of `into`; its length, bytes.
+    pub fn read(&self, into: &mut Vec<u8>) -> usize {
+        let start = into.len();
+        for part in self.parts() {
+            let end = into.len();
+            into.resize(end + part.len(), 0);
+            if let Some(room) = into.get_mut(end..) {
+                part.read(room);
+            }
+        }
+        into.len() - start
+    }
+}
+
 impl RxRing {
     pub(crate) fn new(end: ProgramEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
         Self { end, half: Half::new(other, binding, region) }
@@ -489,24 +537,40 @@ impl RxRing {
         0
     }
 
+    /// The whole frames that have come, in order. They stay in the ring until [`RxRing::release`] gives their slots
+    /// back: the sum of [`RxFrame::slots`] of the first ones.
+    ///
+    /// ```
+    /// # let switch = ringroad::Embedded::new();
+    /// # let (mut a, mut b) = (switch.open("x{1")?, switch.open("x}1")?);
+    /// for len in [60, 5000] {
+    ///     a.tx().send(&vec![7; len])?;
+    /// }
+    /// a.tx().sync()?;
+    /// let rx = b.rx();
+    /// rx.sync()?;
+    /// assert!(rx.frames().map(|frame| frame.len()).eq([60, 5000]));
+    /// let slots = rx.frames().map(|frame| frame.slots()).sum();
+    /// rx.release(slots);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn frames(&self) -> impl Iterator<Item = RxFrame<'_>> {
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            let slots = self.frame_slots(offset);
+            let frame = RxFrame { ring: self, offset, slots };
+            offset += slots;
+            (slots > 0).then_some(frame)
+        })
+    }
+
     /// Copies the first whole frame to the end of `into` and releases its slots. `None` where there is none; else its
     /// length in bytes.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> Option<usize> {
-        let slots = self.frame_slots(0);
-        if slots == 0 {
-            return None;
-        }
-        let start = into.len();
-        for offset in 0..slots {
-            let bytes = self.frame(offset);
-            let end = into.len();
-            into.resize(end + bytes.len(), 0);
-            if let Some(room) = into.get_mut(end..) {
-                bytes.read(room);
-            }
-        }
+        let frame = self.frames().next()?;
+        let (slots, bytes) = (frame.slots(), frame.read(into));
         self.release(slots);
-        Some(into.len() - start)
+        Some(bytes)
     }
 
     /// Replaces a slot with its buffer. The buffer must be of this ring's region and in no other slot or list.

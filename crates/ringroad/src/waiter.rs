@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::error::PortError;
 use crate::queue::Interest;
@@ -34,9 +34,9 @@ impl Binding {
     /// Whether the daemon has closed the connection.
     pub(crate) fn is_gone(&self) -> bool {
         let Some(connection) = &self.connection else { return false };
-        let mut set = [rustix::event::PollFd::new(connection, rustix::event::PollFlags::RDHUP)];
+        let mut set = [PollFd::new(connection, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
+        matches!(poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
     }
 }
 
@@ -98,10 +98,7 @@ impl Waiter {
 
     /// Waits for any event. A signal ends the wait, so that programs which watch a flag see it.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Woken, PortError> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
+        let timeout = timeout.map(timespec);
         let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [empty; 4];
         let ready = match epoll::wait(&self.set, &mut events, timeout.as_ref()) {
@@ -131,31 +128,126 @@ pub(crate) trait Waitable {
     fn is_renewable(&self) -> bool;
     /// How long until the datapath behind it, if syncs step that, has something to do that wakes nobody.
     fn due_in(&self) -> Option<Duration>;
+}
 
-    /// Sleeps until ready; `Ok(false)` when the time is up or a signal came before that.
-    fn wait_for(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        loop {
-            if self.arm(interest)? {
-                return Ok(true);
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // The clock by which it is due may be one that stands still until somebody moves it.
-            let due = self
-                .due_in()
-                .map(|due| due.min(UNANNOUNCED_POLL))
-                .filter(|&due| left.is_none_or(|left| due < left));
-            let woken = self.waiter().wait(due.or(left));
-            self.disarm()?;
-            if self.is_ready(interest) {
-                return Ok(true);
-            }
-            match woken? {
-                Woken::Timeout if due.is_some() => {}
-                Woken::Timeout | Woken::Signal => return Ok(false),
-                Woken::DaemonGone if !self.is_renewable() => return Err(PortError::DaemonGone),
-                Woken::Event | Woken::DaemonGone => {}
-            }
+/// A port or a queue, and what a program waits for there: see [`wait_any`].
+pub struct Wait<'a> {
+    at: &'a mut dyn Waitable,
+    interest: Interest,
+}
+
+impl<'a> Wait<'a> {
+    pub(crate) fn new(at: &'a mut dyn Waitable, interest: Interest) -> Self {
+        Self { at, interest }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.at.is_ready(self.interest)
+    }
+}
+
+impl std::fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wait").field("interest", &self.interest).finish_non_exhaustive()
+    }
+}
+
+/// Sleeps until one of several ports or queues has what is asked of it: [`Port::is_ready`](crate::Port::is_ready) tells
+/// which. `Ok(false)` when `timeout` has passed, or a signal handler ran, before that. No timeout waits for ever, but
+/// not for nothing: without any port it is `Ok(false)` at once.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ringroad::{Embedded, Interest, wait_any};
+///
+/// let switch = Embedded::new();
+/// let (mut a, mut b) = (switch.open("vale0:a")?, switch.open("vale0:b")?);
+/// let mut sender = switch.open("vale0:sender")?;
+/// sender.tx().send(&[0xFF; 60])?;
+/// sender.tx().sync()?;
+///
+/// let both = &mut [a.awaiting(Interest::Rx), b.awaiting(Interest::Rx)];
+/// assert!(wait_any(both, Some(Duration::from_secs(10)))?);
+/// assert!(a.is_ready(Interest::Rx) || b.is_ready(Interest::Rx));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`TxRing::sync`](crate::TxRing::sync), for any of them. What it began at the others has ended then.
+pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<bool, PortError> {
+    if waits.is_empty() && timeout.is_none() {
+        return Ok(false);
+    }
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        if arm_all(waits)? {
+            return Ok(true);
         }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // The clock by which it is due may be one that stands still until somebody moves it.
+        let due = waits.iter().filter_map(|wait| wait.at.due_in()).min();
+        let due = due.map(|due| due.min(UNANNOUNCED_POLL)).filter(|&due| left.is_none_or(|left| due < left));
+        let woken = sleep(waits, due.or(left));
+        disarm_all(waits)?;
+        if waits.iter().any(Wait::is_ready) {
+            return Ok(true);
+        }
+        match woken? {
+            Woken::Timeout if due.is_some() => {}
+            Woken::Timeout | Woken::Signal => return Ok(false),
+            Woken::DaemonGone => return Err(PortError::DaemonGone),
+            Woken::Event => {}
+        }
+    }
+}
+
+/// Announces the sleep at all of them. `Ok(true)`, and it is announced nowhere: there is something already.
+fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
+    for next in 0..waits.len() {
+        let Some((wait, armed)) = waits.get_mut(..=next).and_then(<[_]>::split_last_mut) else { break };
+        let ready = wait.at.arm(wait.interest);
+        if !matches!(ready, Ok(false)) {
+            disarm_all(armed)?;
+            return ready;
+        }
+    }
+    Ok(false)
+}
+
+/// Ends the announcements of all, whatever becomes of one.
+fn disarm_all(waits: &mut [Wait<'_>]) -> Result<(), PortError> {
+    waits.iter_mut().map(|wait| wait.at.disarm()).fold(Ok(()), Result::and)
+}
+
+/// Sleeps until an event at any of them.
+fn sleep(waits: &[Wait<'_>], limit: Option<Duration>) -> Result<Woken, PortError> {
+    let wake = |wait: &Wait<'_>, limit| match wait.at.waiter().wait(limit) {
+        Ok(Woken::DaemonGone) if wait.at.is_renewable() => Ok(Woken::Event),
+        woken => woken,
+    };
+    if let [wait] = waits {
+        return wake(wait, limit);
+    }
+    let watched = |wait| PollFd::from_borrowed_fd(Waiter::as_fd(Waitable::waiter(wait)), PollFlags::IN);
+    let mut set: Vec<PollFd<'_>> = waits.iter().map(|wait| watched(&*wait.at)).collect();
+    match poll(&mut set, limit.map(timespec).as_ref()) {
+        Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
+        Ok(0) => return Ok(Woken::Timeout),
+        polled => polled?,
+    };
+    let mut has_events = waits.iter().zip(&set).filter(|(_, event)| !event.revents().is_empty());
+    let gone = has_events.find_map(|(wait, _)| match wake(wait, Some(Duration::ZERO)) {
+        Ok(Woken::DaemonGone) => Some(Ok(Woken::DaemonGone)),
+        Err(error) => Some(Err(error)),
+        _ => None,
+    });
+    gone.unwrap_or(Ok(Woken::Event))
+}
+
+fn timespec(span: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(span.subsec_nanos()),
     }
 }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ringroad::{DropCause, Embedded, Forwarded, Interest, OpenOptions, Port, PortError, RingViolation, Slot};
+use ringroad::{
+    DropCause, Embedded, Forwarded, Interest, OpenOptions, Port, PortError, RingViolation, Slot, Wait,
+    wait_any,
+};
 
 fn frame(destination: [u8; 6], source: [u8; 6], len: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(len);
@@ -269,6 +272,76 @@ fn sleeping_programs_are_woken_in_both_directions() {
     }
     echo.join().unwrap();
     assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
+    let net = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
+    let mut ports: Vec<Port> = ["x{1", "y{1", "vale0:a"].map(|name| net.open(name).unwrap()).into();
+    let mut far: Vec<Port> = ["x}1", "y}1", "vale0:b"].map(|name| net.open(name).unwrap()).into();
+    let sender = std::thread::spawn(move || {
+        for round in 0..1500 {
+            let port = &mut far[round % 3];
+            send(port, &frame([0xff; 6], A, 60));
+            // The answer: the waiting side has taken it.
+            assert!(port.wait(Interest::Rx, PATIENCE).unwrap());
+            assert_eq!(received(port).len(), 1);
+        }
+    });
+    for round in 0..1500 {
+        let waits = ports.iter_mut().enumerate();
+        let mut waits: Vec<Wait<'_>> = waits
+            .map(|(number, port)| match number {
+                1 => port.queues()[0].awaiting(Interest::Rx),
+                _ => port.awaiting(Interest::Rx),
+            })
+            .collect();
+        assert!(wait_any(&mut waits, PATIENCE).unwrap());
+        let ready: Vec<usize> = (0..3).filter(|&number| ports[number].is_ready(Interest::Rx)).collect();
+        assert_eq!(ready, [round % 3]);
+        let port = &mut ports[round % 3];
+        assert_eq!(received(port).len(), 1);
+        send(port, &frame([0xff; 6], B, 60));
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_wait_for_several_ports_ends_with_its_time_and_one_for_none_at_once() {
+    let net = Embedded::new();
+    let (mut a, mut b) = (net.open("vale0:a").unwrap(), net.open("vale0:b").unwrap());
+    let waits = &mut [a.awaiting(Interest::Rx), b.awaiting(Interest::Rx)];
+    assert!(!wait_any(waits, Some(std::time::Duration::from_millis(1))).unwrap());
+    let waits = &mut [a.awaiting(Interest::Rx), b.awaiting(Interest::Tx)];
+    assert!(wait_any(waits, None).unwrap(), "there is room already");
+    assert!(!wait_any(&mut [], None).unwrap());
+}
+
+#[test]
+fn frames_of_a_ring_are_listed_whole_and_stay_until_their_slots_are_released() {
+    let net = Embedded::new();
+    let (mut near, mut far) = (net.open("x{1").unwrap(), net.open("x}1").unwrap());
+    let sent: Vec<Vec<u8>> = [60, 5000, 61].map(|len| frame(A, B, len)).into();
+    for frame in &sent {
+        assert!(near.tx().send(frame).unwrap());
+    }
+    near.tx().sync().unwrap();
+    far.rx().sync().unwrap();
+    for first in 0..=sent.len() {
+        let listed: Vec<Vec<u8>> = far
+            .rx()
+            .frames()
+            .map(|frame| {
+                let mut bytes = Vec::new();
+                assert_eq!((frame.read(&mut bytes), frame.timestamp_ns()), (frame.len(), 0));
+                bytes
+            })
+            .collect();
+        assert_eq!(listed, sent[first..]);
+        let slots = far.rx().frames().next().map_or(0, |frame| frame.slots());
+        far.rx().release(slots);
+    }
+    assert_eq!(far.rx().available(), 0);
 }
 
 #[test]
