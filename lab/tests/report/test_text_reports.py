@@ -17,7 +17,7 @@ from ringroad_lab.report.csv import COLUMNS, render_csv
 from ringroad_lab.report.findings import headline_grids, in_bits, overview, warnings
 from ringroad_lab.report.markdown import render_markdown
 from ringroad_lab.report.quantity import duration, moment, percent_change, quantity, scale_for
-from ringroad_lab.report.view import make_view
+from ringroad_lab.report.view import ReportView, make_view
 
 
 @pytest.mark.parametrize(
@@ -171,6 +171,11 @@ def test_message_sizes_have_stations_and_no_frames() -> None:
     assert "generator" not in picture
     assert "in P2P with messages, each" in view.sentences[0]
     assert view.sentences[1].startswith("ringroad has the highest throughput")
+
+    def axes(view: ReportView) -> set[str]:
+        return {grid.charts[0].figure["layout"]["xaxis"]["title"]["text"] for grid in view.grids}
+
+    assert (axes(view), axes(make_view(run))) == ({""}, {"frame size, bytes"})
     both = make_view(run.model_copy(update={"measurements": (*run.measurements, *of_messages)}))
     assert " bytes and messages, each" in both.sentences[0]
 

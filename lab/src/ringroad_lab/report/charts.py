@@ -12,6 +12,7 @@ from typing import Any
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
 from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
@@ -91,7 +92,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
         symbol = {"symbol": "line-ew-open", "size": 46, "color": "#8c8c8c", "line": {"width": 2, "color": "#8c8c8c"}}
         data.append({"type": "scatter", "mode": "markers", "name": "line rate", "x": categories, "y": rates, "marker": symbol})
     what = metric_title(grid.metric) if grid.metric else grid.title
-    layout = _layout("frame size, bytes", f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25 if len(frames) > 2 else 0.6}
+    sizes = "" if MESSAGES in grid.frames else "frame size, bytes"
+    layout = _layout(sizes, f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25 if len(frames) > 2 else 0.6}
     layout["xaxis"] |= {"type": "category"}
     if is_cut:
         layout["yaxis"] |= {"range": [0, 1.25 * greatest / scale.divisor]}
