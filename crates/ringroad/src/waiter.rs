@@ -229,20 +229,19 @@ fn sleep(waits: &[Wait<'_>], limit: Option<Duration>) -> Result<Woken, PortError
     if let [wait] = waits {
         return wake(wait, limit);
     }
-    let watched = |wait| PollFd::from_borrowed_fd(Waiter::as_fd(Waitable::waiter(wait)), PollFlags::IN);
-    let mut set: Vec<PollFd<'_>> = waits.iter().map(|wait| watched(&*wait.at)).collect();
+    let mut set: Vec<PollFd<'_>> =
+        waits.iter().map(|wait| PollFd::new(wait.at.waiter(), PollFlags::IN)).collect();
     match poll(&mut set, limit.map(timespec).as_ref()) {
         Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
         Ok(0) => return Ok(Woken::Timeout),
         polled => polled?,
     };
-    let mut has_events = waits.iter().zip(&set).filter(|(_, event)| !event.revents().is_empty());
-    let gone = has_events.find_map(|(wait, _)| match wake(wait, Some(Duration::ZERO)) {
-        Ok(Woken::DaemonGone) => Some(Ok(Woken::DaemonGone)),
-        Err(error) => Some(Err(error)),
-        _ => None,
-    });
-    gone.unwrap_or(Ok(Woken::Event))
+    for (wait, event) in waits.iter().zip(&set) {
+        if !event.revents().is_empty() && wake(wait, Some(Duration::ZERO))? == Woken::DaemonGone {
+            return Ok(Woken::DaemonGone);
+        }
+    }
+    Ok(Woken::Event)
 }
 
 fn timespec(span: Duration) -> Timespec {

@@ -89,15 +89,7 @@ impl Umem {
     /// The buffer whose chunk `address` lies in; `None` outside the buffers that frames may lie in.
     #[inline]
     pub(super) fn buffer_at(&self, address: u64) -> Option<u32> {
-        let buffer = self.chunk_at(address);
-        let is_frames = buffer >= u64::from(FIRST_BUFFER) && buffer < u64::from(self.buffers);
-        is_frames.then_some(buffer as u32)
-    }
-
-    /// The number of the chunk that `address` lies in, whether there is such a chunk or not.
-    #[inline]
-    pub(super) fn chunk_at(&self, address: u64) -> u64 {
-        address >> self.chunk_shift
+        u32::try_from(address >> self.chunk_shift).ok().filter(|&buffer| self.has(buffer))
     }
 
     /// The first `len` bytes (at most [`Umem::capacity`]) of `buffer`; none of a buffer outside the region.
