@@ -151,8 +151,8 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
 
     let failed =
         command(&daemon, &["vm", "exec", "a", "--", "sh", "-c", "echo one two; exit 7"]).output().unwrap();
-    assert_eq!((failed.status.code(), failed.stdout.as_slice()), (Some(7), &b"one two\n"[..]));
     assert!(failed.stderr.is_empty(), "{}", stderr(&failed));
+    assert_eq!((failed.status.code(), failed.stdout.as_slice()), (Some(7), &b"one two\n"[..]));
     let json = run(&daemon, &["--json", "vm", "exec", "b", "cat /sys/class/net/eth1/operstate"]);
     assert_eq!(
         serde_json::from_str::<Value>(&json).unwrap(),
