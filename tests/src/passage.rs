@@ -22,6 +22,32 @@ pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, fram
     carry(b, a, lengths, seed + 1, frames);
 }
 
+/// Repeats a frame from one queue to the other until it arrives; `seed` is the station that sends it. False where
+/// `goes_on` says so, or where nothing arrives for long.
+///
+/// # Panics
+/// Where a queue cannot be used.
+pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnMut() -> bool) -> bool {
+    let probe = numbered([0xFF; 6], station(seed), u64::MAX, 60);
+    let deadline = Instant::now() + PATIENCE.unwrap();
+    let mut frame = Vec::new();
+    while frame != probe {
+        if !goes_on() || Instant::now() >= deadline {
+            return false;
+        }
+        from.tx().send(&probe).unwrap();
+        from.sync().unwrap();
+        to.wait(Interest::Rx, Some(PROBE)).unwrap();
+        while frame != probe {
+            frame.clear();
+            if to.rx().receive(&mut frame).is_none() {
+                break;
+            }
+        }
+    }
+    true
+}
+
 /// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the
 /// station that sends them. What comes while somebody on the way still sets up is lost, so a first frame is repeated
 /// until it arrives.
@@ -37,21 +63,8 @@ pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, fram
         }
         frame
     };
-    let probe = numbered([0xFF; 6], source, u64::MAX, 60);
-    let deadline = Instant::now() + PATIENCE.unwrap();
+    assert!(reaches(from, to, seed, || true), "nothing comes through");
     let mut frame = Vec::new();
-    while frame != probe {
-        assert!(Instant::now() < deadline, "nothing comes through");
-        from.tx().send(&probe).unwrap();
-        from.sync().unwrap();
-        to.wait(Interest::Rx, Some(PROBE)).unwrap();
-        while frame != probe {
-            frame.clear();
-            if to.rx().receive(&mut frame).is_none() {
-                break;
-            }
-        }
-    }
     let (mut sent, mut came) = (0, 0);
     while came < frames {
         while sent < frames && sent - came < UNDER_WAY && from.tx().send(&make(sent)).unwrap() {

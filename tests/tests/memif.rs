@@ -9,7 +9,7 @@ use ringroad::{Interest, Port};
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, station};
-use ringroad_tests::passage::both_ways;
+use ringroad_tests::passage::{both_ways, reaches};
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -31,6 +31,8 @@ struct Site {
     daemon: Daemon,
     a: Port,
     b: Port,
+    /// Whether the daemon makes the socket.
+    serves: bool,
 }
 
 impl Site {
@@ -41,27 +43,46 @@ impl Site {
         };
         let daemon = Daemon::with_config(&(port(0) + &port(1)));
         let (a, b) = (daemon.open("vale0:a@slots=1024"), daemon.open("vale1:b@slots=1024"));
-        Self { daemon, a, b }
+        Self { daemon, a, b, serves: options.contains("role=server") }
     }
 
-    /// Waits until both peers are connected, and compares what passes them, both ways.
-    fn carry(&mut self) {
-        self.daemon.await_status("connection", are_connected);
-        both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
+    /// Starts a testpmd with `start` and waits until frames pass it both ways. Another one is started where it has ended
+    /// by itself. DPDK 22.11 sometimes does: its forwarding core looks at what a connection maps or unmaps just then.
+    fn meet(&mut self, socket: &Path, start: impl Fn() -> Testpmd) -> Testpmd {
+        for _ in 0..TESTPMDS_MOST {
+            let mut testpmd = start();
+            if self.meets(&mut testpmd) {
+                return testpmd;
+            }
+            if !self.serves {
+                remove_left(socket);
+            }
+        }
+        panic!("{TESTPMDS_MOST} testpmds have ended by themselves");
     }
 
-    /// Waits until both peers are connected; `false` where testpmd has ended instead. DPDK 22.11 does, more often than
-    /// not, when its peer has died: it unmaps what its forwarding core may still look at.
-    fn meets(&self, testpmd: &mut Testpmd) -> bool {
+    /// Waits until both peers are connected and frames pass them both ways; `false` where testpmd has ended instead.
+    fn meets(&mut self, testpmd: &mut Testpmd) -> bool {
         let mut is_running = true;
         self.daemon.await_status("connection", |status| {
             is_running = testpmd.is_running();
             !is_running || are_connected(status)
         });
+        let (a, b) = (self.a.queue(), self.b.queue());
+        let passes = is_running
+            && reaches(a, b, 3, || testpmd.is_running())
+            && reaches(b, a, 4, || testpmd.is_running());
+        is_running = testpmd.is_running();
+        assert!(passes || !is_running, "nothing comes through");
         if !is_running {
-            eprintln!("testpmd has ended by itself: another one is started");
+            eprintln!("testpmd has ended by itself");
         }
-        is_running
+        passes
+    }
+
+    /// Compares what passes testpmd, both ways.
+    fn carry(&mut self) {
+        both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
     }
 
     /// Sends as fast as it goes until `enough` frames have come at the other side.
@@ -84,6 +105,11 @@ impl Site {
     }
 }
 
+/// testpmd does not replace the socket that it left behind when it was killed.
+fn remove_left(socket: &Path) {
+    let _ = std::fs::remove_file(socket);
+}
+
 fn are_connected(status: &StatusReport) -> bool {
     let peers = peers(status);
     peers.len() == 2 && peers.iter().all(|peer| peer.connected)
@@ -98,6 +124,9 @@ fn socket() -> (TempDir, PathBuf) {
     let path = folder.path().join("m.sock");
     (folder, path)
 }
+
+/// How many testpmds may end by themselves.
+const TESTPMDS_MOST: usize = 10;
 
 const LENGTHS: [usize; 12] = [22, 60, 61, 64, 512, 1023, 1500, 1514, 1518, 2048, 2049, 9018];
 
@@ -116,7 +145,7 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
     for (memory, roles, queues) in kinds.into_iter().chain(in_huge_pages) {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, &format!("role=server,queues={queues}"));
-        let _peer = testpmd(&memory, &path, roles, queues);
+        let _peer = site.meet(&path, || testpmd(&memory, &path, roles, queues));
         site.carry();
         site.flow(20_000);
         let status = await_conserved(&site.daemon);
@@ -135,7 +164,7 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
     let (_folder, path) = socket();
     // As many queues as testpmd; it is not there yet.
     let mut site = Site::new(&path, "role=client,queues=2,ring-size=512");
-    let _peer = testpmd(&Memory::Ordinary, &path, ["role=server"; 2], 2);
+    let _peer = site.meet(&path, || testpmd(&Memory::Ordinary, &path, ["role=server"; 2], 2));
     site.carry();
     site.flow(20_000);
     await_conserved(&site.daemon);
@@ -149,8 +178,8 @@ fn a_testpmd_killed_under_traffic_reconnects() {
     for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, ours);
-        for turn in 1..3 {
-            let running = testpmd(&Memory::Ordinary, &path, [theirs; 2], 1);
+        for _ in 0..2 {
+            let running = site.meet(&path, || testpmd(&Memory::Ordinary, &path, [theirs; 2], 1));
             site.carry();
             site.flow(5_000);
             running.kill();
@@ -159,14 +188,12 @@ fn a_testpmd_killed_under_traffic_reconnects() {
                 let _ = site.a.tx().send(&numbered(station(2), station(1), number, 60)).unwrap();
             }
             site.a.tx().sync().unwrap();
-            let status = site.daemon.await_status("end", |status| {
-                peers(status).iter().all(|peer| !peer.connected && peer.connections == turn)
-            });
+            let status =
+                site.daemon.await_status("end", |status| peers(status).iter().all(|peer| !peer.connected));
             assert_eq!(status.ports.iter().map(|port| port.counters.violations).sum::<u64>(), 0);
             assert_conserved(&await_conserved(&site.daemon));
             if theirs == "role=server" {
-                // testpmd does not replace the socket that it left behind when it was killed.
-                let _ = std::fs::remove_file(&path);
+                remove_left(&path);
             }
         }
     }
@@ -180,10 +207,10 @@ fn a_daemon_killed_under_traffic_reconnects_to_testpmd() {
     let (_folder, path) = socket();
     let start = || testpmd(&Memory::Ordinary, &path, ["role=server"; 2], 1);
     let (mut peer, mut served) = (start(), 0);
-    for _ in 0..10 {
+    for _ in 0..TESTPMDS_MOST {
         let mut site = Site::new(&path, "role=client");
         if !site.meets(&mut peer) {
-            let _ = std::fs::remove_file(&path);
+            remove_left(&path);
             (peer, served) = (start(), 0);
             continue;
         }
