@@ -107,6 +107,9 @@ pub(crate) enum Command {
     Man(man::Man),
 }
 
+/// Slots of a deep ring: 4 ms of 1 Mpps, which a thread that shares its core may wait for it.
+pub(crate) const DEEP_SLOTS: u32 = 4096;
+
 /// Sizes of the ports that a command opens; options in a port's name (`vale0:a@slots=256`) win over them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Port")]
@@ -114,7 +117,7 @@ pub(crate) struct PortSizes {
     /// Queues, each a transmit and a receive ring [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u16>,
-    /// Slots per ring [default: 1024]
+    /// Slots per ring [default: 1024; 4096 for a command that only receives, or sends at a given rate]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u32>,
     /// Size of a buffer, bytes [default: 2112; over AF_XDP 2048]
@@ -129,6 +132,11 @@ pub(crate) struct PortSizes {
 }
 
 impl PortSizes {
+    /// These sizes, with deep rings where nobody says otherwise.
+    pub(crate) fn deep(&self) -> Self {
+        Self { slots: self.slots.or(Some(DEEP_SLOTS)), ..self.clone() }
+    }
+
     /// Opens `name` with these sizes, for a run with these limits.
     pub(crate) fn open(&self, name: &str, global: &Global, limits: &RunLimits) -> Result<Port, Failure> {
         let options = OpenOptions { reconnect: limits.reconnect, ..self.open_options(global) };

@@ -31,10 +31,6 @@ const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
 /// How long the last frames may take to arrive, s, where nothing else is said.
 const DRAIN_S: f64 = 0.5;
 
-/// Slots of a ring, unless said otherwise, where the rate is given: 4 ms of 1 Mpps, which a thread that shares its core
-/// may wait for it. At full speed the usual rings are faster, since they stay in the caches.
-const PACED_SLOTS: u32 = 4096;
-
 /// Send frames at full speed or at a given rate, and measure what arrives
 ///
 /// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and the signature's
@@ -112,9 +108,9 @@ impl Gen {
         let options = self.session.options(&self.limits.cpu);
         let stop = StopFlag::on_signals()?;
         let is_paced = plan.loads.iter().all(|load| load.rate != RateSpec::Max);
-        let sizes = self.sizes.open_options(global);
-        let slots = sizes.slots.or(is_paced.then_some(PACED_SLOTS));
-        let ports = OpenOptions { reconnect: self.limits.reconnect, slots, ..sizes };
+        // At full speed the usual rings are faster, since they stay in the caches.
+        let sizes = if is_paced { &self.sizes.deep() } else { &self.sizes };
+        let ports = OpenOptions { reconnect: self.limits.reconnect, ..sizes.open_options(global) };
         let mut session = Session::open(plan, &ports, &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;

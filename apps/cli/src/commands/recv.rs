@@ -87,7 +87,7 @@ impl Reception {
     ) -> Result<(), Failure> {
         pin(self.limits.cpu.first().copied())?;
         let output = &if file == Some(Path::new("-")) { output.beside_data() } else { output.clone() };
-        let mut port = self.sizes.open(&self.port, global, &self.limits)?;
+        let mut port = self.sizes.deep().open(&self.port, global, &self.limits)?;
         let capture = match file {
             Some(file) => Some(CaptureFiles::create(file, snaplen_bytes, file_limits)?),
             None => None,
