@@ -174,16 +174,18 @@ impl VirtualMachine {
     /// [`GuestError`]: QEMU ended, `limit` passed, or `stop` was set. Says what QEMU and the console said last.
     pub fn await_up(&mut self, limit: Duration, stop: &AtomicBool) -> Result<CommandChannel, GuestError> {
         let end = Instant::now() + limit;
-        let socket = command_socket(&self.folder);
-        let listens = || socket.exists() || !self.process.is_running();
-        let there = until(stop, Some(end), listens)? && self.process.is_running();
-        let up = match CommandChannel::connect(&self.folder, stop) {
-            Ok(mut channel) if there => match channel.await_ready(end, stop) {
+        let mut channel = None;
+        // QEMU makes the socket some time before it listens on it.
+        until(stop, Some(end), || {
+            channel = CommandChannel::connect(&self.folder, stop).ok();
+            channel.is_some() || !self.process.is_running()
+        })?;
+        let up = match channel {
+            Some(mut channel) => match channel.await_ready(end, stop) {
                 Ok(true) => return Ok(channel),
                 other => other,
             },
-            Err(GuestError::Interrupted) => return Err(GuestError::Interrupted),
-            _ => Ok(false),
+            None => Ok(false),
         };
         let last_words = self.last_words();
         match up {
