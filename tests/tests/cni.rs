@@ -1,7 +1,7 @@
 //! The CNI plugin, as a container runtime starts it, with Debian's plugin for addresses; and podman.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -65,7 +65,9 @@ impl Network {
             command.env("CNI_NETNS", namespace);
         }
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(configuration.to_string().as_bytes()).unwrap();
+        let written = child.stdin.take().unwrap().write_all(configuration.to_string().as_bytes());
+        // The plugin may refuse, and end, before it reads the configuration.
+        assert!(written.is_ok() || written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe));
         child.wait_with_output().unwrap()
     }
 
