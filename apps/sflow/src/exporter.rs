@@ -41,9 +41,9 @@ pub struct Counts {
     pub flow_samples: u64,
     /// Samples of counters.
     pub counter_samples: u64,
-    /// Datagrams that left.
+    /// Datagrams that left and were not refused.
     pub datagrams: u64,
-    /// Datagrams that could not leave.
+    /// Datagrams that could not leave, or that the collector's machine refused.
     pub failed_datagrams: u64,
     /// Samples that the datapath had to drop because the exporter was too slow.
     pub dropped_samples: u64,

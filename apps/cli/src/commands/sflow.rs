@@ -37,7 +37,8 @@ const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 ///
 /// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its end,
 /// removes: only administrators can. Samples that the command is too slow for are dropped there, counted, and told to
-/// the collector. A collector that is not there ends nothing: datagrams that cannot leave are counted in the summary.
+/// the collector. A collector that is not there ends nothing: datagrams that cannot leave or are refused are counted
+/// in the summary.
 /// See docs/observe.md.
 #[derive(Debug, Args)]
 pub(crate) struct Sflow {
@@ -253,7 +254,7 @@ impl Session<'_> {
                 grouped(datagrams)
             )];
             let others = [
-                (counts.failed_datagrams, "datagrams could not be sent"),
+                (counts.failed_datagrams, "datagrams could not leave, or were refused"),
                 (counts.dropped_samples, "samples were dropped before they came here"),
                 (counts.foreign_frames, "frames were no samples"),
                 (*reconnections, "reconnections to the daemon"),
