@@ -17,8 +17,8 @@ use crate::datagram::{CounterSample, Direction, FlowSample, Output, Samples, Sen
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Bytes of the FCS, which the daemon does not count.
 const FCS_BYTES: u64 = 4;
-/// Interfaces of switches have the upper half of the 24 bits that a data source has for its index, so that they are apart
-/// from the machine's own.
+/// Interfaces of switches have the upper half of the 24 bits that a data source has for its index, so that they are
+/// apart from the machine's own.
 const FIRST_INTERFACE: u32 = 0x80_0000;
 
 /// What an exporter is to do.

@@ -35,8 +35,8 @@ const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 /// ports that it came in by and goes to; and every --polling seconds the counters and the name of each port. Runs until
 /// Ctrl-C, and goes on when the daemon ends and comes back. The daemon must run.
 ///
-/// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its end,
-/// removes: only administrators can. Samples that the command is too slow for are dropped there, counted, and told to
+/// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its
+/// end, removes: only administrators can. Samples that the command is too slow for are dropped there, counted, and told to
 /// the collector. A collector that is not there ends nothing: datagrams that cannot leave or are refused are counted
 /// in the summary.
 /// See docs/observe.md.
@@ -52,7 +52,12 @@ pub(crate) struct Sflow {
     #[arg(long, value_name = "1-in-N", default_value = "1-in-1000", value_parser = sampling)]
     sampling: u32,
     /// Bytes of a frame in its sample, 14 to 128
-    #[arg(long, value_name = "BYTES", default_value_t = 128, value_parser = clap::value_parser!(u8).range(HEADER_BYTES))]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 128,
+        value_parser = clap::value_parser!(u8).range(HEADER_BYTES)
+    )]
     header: u8,
     /// Time between two samples of a port's counters, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
