@@ -9,8 +9,8 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
-    link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, status, sze2, testpmd,
-    top, trace, trial, unlink, up, upgrade, vm,
+    link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow, status, sze2,
+    testpmd, top, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -96,6 +96,7 @@ pub(crate) enum Command {
     Otg(otg::Otg),
     Top(top::Top),
     Metrics(metrics::Metrics),
+    Sflow(sflow::Sflow),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
     Bench(bench::Bench),

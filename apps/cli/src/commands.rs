@@ -27,6 +27,7 @@ pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod script;
+pub(crate) mod sflow;
 pub(crate) mod status;
 pub(crate) mod sze2;
 pub(crate) mod testpmd;
@@ -85,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Completions(verb) => verb.run(),
         Command::Man(verb) => verb.run(),
         Command::Metrics(verb) => verb.run(global, output),
+        Command::Sflow(verb) => verb.run(global, output),
     }
 }
 

@@ -187,9 +187,12 @@ pub struct Mirror {
     /// Which frames of the port.
     #[serde(default)]
     pub direction: MirrorDirection,
-    /// One of so many frames is copied, from 1.
+    /// One of so many frames of each port is copied, from 1: one of each so many in a row, at a place left to chance.
     #[serde(default = "one")]
     pub sample: u32,
+    /// Whether the port gets a record of each frame (number, ports, length, first bytes) in place of the frame.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub records: bool,
 }
 
 /// Which frames of a port are copied, seen from the switch.

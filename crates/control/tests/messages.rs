@@ -58,6 +58,7 @@ fn mirror() -> Mirror {
         to: "vale0:m".to_owned(),
         direction: MirrorDirection::Delivered,
         sample: 7,
+        records: true,
     }
 }
 

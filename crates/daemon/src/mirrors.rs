@@ -36,6 +36,7 @@ pub(crate) fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), String> {
         // All frames of a switch come in by some port.
         delivered: mirror.direction != MirrorDirection::Received && from_port,
         sample: mirror.sample,
+        records: mirror.records,
     };
     if named.from.is_none() && mirror.direction != MirrorDirection::Both {
         return Err(format!("each frame of {switch} comes in by one of its ports: leave the direction out"));
@@ -63,6 +64,7 @@ pub(crate) fn in_force(ports: &Ports) -> Vec<Mirror> {
             (false, true) => MirrorDirection::Delivered,
         },
         sample: mirror.sample,
+        records: mirror.records,
     });
     named.collect()
 }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     fn mirror(from: &str, to: &str, direction: MirrorDirection) -> Mirror {
-        Mirror { from: from.to_owned(), to: to.to_owned(), direction, sample: 1 }
+        Mirror { from: from.to_owned(), to: to.to_owned(), direction, sample: 1, records: false }
     }
 
     #[test]

@@ -265,6 +265,9 @@ fn save_mirrors(
         if mirror.sample != 1 {
             table.insert("sample", value(i64::from(mirror.sample)));
         }
+        if mirror.records {
+            table.insert("records", value(true));
+        }
         tables.push(table);
     }
     let words = |mirrors: Vec<&Mirror>| mirrors.into_iter().map(mirrors::words).collect();

@@ -772,7 +772,7 @@ impl Server {
             Request::SetMirror(_) | Request::RemoveMirror { .. } if !administers => denied("change mirrors"),
             Request::SetMirror(mirror) => self.set_mirror(&mirror)?,
             Request::RemoveMirror { from, to } => {
-                let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1 };
+                let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1, records: false };
                 self.remove_mirror(&mirror)?
             }
             Request::StartTrace { .. } | Request::Traced | Request::StopTrace if !administers => {

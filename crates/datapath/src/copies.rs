@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::offload::Unfinished;
 use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
@@ -144,7 +145,11 @@ impl Copier {
         };
         let frame_bytes = source.frame_bytes(frame);
         let grows = bytes.len() as isize - replaces as isize;
-        let unfinished = meta.unfinished.shifted(grows).ok_or(DropCause::BadOffload)?;
+        let unfinished = match replaces == frame_bytes {
+            // Nothing is left of what was to be finished.
+            true => Unfinished::default(),
+            false => meta.unfinished.shifted(grows).ok_or(DropCause::BadOffload)?,
+        };
         let new_bytes = frame_bytes.checked_add_signed(grows).filter(|_| replaces <= frame_bytes);
         let new_bytes = new_bytes.filter(|&new_bytes| new_bytes >= ETHERNET_HEADER_BYTES);
         if !unfinished.fits(new_bytes.ok_or(DropCause::TooShort)?) {

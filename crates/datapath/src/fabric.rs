@@ -218,8 +218,10 @@ pub struct NamedMirror {
     pub received: bool,
     /// Whether frames that are delivered to it are.
     pub delivered: bool,
-    /// One of so many frames is copied, from 1.
+    /// One of so many frames of each port is copied, from 1.
     pub sample: u32,
+    /// Whether the port gets a record of each frame in place of the frame.
+    pub records: bool,
 }
 
 /// All ports, switches and workers of one datapath.
@@ -706,6 +708,7 @@ impl Fabric {
                 delivered: masked(mirror.delivered),
                 to: index(&mirror.to)?,
                 sample: mirror.sample.max(1),
+                records: mirror.records,
             })
         };
         self.mirrors.get(name).into_iter().flatten().filter_map(in_force).collect()
@@ -732,10 +735,11 @@ impl Fabric {
     /// Gives each worker the decider of a switch: the learning one, behind one for mirrors and one for a trace where
     /// there are such.
     fn install_deciders(&self, name: &str, switch: &Switch, mirrors: &[Mirror]) -> Result<(), FabricError> {
-        for runner in &self.runners {
+        for (worker, runner) in (0..).zip(&self.runners) {
             let mut decide: Box<dyn Decide> = switch.learning.decider();
             if !mirrors.is_empty() {
-                decide = Box::new(Mirroring::new(decide, Arc::clone(&switch.learning), mirrors.to_vec()));
+                let learning = Arc::clone(&switch.learning);
+                decide = Box::new(Mirroring::new(decide, learning, mirrors.to_vec(), worker));
             }
             if let Some((_, trace)) = self.trace.as_ref().filter(|(traced, _)| traced == name) {
                 decide = Box::new(Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace)));

@@ -241,17 +241,18 @@ fn the_offsets_of_open_tasks_move_with_the_headers() {
         )
     };
     let mut bed = Bed::new(1, |number, frame, plan| {
-        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from.
-        let (replaces, len) = [(12, 16), (16, 12), (60, 14)][usize::from(number)];
+        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from, the fourth all.
+        let (replaces, len) = [(12, 16), (16, 12), (60, 14), (100, 40)][usize::from(number)];
         let head = plan.head(replaces, &vec![number; len]);
         plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
     });
-    let frames = [34, 38, 34].map(|start| FrameMeta { timestamp_ns: 5, unfinished: open(start) });
+    let frames = [34, 38, 34, 34].map(|start| FrameMeta { timestamp_ns: 5, unfinished: open(start) });
     bed.send((0u8..).zip(frames).map(|(number, meta)| (vec![frame(number, 100)], meta)).collect());
     bed.run();
     let metas: Vec<_> = bed.fars[1].lock().unwrap().got.iter().map(|(_, meta)| *meta).collect();
     let moved = |start| FrameMeta { timestamp_ns: 5, unfinished: open(start) };
-    assert_eq!(metas, [moved(38), moved(34)]);
+    let finished = FrameMeta { timestamp_ns: 5, ..FrameMeta::default() };
+    assert_eq!(metas, [moved(38), moved(34), finished]);
     assert_eq!(bed.account().dropped[DropCause::BadOffload as usize], 1);
 }
 

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod counters;
 pub mod drop_cause;
 pub mod frame;
+pub mod frame_record;
 pub mod impairment;
 pub mod offload;
 pub mod plan;

@@ -5,14 +5,18 @@
 //!
 //! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Else a program
 //! that looks on would disturb what it looks at.
+//!
+//! A mirror that samples takes one frame of each so many in a row, at a place that looks like chance: else traffic that
+//! repeats would show the same frame again and again.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
-use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
+use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, HeadId, Plan};
+use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
 
@@ -25,8 +29,10 @@ pub struct Mirror {
     pub delivered: PortMask,
     /// The port that gets the copies.
     pub to: PortIndex,
-    /// One of so many frames is copied; 1 copies all.
+    /// One of so many frames of each port is copied; 1 copies all.
     pub sample: u32,
+    /// It gets a [`FrameRecord`] of each frame in place of the frame.
+    pub records: bool,
 }
 
 /// The decider of a switch with mirrors.
@@ -37,16 +43,48 @@ pub struct Mirroring {
     mirrors: Vec<Mirror>,
     /// The ports to which mirrors lead.
     outlets: PortMask,
-    /// Frames that this worker has executed: which one a mirror samples depends on it.
-    executed: u64,
+    /// This worker, for records.
+    worker: u8,
+    /// Frames of each port that this worker has executed: which one a mirror samples depends on it.
+    executed: Box<[u64; MAX_PORTS]>,
+    /// The copies of one frame.
+    copies: Vec<FrameCopy>,
+}
+
+/// The ports that look on at a frame: those that get it, and those that get a record.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lookers {
+    frames: PortMask,
+    records: PortMask,
+}
+
+/// Whether a mirror that copies one of `sample` frames copies the one of this number: one of each `sample` in a row, at a
+/// place that looks like chance (n-out-of-N sampling of RFC 5475, 5.2.1).
+fn is_sampled(number: u64, sample: u32) -> bool {
+    if sample == 1 {
+        return true;
+    }
+    let sample = u64::from(sample.max(1));
+    let (row, place) = (number / sample, number % sample);
+    // The finishing steps of SplitMix64, which mix all bits of the row's number.
+    let mut mixed = row.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed >> 32) * sample) >> 32 == place
 }
 
 impl Mirroring {
-    /// Adds `mirrors` to what `inner` decides for `switch`.
+    /// Adds `mirrors` to what `inner` decides for `switch` on the worker of this number.
     #[must_use]
-    pub fn new(inner: Box<dyn Decide>, switch: Arc<LearningSwitch>, mirrors: Vec<Mirror>) -> Self {
+    pub fn new(
+        inner: Box<dyn Decide>,
+        switch: Arc<LearningSwitch>,
+        mirrors: Vec<Mirror>,
+        worker: u8,
+    ) -> Self {
         let outlets = mirrors.iter().map(|mirror| mirror.to).collect();
-        Self { inner, switch, mirrors, outlets, executed: 0 }
+        let executed = Box::new([0; MAX_PORTS]);
+        Self { inner, switch, mirrors, outlets, worker, executed, copies: Vec::with_capacity(3) }
     }
 
     /// The ports to which a frame goes from the port `from`.
@@ -61,14 +99,44 @@ impl Mirroring {
         members
     }
 
-    /// The ports that look on at frame number `number`, which goes from `from` to `members`.
-    fn lookers(&self, number: u64, from: PortIndex, members: PortMask) -> PortMask {
-        let looks = |mirror: &&Mirror| {
-            number.is_multiple_of(u64::from(mirror.sample))
-                && (mirror.received.contains(from)
-                    || members.iter().any(|member| mirror.delivered.contains(member)))
+    /// The ports that look on at frame number `number` of the port `from`, which goes to `members`.
+    fn lookers(&self, number: u64, from: PortIndex, members: PortMask) -> Lookers {
+        let mut lookers = Lookers::default();
+        for mirror in &self.mirrors {
+            let is_meant = mirror.received.contains(from)
+                || members.iter().any(|member| mirror.delivered.contains(member));
+            if is_meant && is_sampled(number, mirror.sample) {
+                let kind = if mirror.records { &mut lookers.records } else { &mut lookers.frames };
+                kind.insert(mirror.to);
+            }
+        }
+        lookers
+    }
+
+    /// The record of a frame, in place of all of it.
+    fn record(
+        &self,
+        (batch, frame): (&Batch, usize),
+        (number, from, members): (u64, PortIndex, PortMask),
+        plan: &mut Plan,
+    ) -> Option<HeadId> {
+        let frame_bytes = batch.frame_bytes(frame);
+        let record = FrameRecord {
+            number,
+            frame_bytes: frame_bytes as u32,
+            from,
+            destinations: members.len() as u8,
+            to: members.iter().next().unwrap_or(NO_PORT_INDEX),
+            worker: self.worker,
         };
-        self.mirrors.iter().filter(looks).map(|mirror| mirror.to).collect()
+        let mut head = [0; RECORD_HEADER_BYTES + RECORDED_BYTES];
+        let (header, start) = head.split_at_mut(RECORD_HEADER_BYTES);
+        header.copy_from_slice(&record.to_bytes());
+        let mut len = 0;
+        for fragment in batch.frame(frame) {
+            len += fragment.bytes().read(start.get_mut(len..).unwrap_or_default());
+        }
+        plan.head(frame_bytes, head.get(..RECORD_HEADER_BYTES + len)?)
     }
 }
 
@@ -80,34 +148,46 @@ impl Decide for Mirroring {
             return;
         }
         self.inner.decide(from, batch, first, plan);
+        let executed = self.executed.get(usize::from(from.0)).copied().unwrap_or_default();
         for frame in frames {
             let fate = plan.fate(frame);
             let members = self.members(fate, from, plan);
-            let lookers = self.lookers(self.executed + (frame - first) as u64, from, members);
-            let fate = match fate {
+            let number = executed + (frame - first) as u64;
+            let lookers = self.lookers(number, from, members);
+            let mut ports = lookers.frames;
+            self.copies.clear();
+            match fate {
                 // It keeps its queue, which a frame to a set does not.
                 Fate::Port(port) if members.contains(port) => {
-                    if let Some(lookers) = (!lookers.is_empty()).then(|| plan.set(lookers)).flatten() {
-                        let copy = |to| FrameCopy { to, head: None };
-                        plan.copy(frame, &[copy(Destination::Port(port)), copy(Destination::Ports(lookers))]);
+                    if ports.is_empty() && lookers.records.is_empty() {
+                        continue;
                     }
-                    continue;
+                    self.copies.push(FrameCopy { to: Destination::Port(port), head: None });
                 }
                 Fate::Port(_) | Fate::Flood | Fate::Ports(_) => {
-                    let all: PortMask = members.iter().chain(lookers.iter()).collect();
-                    match all.is_empty() {
-                        true => Fate::Drop(DropCause::NoDestination),
-                        false => plan.set(all).map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports),
-                    }
+                    ports = members.iter().chain(ports.iter()).collect();
                 }
                 Fate::Copies(_) | Fate::Drop(_) => continue,
-            };
-            plan.set_fate(frame, fate);
+            }
+            if !ports.is_empty()
+                && let Some(set) = plan.set(ports)
+            {
+                self.copies.push(FrameCopy { to: Destination::Ports(set), head: None });
+            }
+            if !lookers.records.is_empty()
+                && let head @ Some(_) = self.record((batch, frame), (number, from, members), plan)
+                && let Some(set) = plan.set(lookers.records)
+            {
+                self.copies.push(FrameCopy { to: Destination::Ports(set), head });
+            }
+            plan.copy(frame, &self.copies);
         }
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
-        self.executed += range.len() as u64;
+        if let Some(executed) = self.executed.get_mut(usize::from(from.0)) {
+            *executed += range.len() as u64;
+        }
         self.inner.executed(from, batch, range, plan);
     }
 }

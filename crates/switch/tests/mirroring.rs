@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
+use ringroad_port::frame_record::FrameRecord;
 use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Mirror, Mirroring};
@@ -24,21 +25,32 @@ fn mask<const N: usize>(ports: [u8; N]) -> PortMask {
     ports.map(PortIndex).into_iter().collect()
 }
 
-/// Where each of `count` frames from port 0 goes, on a switch with ports 0 to 4.
-fn ways(fate: Fate, mirrors: &[Mirror], from: u8, count: usize) -> Vec<Result<Vec<u8>, DropCause>> {
+/// A batch of `count` frames, and what becomes of them from port `from` of a switch with ports 0 to 4.
+fn decided(
+    fate: Fate,
+    mirrors: &[Mirror],
+    from: u8,
+    count: usize,
+    bytes: &'static [u8],
+) -> (Batch, Plan, Mirroring) {
     let switch = LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap());
     for port in 0..5 {
         assert!(switch.ports.insert(PortIndex(port)));
     }
-    let mut decider = Mirroring::new(Box::new(Always(fate)), Arc::new(switch), mirrors.to_vec());
+    let mut decider = Mirroring::new(Box::new(Always(fate)), Arc::new(switch), mirrors.to_vec(), 3);
     let mut batch = Batch::new();
-    let bytes = [0; 60];
     for _ in 0..count {
         // SAFETY: the bytes outlive the batch, and nothing writes them.
-        batch.push(unsafe { Fragment::from_private(&bytes, 0) }, true);
+        batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
     }
     let mut plan = Plan::new();
     decider.decide(PortIndex(from), &batch, 0, &mut plan);
+    (batch, plan, decider)
+}
+
+/// Where each of `count` frames goes.
+fn ways(fate: Fate, mirrors: &[Mirror], from: u8, count: usize) -> Vec<Result<Vec<u8>, DropCause>> {
+    let (_, plan, _) = decided(fate, mirrors, from, count, &[0; 60]);
     let ports = |mask: PortMask| mask.iter().map(|port| port.0).collect::<Vec<_>>();
     let way = |fate| match fate {
         Fate::Port(port) => Ok(vec![port.0]),
@@ -57,8 +69,13 @@ fn ways(fate: Fate, mirrors: &[Mirror], from: u8, count: usize) -> Vec<Result<Ve
     (0..count).map(|frame| way(plan.fate(frame))).collect()
 }
 
-const NONE: Mirror =
-    Mirror { received: PortMask::EMPTY, delivered: PortMask::EMPTY, to: PortIndex(4), sample: 1 };
+const NONE: Mirror = Mirror {
+    received: PortMask::EMPTY,
+    delivered: PortMask::EMPTY,
+    to: PortIndex(4),
+    sample: 1,
+    records: false,
+};
 
 #[test]
 fn frames_of_a_source_reach_its_mirror_beside_their_destination() {
@@ -86,11 +103,63 @@ fn a_mirrors_port_gets_copies_alone_and_sends_nothing() {
 }
 
 #[test]
-fn several_mirrors_look_on_and_a_sampling_one_at_one_frame_of_so_many() {
+fn several_mirrors_look_on_and_a_sampling_one_at_one_frame_of_each_so_many() {
     let mirrors = [
         Mirror { received: mask([0]), sample: 3, ..NONE },
         Mirror { received: mask([0, 1]), to: PortIndex(3), ..NONE },
     ];
-    let ways = ways(Fate::Port(PortIndex(1)), &mirrors, 0, 4);
-    assert_eq!(ways, [vec![1, 3, 4], vec![1, 3], vec![1, 3], vec![1, 3, 4]].map(Ok));
+    let ways = ways(Fate::Port(PortIndex(1)), &mirrors, 0, 240);
+    let (sampled, other) = (Ok(vec![1, 3, 4]), Ok(vec![1, 3]));
+    assert!(ways.iter().all(|way| *way == sampled || *way == other));
+    let places: Vec<_> =
+        ways.chunks(3).map(|row| row.iter().position(|way| *way == sampled).unwrap()).collect();
+    assert!(ways.chunks(3).all(|row| row.iter().filter(|way| **way == sampled).count() == 1));
+    for place in 0..3 {
+        assert!(places.iter().filter(|other| **other == place).count() > 10, "{places:?}");
+    }
+}
+
+/// The record that a copy of a frame is, and the port that gets it.
+fn record(plan: &Plan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)> {
+    let Fate::Copies(id) = plan.fate(frame) else { return None };
+    let copy = plan.copies_of(id).iter().find(|copy| copy.head.is_some())?;
+    let head = plan.head_of(copy.head?)?;
+    let (record, start) = FrameRecord::read(head.bytes)?;
+    assert_eq!(head.replaces, record.frame_bytes as usize, "nothing is left of the frame");
+    let Destination::Ports(set) = copy.to else { return None };
+    Some((plan.ports(set).iter().next()?, record, start.to_vec()))
+}
+
+#[test]
+fn a_record_stands_in_place_of_the_frame_and_tells_its_ports() {
+    const BYTES: [u8; 200] = [9; 200];
+    let mirrors = [Mirror { received: PortMask::all(), records: true, ..NONE }];
+    let (batch, mut plan, mut decider) = decided(Fate::Flood, &mirrors, 2, 3, &BYTES);
+    let (looker, flooded, start) = record(&plan, 1).unwrap();
+    let wanted = FrameRecord {
+        number: 1,
+        frame_bytes: 200,
+        from: PortIndex(2),
+        destinations: 3,
+        to: PortIndex(0),
+        worker: 3,
+    };
+    assert_eq!((looker, flooded, start), (PortIndex(4), wanted, vec![9; 128]));
+    // Numbers are of a port, and go on behind what was executed.
+    decider.executed(PortIndex(2), &batch, 0..2, &plan);
+    for (from, number) in [(2, 2), (1, 0)] {
+        plan.reset(0..3);
+        decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        assert_eq!(record(&plan, 0).unwrap().1.number, number);
+    }
+}
+
+#[test]
+fn a_frame_without_a_destination_has_a_record_and_a_dropped_one_has_none() {
+    let mirrors = [Mirror { received: PortMask::all(), records: true, ..NONE }];
+    let (_, plan, _) = decided(Fate::Port(PortIndex(4)), &mirrors, 1, 1, &[0; 60]);
+    let (_, record_of_it, start) = record(&plan, 0).unwrap();
+    assert_eq!((record_of_it.destinations, start.len()), (0, 60));
+    let (_, plan, _) = decided(Fate::Drop(DropCause::Looped), &mirrors, 1, 1, &[0; 60]);
+    assert_eq!(plan.fate(0), Fate::Drop(DropCause::Looped));
 }

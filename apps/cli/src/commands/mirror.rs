@@ -25,9 +25,12 @@ pub(crate) struct Mirror {
     /// Which frames of the port, seen from the switch
     #[arg(long, value_name = "WHICH", default_value = "both", requires = "from")]
     direction: Direction,
-    /// Copy one of N frames
+    /// Copy one of N frames of each port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "from")]
     sample: u32,
+    /// Give the port records of frames in place of the frames: number, ports, length, first 128 bytes
+    #[arg(long, requires = "from")]
+    records: bool,
     /// End this mirror
     #[arg(long, requires = "from")]
     remove: bool,
@@ -61,7 +64,13 @@ impl Mirror {
         }
         let direction =
             Direction::ALL.iter().find(|(typed, ..)| *typed == self.direction).map(|&(_, wish, _)| wish);
-        let wish = MirrorWish { from, to, direction: direction.unwrap_or_default(), sample: self.sample };
+        let wish = MirrorWish {
+            from,
+            to,
+            direction: direction.unwrap_or_default(),
+            sample: self.sample,
+            records: self.records,
+        };
         super::ask(global, output, &Request::SetMirror(wish), "set", None)
     }
 }
@@ -72,11 +81,12 @@ fn list(global: &Global, output: &Output) -> Result<(), Failure> {
         reply => return Err(Failure::reply(&reply)),
     };
     output.result(&mirrors, |mirrors| {
-        let mut columns = Columns::new(&["from", "to", "direction", ">one of"]);
-        for MirrorWish { from, to, direction, sample } in mirrors {
+        let mut columns = Columns::new(&["from", "to", "direction", ">one of", "gets"]);
+        for MirrorWish { from, to, direction, sample, records } in mirrors {
             let words =
                 Direction::ALL.iter().find(|(_, wish, _)| wish == direction).map_or("", |named| named.2);
-            columns.row([from.clone(), to.clone(), words.to_owned(), sample.to_string()]);
+            let gets = if *records { "records" } else { "frames" };
+            columns.row([from.clone(), to.clone(), words.to_owned(), sample.to_string(), gets.to_owned()]);
         }
         columns.lines_or("no mirrors")
     })

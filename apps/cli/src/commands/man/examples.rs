@@ -70,6 +70,12 @@ ringroad config apply new.toml"
 # For Prometheus, at http://127.0.0.1:9464/metrics
 ringroad metrics --listen 127.0.0.1:9464"
         }
+        "sflow" => {
+            "\
+ringroad sflow vale0 --collector 192.0.2.10
+# Another port, more samples, and an address that stays the same
+ringroad sflow vale0 --collector [2001:db8::10]:7343 --sampling 1-in-100 --agent 192.0.2.1"
+        }
         "reload" => "ringroad reload",
         "upgrade" => {
             "\

@@ -1,0 +1,291 @@
+//! `ringroad sflow`.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ringroad::{Interest, OpenOptions, Port};
+use ringroad_control::message::{Mirror, MirrorDirection};
+use ringroad_control::report::PortReport;
+use ringroad_control::{Reply, Request};
+use ringroad_sflow::{Collector, CollectorAddress, Counts, Exporter, Options};
+use serde::Serialize;
+
+use crate::arguments::{Global, count, seconds};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::rates::grouped;
+use crate::run::StopFlag;
+
+/// Longest wait between two looks at the stop flag.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// Time between two attempts to reach a daemon that has ended.
+const RETRY: Duration = Duration::from_millis(500);
+/// Time between two words about such attempts.
+const QUIET: Duration = Duration::from_secs(600);
+/// Slots and buffers of the port: a record has 144 bytes.
+const SLOTS: u32 = 4096;
+const BUFFER_BYTES: u32 = 256;
+/// A header of Ethernet, and all that a record has of a frame.
+const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
+
+/// Export samples of a switch's frames, and its counters, to an sFlow collector
+///
+/// Sends sFlow version 5 over UDP: for one of N frames that come in by each port its first bytes, its length, and the
+/// ports that it came in by and goes to; and every --polling seconds the counters and the name of each port. Runs until
+/// Ctrl-C, and goes on when the daemon ends and comes back. The daemon must run.
+///
+/// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its
+/// end, removes: only administrators can. Samples that the command is too slow for are dropped there, counted, and told to
+/// the collector. A collector that is not there ends nothing: datagrams that cannot leave or are refused are counted
+/// in the summary.
+/// See docs/observe.md.
+#[derive(Debug, Args)]
+pub(crate) struct Sflow {
+    /// Switch, such as vale0
+    #[arg(value_name = "SWITCH")]
+    switch: String,
+    /// Where the collector listens; its port is 6343 unless given
+    #[arg(long, value_name = "HOST[:PORT]")]
+    collector: CollectorAddress,
+    /// Sample one of N frames of each port
+    #[arg(long, value_name = "1-in-N", default_value = "1-in-1000", value_parser = sampling)]
+    sampling: u32,
+    /// Bytes of a frame in its sample, 14 to 128
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 128,
+        value_parser = clap::value_parser!(u8).range(HEADER_BYTES)
+    )]
+    header: u8,
+    /// Time between two samples of a port's counters, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    polling: Duration,
+    /// Address by which the collector knows this exporter [default: the address from which datagrams first leave]
+    #[arg(long, value_name = "ADDRESS")]
+    agent: Option<IpAddr>,
+}
+
+/// `1-in-1000`, or `1000`.
+fn sampling(text: &str) -> Result<u32, String> {
+    let rate = count(text.strip_prefix("1-in-").unwrap_or(text)).ok();
+    rate.and_then(|rate| u32::try_from(rate).ok())
+        .filter(|rate| *rate > 0)
+        .ok_or_else(|| "give one of how many frames, such as 1-in-1000, or 1000".to_owned())
+}
+
+#[derive(Debug, Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    switch: &'a str,
+    port: &'a str,
+    collector: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// How often the exporter went on with its port opened anew.
+    reconnections: u64,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+/// The way from the switch to the exporter.
+struct Session<'a> {
+    global: &'a Global,
+    mirror: Mirror,
+    exporter: Exporter,
+    polling: Duration,
+    /// When the daemon was last asked; `None` where that is due.
+    polled: Option<Instant>,
+    stop: StopFlag,
+    output: &'a Output,
+}
+
+impl Sflow {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let now = Instant::now();
+        let options = Options {
+            switch: self.switch.clone(),
+            sampling_rate: self.sampling,
+            header_bytes: self.header.into(),
+            agent: self.agent,
+        };
+        let mirror = Mirror {
+            from: self.switch.clone(),
+            to: format!("{}:sflow", self.switch),
+            direction: MirrorDirection::Both,
+            sample: self.sampling,
+            records: true,
+        };
+        let mut session = Session {
+            global,
+            mirror,
+            exporter: Exporter::new(options, Collector::new(self.collector.clone()), now),
+            polling: self.polling,
+            polled: None,
+            stop: StopFlag::on_signals()?,
+            output,
+        };
+        let mut port = session.open()?;
+        let Mirror { from: switch, to: name, .. } = &session.mirror;
+        let ready = Ready { ready: true, switch, port: name, collector: self.collector.to_string() };
+        output.result(&ready, |ready| format!("exporting {switch} to {}", ready.collector))?;
+        let mut reconnections = 0;
+        let mut told: Option<Instant> = None;
+        while let Err(failure) = session.export(&mut port) {
+            drop(port);
+            if told.is_none_or(|told| told.elapsed() >= QUIET) {
+                told = Some(Instant::now());
+                output.note(&format!("{}: trying again", failure.message));
+            }
+            port = match session.reopen() {
+                Some(port) => port,
+                None => return session.summarize(reconnections),
+            };
+            reconnections += 1;
+        }
+        session.end();
+        drop(port);
+        session.summarize(reconnections)
+    }
+}
+
+impl Session<'_> {
+    /// Sets the mirror, then opens its port: before its mirror a port would get others' frames.
+    fn open(&self) -> Result<Port, Failure> {
+        let name = &self.mirror.to;
+        let mut connection = self.global.connect()?;
+        // The mirror of another exporter would be replaced.
+        if connection.list()?.ports.iter().any(|port| port.name == *name && port.bound) {
+            let advice = format!("see who: ringroad list; one exporter at a time has {name}");
+            return Err(Failure::new(format!("another program has {name} open"), advice));
+        }
+        match connection.request(&Request::SetMirror(self.mirror.clone()))?.0 {
+            Reply::Done => {}
+            reply => return Err(Failure::reply(&reply)),
+        }
+        let options = OpenOptions {
+            slots: Some(SLOTS),
+            buffer_bytes: Some(BUFFER_BYTES),
+            socket: Some(self.global.socket_path()),
+            no_start: true,
+            ..OpenOptions::default()
+        };
+        let mut port = Port::open_with(name, &options)?;
+        // What came between the port and its mirror can be frames of anybody.
+        port.rx().sync()?;
+        let available = port.rx().available();
+        port.rx().release(available);
+        Ok(port)
+    }
+
+    /// The port again, once there is a daemon that gives it; `None` where a signal ends the wait.
+    fn reopen(&mut self) -> Option<Port> {
+        while !self.stop.is_set() {
+            if let Ok(port) = self.open() {
+                // The ports are others' now.
+                self.polled = None;
+                return Some(port);
+            }
+            // A daemon does not tell when it comes.
+            let end = Instant::now() + RETRY;
+            while Instant::now() < end && !self.stop.is_set() {
+                std::thread::sleep(LONGEST_WAIT);
+            }
+            self.exporter.tick(Instant::now());
+        }
+        None
+    }
+
+    /// Exports until a signal. An error is that of the port, which is to be opened again.
+    fn export(&mut self, port: &mut Port) -> Result<(), Failure> {
+        let mut frame = Vec::new();
+        while !self.stop.is_set() {
+            port.rx().sync()?;
+            let mut now = Instant::now();
+            frame.clear();
+            while port.rx().receive(&mut frame).is_some() {
+                self.exporter.record(&frame, now);
+                frame.clear();
+            }
+            if self.polled.is_none_or(|polled| now.duration_since(polled) >= self.polling) {
+                self.poll();
+                now = Instant::now();
+                self.polled = Some(now);
+            }
+            self.exporter.tick(now);
+            if let Some(trouble) = self.exporter.trouble(now) {
+                self.output.note(&trouble);
+            }
+            let limit =
+                self.exporter.patience(now).unwrap_or(LONGEST_WAIT).min(self.polling).min(LONGEST_WAIT);
+            port.wait(Interest::Rx, Some(limit))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the daemon's counters. A daemon that does not answer is seen at the port.
+    fn poll(&mut self) {
+        if let Some(ports) = self.ports() {
+            self.exporter.report(&ports, &self.mirror.to, Instant::now());
+        }
+    }
+
+    fn ports(&self) -> Option<Vec<PortReport>> {
+        Some(self.global.connect().ok()?.list().ok()?.ports)
+    }
+
+    /// Takes the last counters, the lost samples of the last moments among them, and removes the mirror.
+    fn end(&mut self) {
+        self.poll();
+        let Mirror { from, to, .. } = self.mirror.clone();
+        // A daemon that has just ended has no mirror.
+        if let Ok(mut connection) = self.global.connect() {
+            let _ = connection.request(&Request::RemoveMirror { from, to });
+        }
+    }
+
+    fn summarize(mut self, reconnections: u64) -> Result<(), Failure> {
+        self.exporter.flush(Instant::now());
+        let summary = Summary { reconnections, counts: self.exporter.counts() };
+        self.output.result(&summary, |Summary { reconnections, counts }| {
+            let Counts { flow_samples, counter_samples, datagrams, .. } = *counts;
+            let mut lines = vec![format!(
+                "{} samples of frames, {} of counters, in {} datagrams",
+                grouped(flow_samples),
+                grouped(counter_samples),
+                grouped(datagrams)
+            )];
+            let others = [
+                (counts.failed_datagrams, "datagrams could not leave, or were refused"),
+                (counts.dropped_samples, "samples were dropped before they came here"),
+                (counts.foreign_frames, "frames were no samples"),
+                (*reconnections, "reconnections to the daemon"),
+            ];
+            lines.extend(
+                others
+                    .iter()
+                    .filter(|(number, _)| *number > 0)
+                    .map(|(number, what)| format!("  {} {what}", grouped(*number))),
+            );
+            lines.join("\n")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampling_is_one_of_so_many() {
+        for (text, rate) in [("1-in-1000", 1000), ("400", 400), ("1-in-64k", 64_000), ("1", 1)] {
+            assert_eq!(sampling(text), Ok(rate), "{text}");
+        }
+        for text in ["", "0", "1-in-0", "2-in-3", "1:1000", "1-in-5G"] {
+            assert!(sampling(text).is_err(), "{text}");
+        }
+    }
+}
