@@ -97,10 +97,11 @@ build: ## build the release binaries
 	cargo build --release --workspace $(LOCKED)
 
 .PHONY: lint
-lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, and what `deny` checks
+lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, what `deny` checks, and the crates' packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo publish --workspace --dry-run --locked --allow-dirty --no-verify --quiet
 	$(LAB)/bin/ruff check --no-cache tests/clients lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml packaging/debian/write-copyright
 	$(LAB)/bin/ruff format --no-cache --check tests/clients lab $(PYTHON_CRATE)
@@ -116,6 +117,11 @@ deny: $(CARGO_DENY) ## licences, sources, directions of dependency; ADVISORIES=1
 	$(CARGO_DENY) --exclude-dev check bans
 	$(CARGO_DENY) check -A license-exception-not-encountered licenses sources $(if $(ADVISORIES),advisories)
 	$(CARGO_DENY) --manifest-path fuzz/Cargo.toml check licenses sources
+
+# cargo packs what is not `publish = false`, and builds each crate from its package and those of the others. `make lint` only packs.
+.PHONY: publishable
+publishable: ## `ringroad` and the crates that it needs, as crates.io would get them: packed, unpacked and built; nothing is sent
+	cargo publish --workspace --dry-run --locked --allow-dirty
 
 .PHONY: unit
 unit: ## the tests beside the code, and those in the documentation
