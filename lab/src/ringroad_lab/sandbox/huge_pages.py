@@ -34,7 +34,7 @@ def huge_pages(mib: int, pool: Path = POOL) -> Iterator[None]:
     Raises:
         SandboxError: there is not so much memory, or the pool cannot be changed.
     """
-    argv = [sys.executable, "-m", "ringroad_lab.sandbox.huge_pages", str(math.ceil(mib / PAGE_MIB)), str(pool)]
+    argv = [sys.executable, "-P", "-m", "ringroad_lab.sandbox.huge_pages", str(math.ceil(mib / PAGE_MIB)), str(pool)]
     keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert keeper.stdin is not None
     assert keeper.stdout is not None

@@ -53,7 +53,7 @@ class Sandbox:
         for program, package in (("setpriv", "util-linux"), ("unshare", "util-linux"), ("mount", "mount"), ("ip", "iproute2")):
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
-        wrapped = [*_NAMESPACES, sys.executable, "-m", "ringroad_lab.sandbox.first_process"] if private else []
+        wrapped = [*_NAMESPACES, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process"] if private else []
         popen = subprocess.Popen(
             tied([*wrapped, *argv]),
             stdin=subprocess.PIPE,
