@@ -112,7 +112,7 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
-	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool; done
+	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool || exit; done
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: deny
