@@ -146,8 +146,9 @@ def test_one_of_a_pair_that_has_no_figure_takes_the_other_with_it() -> None:
 
 
 def test_the_noise_floor_of_both_runs_is_used() -> None:
-    row = headline(compare_runs(*(fabricated_run(seed=s, capacities_fps={"ovs": 1e6}, frames=["64"], latency=False) for s in (1, 2))))
-    assert row.noise_floor == (0.985, 1.016)
+    before, after = (fabricated_run(seed=s, capacities_fps={"ovs": 1e6}, frames=["64"], latency=False) for s in (1, 2))
+    row = headline(compare_runs(before, after))
+    assert row.noise_floor == pytest.approx((1 / 1.016, 1.016))
 
 
 def test_the_environment_is_told_where_it_differs() -> None:
@@ -177,4 +178,43 @@ def test_the_noise_floor_is_that_of_the_topology() -> None:
     other, same = (before.noise_floors[0].model_copy(update={"topology": topology}) for topology in ("PVP", "P2P"))
     after = after.model_copy(update={"noise_floors": (other,)})
     assert headline(compare_runs(before.model_copy(update={"noise_floors": ()}), after)).noise_floor is None
-    assert headline(compare_runs(before.model_copy(update={"noise_floors": (same,)}), after)).noise_floor == same.ratio_interval
+    assert headline(compare_runs(before.model_copy(update={"noise_floors": (same,)}), after)).noise_floor == pytest.approx(
+        (1 / 1.016, 1.016)
+    )
+
+
+def limited(record: RunRecord, limit: float) -> RunRecord:
+    """Return a run whose scenario has this limit."""
+    return record.model_copy(update={"scenario": {"scenarios": [{"difference_limit": limit}]}})
+
+
+def test_no_difference_is_said_within_the_limit_of_the_stricter_scenario_or_of_the_caller() -> None:
+    one, other = (run_of({"ovs": measured("ovs")}, run_id=run_id) for run_id in ("one", "other"))
+    detectable = headline(compare_runs(one, other)).comparison.smallest_detectable
+    assert detectable is not None
+    above, below = 1.1 * detectable, 0.9 * detectable
+    verdicts = {
+        "both above": compare_runs(limited(one, above), limited(other, above)),
+        "one below": compare_runs(limited(one, above), limited(other, below)),
+        "caller above": compare_runs(limited(one, below), limited(other, below), above),
+    }
+    assert {name: headline(comparison).comparison.verdict for name, comparison in verdicts.items()} == {
+        "both above": Verdict.NO_DIFFERENCE,
+        "one below": Verdict.INCONCLUSIVE,
+        "caller above": Verdict.NO_DIFFERENCE,
+    }
+
+
+MIRRORED = {Verdict.REGRESSION: Verdict.IMPROVEMENT, Verdict.IMPROVEMENT: Verdict.REGRESSION}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whoever_is_called_the_baseline_the_verdicts_say_the_same(seed: int) -> None:
+    before = fabricated_run(seed=seed, repetitions=8, capacities_fps={"ovs": 1e6}, frames=["64", "1518"])
+    after = fabricated_run(seed=seed + 100, repetitions=8, capacities_fps={"ovs": 0.97e6 + 1e4 * seed}, frames=["64", "1518"])
+    forth, back = compare_runs(before, after), compare_runs(after, before)
+    assert [row.key for row in back.rows] == [row.key for row in forth.rows]
+    for one, other in zip(forth.rows, back.rows, strict=True):
+        assert other.comparison.verdict is MIRRORED.get(one.comparison.verdict, one.comparison.verdict), (one, other)
+        assert other.comparison.smallest_detectable == one.comparison.smallest_detectable
+        assert other.noise_floor == one.noise_floor

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
 from ringroad_lab.statistics.comparison import compare
-from ringroad_lab.statistics.verdict import Comparison, Verdict
+from ringroad_lab.statistics.noise_floor import symmetric
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 from ringroad_lab.trial import Frozen
 
 # Stands for the metric where neither side has one.
@@ -75,15 +76,21 @@ class RunComparison(Frozen):
         return {verdict: verdicts.count(verdict) for verdict in reversed(_SEVERITY) if verdict in verdicts}
 
 
-def compare_runs(baseline: RunRecord, candidate: RunRecord) -> RunComparison:
+def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None = None) -> RunComparison:
     """Compare two runs. Devices are matched by label; else by driver, where each run has one of it.
+
+    Args:
+        baseline: The one.
+        candidate: The other.
+        limit: For a verdict of no difference (`statistics.comparison.compare`); None for the stricter one of the two scenarios.
 
     Raises:
         ReportError: they have nothing in common.
     """
     matches = _match_duts(baseline.duts, candidate.duts)
     floors = (*baseline.noise_floors, *candidate.noise_floors)
-    rows, unmatched = _compare(baseline.measurements, candidate.measurements, matches, floors)
+    limit = min(_limit(baseline), _limit(candidate)) if limit is None else limit
+    rows, unmatched = _compare(baseline.measurements, candidate.measurements, matches, floors, limit)
     if not rows:
         raise ReportError(
             f"runs {describe_run(baseline)} and {describe_run(candidate)} cannot be compared: "
@@ -99,7 +106,7 @@ def compare_runs(baseline: RunRecord, candidate: RunRecord) -> RunComparison:
     )
 
 
-def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str) -> RunComparison:
+def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str, limit: float | None = None) -> RunComparison:
     """Compare two devices of one run: they were measured in turns, so what drifts meets both.
 
     Raises:
@@ -110,7 +117,8 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str)
         if label not in duts:
             raise ReportError(f"run {describe_run(record)} has no device {label!r}; it has {', '.join(duts)}")
     baseline, candidate = ([m for m in record.measurements if m.dut == label] for label in (baseline_label, candidate_label))
-    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors, are_in_turns=True)
+    limit = _limit(record) if limit is None else limit
+    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors, limit, are_in_turns=True)
     if not rows:
         raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: nothing was measured of both")
     return RunComparison(
@@ -121,6 +129,13 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str)
         environment=_differences(_dut_facts(duts[baseline_label], "device"), _dut_facts(duts[candidate_label], "device")),
         verdict=_overall(rows),
     )
+
+
+def _limit(record: RunRecord) -> float:
+    """Return the strictest limit of a run's scenarios; one that was recorded before there were limits has the usual."""
+    scenarios = record.scenario.get("scenarios")
+    found = [each.get("difference_limit") for each in scenarios if isinstance(each, Mapping)] if isinstance(scenarios, list) else []
+    return min((limit for limit in found if isinstance(limit, float)), default=DEFAULT_LIMIT)
 
 
 def describe_run(record: RunRecord) -> str:
@@ -138,6 +153,7 @@ def _compare(
     candidate: Iterable[Measurement],
     matches: Mapping[str, str],
     floors: tuple[NoiseFloor, ...],
+    limit: float,
     *,
     are_in_turns: bool = False,
 ) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
@@ -163,7 +179,7 @@ def _compare(
                     unit=metric.unit,
                     is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
                     noise_floor=floor,
-                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor, are_pairs=are_in_turns),
+                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor, limit, are_pairs=are_in_turns),
                 )
             )
     return tuple(rows), tuple(unmatched)
@@ -203,6 +219,7 @@ def _compare_metric(
     name: str,
     better: Better,
     floor: tuple[float, float] | None,
+    limit: float,
     *,
     are_pairs: bool,
 ) -> Comparison:
@@ -211,7 +228,8 @@ def _compare_metric(
         # One of which the other is missing is no pair.
         both = sorted(baseline.keys() & candidate.keys())
         baseline, candidate = ({repetition: side[repetition] for repetition in both} for side in (baseline, candidate))
-    comparison = compare(tuple(baseline.values()), tuple(candidate.values()), better=better, noise_floor=floor, is_paired=are_pairs)
+    sides = tuple(baseline.values()), tuple(candidate.values())
+    comparison = compare(*sides, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit)
     reasons = [comparison.reason] if comparison.reason else []
     for side, measurements in (("baseline", before), ("candidate", after)):
         left_out = [m.outcome.status for m in measurements if not _is_sample(m)]
@@ -260,7 +278,7 @@ def _noise_floor(floors: tuple[NoiseFloor, ...], key: RowKey, baseline_dut: str)
         and floor.topology in ("", key.topology)
         and (floor.method, floor.frame_name, floor.metric) == wanted
     ]
-    return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+    return symmetric((min(low for low, _ in found), max(high for _, high in found))) if found else None
 
 
 def _match_duts(baseline: tuple[DutRecord, ...], candidate: tuple[DutRecord, ...]) -> dict[str, str]:

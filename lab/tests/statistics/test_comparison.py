@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ringroad_lab.record import Better
@@ -15,6 +17,7 @@ from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.interleave import turns
 from ringroad_lab.statistics.noise_floor import noise_floor_interval
 from ringroad_lab.statistics.verdict import Comparison, Verdict
+from simulated_bench import PATIENT
 
 # Of the logarithm of each measurement, 2.5 % as a whole but for the drift and where it says else.
 NOISES = ["steady", "normal", "heavy tails", "dips", "drift"]
@@ -37,12 +40,14 @@ def noise(kind: str, count: int, random: np.random.Generator) -> NDArray[np.floa
     return random.normal(0, 0.02, count) + np.linspace(0, -0.15, count)
 
 
-def measured(kind: str, change: float, pairs: int, seed: int, *, is_interleaved: bool = True) -> tuple[list[float], list[float]]:
-    """Return the samples of a baseline and a candidate, measured in turns or one after the other."""
+def measured(
+    kind: str, change: float, pairs: int, seed: int, *, scale: float = 1.0, is_interleaved: bool = True
+) -> tuple[list[float], list[float]]:
+    """Return the samples of a baseline and a candidate, measured in turns or one after the other; `scale` times as much noise."""
     order = turns(("baseline", "candidate"), pairs)
     in_a_row = [label for turn in order for label in turn] if is_interleaved else ["baseline"] * pairs + ["candidate"] * pairs
     factors = {"baseline": 1.0, "candidate": 1 + change}
-    disturbances = np.exp(noise(kind, 2 * pairs, np.random.default_rng(seed)))
+    disturbances = np.exp(scale * noise(kind, 2 * pairs, np.random.default_rng(seed)))
     samples: dict[str, list[float]] = {"baseline": [], "candidate": []}
     for label, disturbance in zip(in_a_row, disturbances, strict=True):
         samples[label].append(1e6 * factors[label] * float(disturbance))
@@ -80,7 +85,62 @@ def test_false_alarms_are_rare_with_the_fewest_pairs_too() -> None:
 
 
 def test_steady_measurements_show_that_there_is_no_difference() -> None:
-    assert share(verdicts("steady", 0.0), Verdict.NO_DIFFERENCE) >= 0.8
+    comparisons = [compare(*measured("steady", 0.0, 24, seed), better=Better.HIGHER, is_paired=True) for seed in range(COMPARISONS)]
+    assert share(comparisons, Verdict.NO_DIFFERENCE) >= 0.9
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("scale", [1.0, 3.0, 12.0])
+def test_no_difference_is_never_said_where_there_is_one_above_the_limit(kind: str, scale: float) -> None:
+    """Up to noise of 30 % of a measurement, and with the floor that the same noise gives."""
+    for seed in range(100):
+        baseline, candidate = measured(kind, -0.05, DEFAULT_PAIRS, seed, scale=scale)
+        floor = noise_floor_interval(*measured(kind, 0.0, DEFAULT_PAIRS, 1000 + seed, scale=scale))
+        comparison = compare(baseline, candidate, better=Better.HIGHER, is_paired=True, noise_floor=floor)
+        assert comparison.verdict is not Verdict.NO_DIFFERENCE, comparison
+
+
+@pytest.mark.parametrize(("kind", "change"), [("normal", 0.0), ("normal", -0.05), ("heavy tails", 0.0), ("dips", -0.05)])
+def test_the_samples_that_would_decide_mostly_do(kind: str, change: float) -> None:
+    undecided = [comparison for comparison in verdicts(kind, change, 6) if comparison.verdict is Verdict.INCONCLUSIVE]
+    told = [comparison.more_samples for comparison in undecided if comparison.more_samples is not None]
+    assert len(undecided) > 20
+    assert len(told) > len(undecided) / 2
+    enough = 6 + round(float(np.median(told)))
+    assert share(verdicts(kind, change, enough), Verdict.INCONCLUSIVE) < share(verdicts(kind, change, 6), Verdict.INCONCLUSIVE) - 0.2
+
+
+MIRRORED = {Verdict.REGRESSION: Verdict.IMPROVEMENT, Verdict.IMPROVEMENT: Verdict.REGRESSION}
+PAIRS = st.integers(6, 14).flatmap(lambda count: st.lists(st.tuples(*[st.floats(0.8, 1.25)] * 2), min_size=count, max_size=count))
+
+
+@settings(PATIENT, max_examples=60)
+@given(
+    pairs=PAIRS,
+    factor=st.sampled_from([0.5, 0.9, 0.98, 1.0, 1.02, 1.03, 1.2]),
+    floor=st.none() | st.tuples(st.floats(0.7, 1.0), st.floats(1.0, 1.4)),
+    better=st.sampled_from(Better),
+    is_paired=st.booleans(),
+)
+def test_with_the_sides_exchanged_the_verdict_is_the_opposite_one(
+    pairs: list[tuple[float, float]], factor: float, floor: tuple[float, float] | None, better: Better, *, is_paired: bool
+) -> None:
+    one, other = [first for first, _ in pairs], [factor * second for _, second in pairs]
+    forth = compare(one, other, better=better, is_paired=is_paired, noise_floor=floor)
+    back = compare(other, one, better=better, is_paired=is_paired, noise_floor=floor)
+    assert back.verdict is MIRRORED.get(forth.verdict, forth.verdict)
+    assert (back.reason, back.smallest_detectable, back.more_samples) == (forth.reason, forth.smallest_detectable, forth.more_samples)
+    assert back.ratio == pytest.approx(1 / (forth.ratio or 0))
+    assert forth.interval is not None
+    assert back.interval == pytest.approx((1 / forth.interval[1], 1 / forth.interval[0]))
+
+
+def test_a_floor_above_the_limit_is_not_outvoted_by_more_samples() -> None:
+    comparison = compare(around(100), around(101), better=Better.HIGHER, noise_floor=(0.6, 1.1))
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert "no number of samples" in comparison.reason
+    assert comparison.more_samples is None
+    assert compare(around(100), around(101), better=Better.HIGHER, noise_floor=(0.6, 1.1), limit=0.9).verdict is Verdict.NO_DIFFERENCE
 
 
 def test_drift_is_a_false_alarm_without_interleaving() -> None:
@@ -135,7 +195,8 @@ def test_verdict_follows_the_better_direction(better: Better, candidate: float, 
 def test_change_within_the_noise_floor_is_no_difference() -> None:
     samples = (around(100), around(104))
     assert compare(*samples, better=Better.HIGHER).verdict is Verdict.IMPROVEMENT
-    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.95, 1.05)).verdict is Verdict.NO_DIFFERENCE
+    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.95, 1.05), limit=0.06).verdict is Verdict.NO_DIFFERENCE
+    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.95, 1.05)).verdict is Verdict.INCONCLUSIVE
     assert compare(*samples, better=Better.HIGHER, noise_floor=(0.99, 1.03)).verdict is Verdict.IMPROVEMENT
     assert compare(*samples, better=Better.HIGHER, noise_floor=(0.96, 1.0405)).verdict is Verdict.INCONCLUSIVE
 
@@ -168,7 +229,8 @@ def test_pairs_need_as_many_of_each() -> None:
 
 
 def test_noise_floor_of_few_pairs_is_all_that_was_seen_and_of_many_an_interval() -> None:
-    assert noise_floor_interval([100.0, 100.0], [104.0, 102.0]) == pytest.approx((1.0, 1.04))
+    assert noise_floor_interval([100.0, 100.0], [104.0, 102.0]) == pytest.approx((1 / 1.04, 1.04))
+    assert noise_floor_interval([104.0, 102.0], [100.0, 100.0]) == pytest.approx((1 / 1.04, 1.04))
     first, second = measured("normal", 0.0, 30, seed=1)
     low, high = noise_floor_interval(first, second)
     ratios = sorted(b / a for a, b in zip(first, second, strict=True))

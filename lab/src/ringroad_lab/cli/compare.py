@@ -31,6 +31,16 @@ def register(app: typer.Typer) -> None:
         baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
         candidate: Annotated[str, typer.Argument(help="The same, for what is beside it.", show_default=False)],
         within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
+        limit: Annotated[
+            float | None,
+            typer.Option(
+                metavar="RATIO",
+                min=0.001,
+                max=0.999,
+                help='A comparison that could have missed this difference does not say "no difference".',
+                show_default="the scenario's difference_limit, 0.03",
+            ),
+        ] = None,
         form: Annotated[Format, typer.Option("--format", "-f", help="Form of the comparison.")] = Format.MARKDOWN,
         output: Annotated[
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
@@ -46,10 +56,10 @@ def register(app: typer.Typer) -> None:
 
         if within is None:
             record = load_run(store, candidate)
-            comparison = compare_runs(load_run(store, baseline), record)
+            comparison = compare_runs(load_run(store, baseline), record, limit)
         else:
             record = load_run(store, within)
-            comparison = compare_labels(record, baseline, candidate)
+            comparison = compare_labels(record, baseline, candidate, limit)
         form = Format.JSON if as_json else form
         if form is Format.HTML:
             write_report(render_html(record, comparison), output or Path(report_name(record)))

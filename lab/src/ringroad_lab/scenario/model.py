@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import Frozen
 
@@ -91,4 +92,6 @@ class Scenario(Frozen):
     hosts: tuple[SiteHost, ...] = ()
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
     """So often the first device is measured against itself."""
+    difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
+    """A comparison that could have missed a relative difference of this does not say that there is none."""
     labels: dict[str, str] = {}

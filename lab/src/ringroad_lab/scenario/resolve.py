@@ -150,6 +150,7 @@ def _build(
         cpus=table.cpus,
         hosts=tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
         noise_floor_pairs=table.noise_floor_pairs,
+        difference_limit=table.difference_limit,
         labels=table.labels,
     )
     problems, warnings = check(scenario, table, merged, registries, online_cpus)

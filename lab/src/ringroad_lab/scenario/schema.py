@@ -13,6 +13,7 @@ from pydantic import Field, PlainValidator, StringConstraints
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.scenario.model import Cpus, NicPair
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import Frozen
 
@@ -75,4 +76,5 @@ class ScenarioTable(Frozen):
     cpus: Cpus = Cpus()
     host: dict[Name, HostTable] = {}
     noise_floor_pairs: Annotated[int, Field(ge=0, le=1000)] = 0
+    difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
     labels: dict[str, str] = {}

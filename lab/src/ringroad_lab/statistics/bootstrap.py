@@ -29,6 +29,11 @@ class RatioEstimate:
     freedom: int
     """Degrees of freedom of the standard error."""
 
+    def inverse(self) -> RatioEstimate:
+        """Return the ratio of the baseline to the candidate."""
+        low, high = self.interval
+        return RatioEstimate(1 / self.ratio, (1 / high, 1 / low), self.deviation, self.freedom)
+
 
 def needed_samples(confidence: float) -> int:
     """Return how many samples an interval of that confidence needs at least.
@@ -53,21 +58,16 @@ def estimate_paired_ratio(baseline: Sequence[float], candidate: Sequence[float],
 def estimate_ratio(baseline: Sequence[float], candidate: Sequence[float], confidence: float) -> RatioEstimate:
     """Return the ratio of the medians of samples that are not in pairs.
 
-    The same resamples are drawn whichever of the two is the baseline, so that the other order gives exactly the inverse.
-
     Raises:
         ValueError: there are too few, or one is not above 0.
     """
     logarithms = _logarithms(candidate, confidence), _logarithms(baseline, confidence)
-    if tuple(candidate) > tuple(baseline):
-        return _estimate(logarithms, _difference_of_medians, confidence)
-    if tuple(candidate) == tuple(baseline):
-        same = _estimate(logarithms, _difference_of_medians, confidence)
-        bound = max(same.interval[1], 1 / same.interval[0])
-        return RatioEstimate(same.ratio, (1 / bound, bound), same.deviation, same.freedom)
-    inverse = _estimate(logarithms[::-1], _difference_of_medians, confidence)
-    low, high = inverse.interval
-    return RatioEstimate(1 / inverse.ratio, (1 / high, 1 / low), inverse.deviation, inverse.freedom)
+    estimate = _estimate(logarithms, _difference_of_medians, confidence)
+    if tuple(candidate) != tuple(baseline):
+        return estimate
+    # Neither way is the greater one, whatever the resamples are.
+    bound = max(estimate.interval[1], 1 / estimate.interval[0])
+    return RatioEstimate(estimate.ratio, (1 / bound, bound), estimate.deviation, estimate.freedom)
 
 
 def _logarithms(samples: Sequence[float], confidence: float) -> Samples:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from scipy import stats
 
 from ringroad_lab.record import Better
 from ringroad_lab.statistics.bootstrap import RatioEstimate, estimate_paired_ratio, estimate_ratio, needed_samples
-from ringroad_lab.statistics.verdict import Comparison, Verdict
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_MARGIN = 0.02
@@ -22,6 +23,10 @@ _POWER = 0.95
 # Ratios of what is smaller or greater are beyond what can be calculated with.
 _LEAST_SAMPLE = 1e-30
 _GREATEST_SAMPLE = 1e30
+# An interval is never narrower than what can be calculated with.
+_NARROWEST = 1e-12
+# Nobody waits for more.
+_MOST_SAMPLES = 1000
 
 
 def compare(
@@ -32,12 +37,14 @@ def compare(
     is_paired: bool = False,
     noise_floor: tuple[float, float] | None = None,
     margin: float = DEFAULT_MARGIN,
+    limit: float = DEFAULT_LIMIT,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Comparison:
     """Compare a candidate with a baseline.
 
     They differ where the interval of their ratio leaves out 1, and the ratio itself lies outside of what the margin and the noise floor
-    allow. They do not where the whole interval lies inside of that. Else the samples do not tell.
+    allow. They do not where the whole interval lies inside of that, and a difference of the limit would have shown. Else the samples do
+    not tell. With the sides exchanged the ratio is the inverse, a regression an improvement, and all else the same.
 
     Args:
         baseline: Samples, each of a device started anew.
@@ -46,6 +53,7 @@ def compare(
         is_paired: Sample by sample they were measured one right after the other.
         noise_floor: Interval of the ratio of the same build to itself, where that was measured.
         margin: Relative difference that does not matter.
+        limit: The smallest detectable relative difference must be no greater for a verdict of no difference.
         confidence: Of the interval.
 
     Raises:
@@ -54,7 +62,7 @@ def compare(
     if is_paired and baseline and candidate and len(baseline) != len(candidate):
         raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are no pairs")
 
-    def say(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, detectable: float | None = None) -> Comparison:
+    def say(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, judgement: _Judgement | None = None) -> Comparison:
         return Comparison(
             baseline=tuple(baseline),
             candidate=tuple(candidate),
@@ -62,7 +70,8 @@ def compare(
             ratio=estimate.ratio if estimate else _plain_ratio(baseline, candidate),
             interval=estimate.interval if estimate else None,
             confidence=confidence,
-            smallest_detectable=detectable,
+            smallest_detectable=judgement.smallest_detectable if judgement else None,
+            more_samples=judgement.more_samples if judgement else None,
             verdict=verdict,
             reason=reason,
         )
@@ -81,10 +90,33 @@ def compare(
         if not any(samples):
             return say(Verdict.NO_DIFFERENCE, "all samples are 0")
         return say(Verdict.INCONCLUSIVE, "some samples are 0, which have no ratio")
-    estimate = (estimate_paired_ratio if is_paired else estimate_ratio)(baseline, candidate, confidence)
-    band = _allowed(noise_floor, margin)
-    verdict, reason = _judge(estimate, band, better)
-    return say(verdict, reason, estimate, _smallest_detectable(estimate, band))
+    # Whoever is called the baseline, the same numbers are calculated with.
+    is_exchanged = tuple(candidate) < tuple(baseline)
+    first, second = (candidate, baseline) if is_exchanged else (baseline, candidate)
+    estimate = (estimate_paired_ratio if is_paired else estimate_ratio)(first, second, confidence)
+    low, high = noise_floor or (1.0, 1.0)
+    judgement = _judge(estimate, fewest, max(1 + margin, 1 / low, high), limit)
+    if is_exchanged:
+        estimate = estimate.inverse()
+    if judgement.change is None:
+        return say(Verdict.INCONCLUSIVE if judgement.reason else Verdict.NO_DIFFERENCE, judgement.reason, estimate, judgement)
+    if better is Better.NEITHER:
+        return say(Verdict.INCONCLUSIVE, "it differs, and neither way is better", estimate, judgement)
+    is_more = (judgement.change > 0) is not is_exchanged
+    is_better = is_more is (better is Better.HIGHER)
+    return say(Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "", estimate, judgement)
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """What an estimate shows, whichever way is better."""
+
+    smallest_detectable: float
+    change: float | None = None
+    """Logarithm of the ratio, where it shows a difference."""
+    reason: str = ""
+    """Why it shows neither a difference nor that there is none."""
+    more_samples: int | None = None
 
 
 def _plain_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> float | None:
@@ -94,31 +126,33 @@ def _plain_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> float
     return ratio if math.isfinite(ratio) else None
 
 
-def _allowed(noise_floor: tuple[float, float] | None, margin: float) -> tuple[float, float]:
-    """Return the ratios that are no difference."""
-    low, high = noise_floor or (1.0, 1.0)
-    return min(low, 1 / (1 + margin)), max(high, 1 + margin)
-
-
-def _judge(estimate: RatioEstimate, band: tuple[float, float], better: Better) -> tuple[Verdict, str]:
-    (low, high), ratio = estimate.interval, estimate.ratio
-    leaves_out_one = high < 1 or low > 1
-    if leaves_out_one and not band[0] <= ratio <= band[1]:
-        if better is Better.NEITHER:
-            return Verdict.INCONCLUSIVE, "it differs, and neither way is better"
-        is_better = (ratio > 1) is (better is Better.HIGHER)
-        return Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, ""
-    if band[0] <= low and high <= band[1]:
-        return Verdict.NO_DIFFERENCE, ""
-    allowed = f"what noise floor and margin allow, {band[0]:.3f} to {band[1]:.3f}"
-    if leaves_out_one:
-        return Verdict.INCONCLUSIVE, f"there is a difference, but it may be within {allowed}"
-    return Verdict.INCONCLUSIVE, f"the interval holds 1 and reaches beyond {allowed}: more samples are needed"
-
-
-def _smallest_detectable(estimate: RatioEstimate, band: tuple[float, float]) -> float:
-    """Return the relative difference that about 9 of 10 such comparisons would have shown."""
-    low, high = estimate.interval
-    half_width = math.log(high / low) / 2
-    threshold = max(half_width, -math.log(band[0]), math.log(band[1]))
-    return math.expm1(threshold + float(stats.t.ppf(_POWER, estimate.freedom)) * estimate.deviation)
+def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) -> _Judgement:
+    """Judge an estimate from so many samples of each side; ratios up to `allowed`, and from its inverse, are no difference."""
+    low, high = map(math.log, estimate.interval)
+    change, bound, most = math.log(estimate.ratio), math.log(allowed), math.log1p(limit)
+    half_width, spread = (high - low) / 2, float(stats.t.ppf(_POWER, estimate.freedom)) * estimate.deviation
+    detectable = max(half_width, bound) + spread
+    smallest = math.expm1(detectable)
+    leaves_out_one = high < 0 or low > 0
+    if leaves_out_one and abs(change) > bound:
+        return _Judgement(smallest, change=change)
+    is_within = -bound <= low and high <= bound
+    if is_within and detectable <= most:
+        return _Judgement(smallest)
+    if is_within:
+        reason = f"it could have missed a difference of {100 * smallest:.1f} %, and the limit is {100 * limit:g} %"
+    elif leaves_out_one:
+        reason = f"there is a difference, but it may be within what noise floor and margin allow, {100 * math.expm1(bound):.1f} %"
+    else:
+        reason = f"the interval holds 1 and reaches beyond what noise floor and margin allow, {100 * math.expm1(bound):.1f} %"
+    # The interval gets narrower with the square root of the number.
+    if abs(change) > bound:
+        narrower = abs(change) / half_width
+    elif bound < most:
+        narrower = min((bound - abs(change)) / max(half_width, _NARROWEST), (most - bound) / max(spread, _NARROWEST))
+    else:
+        return _Judgement(smallest, reason=f"{reason}; no number of samples decides it before the test bed's own noise is below the limit")
+    more = max(1, math.ceil(samples / max(narrower, _NARROWEST) ** 2) - samples)
+    if more > _MOST_SAMPLES:
+        return _Judgement(smallest, reason=f"{reason}; more than {_MOST_SAMPLES} more samples of each would be needed")
+    return _Judgement(smallest, reason=f"{reason}; about {more} more samples of each would decide it", more_samples=more)

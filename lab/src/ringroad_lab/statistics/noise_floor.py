@@ -11,7 +11,7 @@ from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
 def noise_floor_interval(first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
     """Return the interval of the ratio of the same build to itself, from pairs that were measured as a comparison's are.
 
-    Of pairs too few for an interval it is all that was seen, from the least ratio to the greatest, and 1.
+    Of pairs too few for an interval it is all that was seen. It reaches as far below 1 as above, for the two builds are the same one.
 
     Raises:
         ValueError: there are no pairs, or a sample is not above 0.
@@ -21,6 +21,12 @@ def noise_floor_interval(first: Sequence[float], second: Sequence[float], confid
     if not all(sample > 0 for sample in (*first, *second)):
         raise ValueError("a ratio needs samples above 0")
     if len(first) >= needed_samples(confidence):
-        return estimate_paired_ratio(first, second, confidence).interval
+        return symmetric(estimate_paired_ratio(first, second, confidence).interval)
     ratios = [later / earlier for earlier, later in zip(first, second, strict=True)]
-    return min(1.0, *ratios), max(1.0, *ratios)
+    return symmetric((min(ratios), max(ratios)))
+
+
+def symmetric(interval: tuple[float, float]) -> tuple[float, float]:
+    """Return the least interval that holds this one and 1, and that is the same if the sides are exchanged."""
+    bound = max(1.0, 1 / interval[0], interval[1])
+    return 1 / bound, bound

@@ -10,12 +10,15 @@ from pydantic import Field
 from ringroad_lab.record import Better
 from ringroad_lab.trial import Frozen
 
+DEFAULT_LIMIT = 0.03
+"""A comparison that could have missed a relative difference of this does not say that there is none."""
+
 
 class Verdict(StrEnum):
     """What came of a comparison. In the order of severity."""
 
     NO_DIFFERENCE = "no difference"
-    """The interval of the ratio lies within what the setup's own noise and the margin allow."""
+    """The interval of the ratio lies within what the setup's own noise and the margin allow, and a change of the limit would have shown."""
     IMPROVEMENT = "improvement"
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
@@ -38,5 +41,7 @@ class Comparison(Frozen):
     confidence: Annotated[float, Field(gt=0, lt=1)]
     smallest_detectable: float | None
     """Smallest relative difference that so many samples of such spread would mostly have shown; None where that cannot be told."""
+    more_samples: int | None = None
+    """About how many more of each side would decide an inconclusive comparison; None where no number would, or none is needed."""
     verdict: Verdict
     reason: str = ""
