@@ -43,47 +43,60 @@ fn worker_stand_in() {
     let _ = worker::run(&options, input, &mut std::io::stdout());
 }
 
+/// Attempts at a point in which somebody carried nothing: a busy machine may give a peer no time for all of a sample.
+const ATTEMPTS: usize = 3;
+
 #[test]
 fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
     let folder = tempfile::tempdir().unwrap();
     let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
-    let plan = Plan {
-        points: FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect(),
-        rounds: 1,
-        sample: Duration::from_millis(300),
-        warm_up: Duration::from_millis(100),
-    };
-    let session = Session::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
-    if !session.plan().points.iter().any(|point| point.path.is_veth()) {
-        let absent = session.roster().absent.first().expect("a reason");
-        assert!(!rustix::process::geteuid().is_root(), "{}", absent.reason);
-        assert!(absent.reason.contains("needs root"), "{}", absent.reason);
-        eprintln!("skipped: needs root");
-        return;
-    }
-    let report = session.run(&mut |progress| eprintln!("{progress}"));
-    eprintln!("{}", report.to_table(Some(160)));
+    let mut points: Vec<_> = FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect();
+    for attempt in 1..=ATTEMPTS {
+        let plan = Plan {
+            points: points.clone(),
+            rounds: 1,
+            sample: Duration::from_millis(300),
+            warm_up: Duration::from_millis(100),
+        };
+        let session = Session::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
+        if !session.plan().points.iter().any(|point| point.path.is_veth()) {
+            let absent = session.roster().absent.first().expect("a reason");
+            assert!(!rustix::process::geteuid().is_root(), "{}", absent.reason);
+            assert!(absent.reason.contains("needs root"), "{}", absent.reason);
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let report = session.run(&mut |progress| eprintln!("{progress}"));
+        eprintln!("{}", report.to_table(Some(160)));
 
-    assert_eq!(report.points.len(), FramePath::VETH.len() + FramePath::GEN.len());
-    for point in &report.points {
-        assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
-        for series in &point.series {
-            for outcome in &series.outcomes {
-                let name = format!("{}: {}", point.point, series.contestant);
-                match outcome {
-                    Outcome::Valid(sample) => {
-                        assert_eq!(sample.cpu_cost.is_some(), point.point.path.is_veth(), "{name}");
-                        let path = point.point.path.to_string();
-                        let receives = path.ends_with("-rx") || path.ends_with("-io");
-                        assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
-                    }
-                    // A machine busy with other things may spoil the timing, but nothing else.
-                    Outcome::Invalid { reason } => {
-                        assert!(reason.starts_with("the sample does not count"), "{name}: {reason}");
-                        assert!(!reason.contains("carried nothing"), "{name}: {reason}");
+        assert_eq!(report.points.len(), points.len());
+        points.clear();
+        for point in &report.points {
+            assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
+            for series in &point.series {
+                for outcome in &series.outcomes {
+                    let name = format!("{}: {}", point.point, series.contestant);
+                    match outcome {
+                        Outcome::Valid(sample) => {
+                            assert_eq!(sample.cpu_cost.is_some(), point.point.path.is_veth(), "{name}");
+                            let path = point.point.path.to_string();
+                            let receives = path.ends_with("-rx") || path.ends_with("-io");
+                            assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
+                        }
+                        // A machine busy with other things may spoil the timing, but nothing else.
+                        Outcome::Invalid { reason } => {
+                            assert!(reason.starts_with("the sample does not count"), "{name}: {reason}");
+                            if reason.contains("carried nothing") {
+                                assert!(attempt < ATTEMPTS, "{name}: {reason}, {ATTEMPTS} times");
+                                points.push(point.point);
+                            }
+                        }
                     }
                 }
             }
+        }
+        if points.is_empty() {
+            return;
         }
     }
 }

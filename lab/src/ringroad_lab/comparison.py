@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
-from ringroad_lab.statistics.comparison import compare
+from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE, compare
 from ringroad_lab.statistics.noise_floor import symmetric
+from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 from ringroad_lab.trial import Frozen
 
@@ -70,6 +71,11 @@ class RunComparison(Frozen):
     """The most severe of the headline metrics."""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether more samples would change nothing: no headline metric is inconclusive."""
+        return Verdict.INCONCLUSIVE not in self.counts
+
+    @property
     def counts(self) -> dict[Verdict, int]:
         """How many headline metrics have each verdict, the most severe first."""
         verdicts = [row.comparison.verdict for row in self.rows if row.is_headline]
@@ -109,6 +115,8 @@ def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None 
 def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str, limit: float | None = None) -> RunComparison:
     """Compare two devices of one run: they were measured in turns, so what drifts meets both.
 
+    Of a run that went on until it was decided, each look has had its part of the chance of a false alarm.
+
     Raises:
         ReportError: one is not there, or they have nothing in common.
     """
@@ -118,7 +126,9 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str,
             raise ReportError(f"run {describe_run(record)} has no device {label!r}; it has {', '.join(duts)}")
     baseline, candidate = ([m for m in record.measurements if m.dut == label] for label in (baseline_label, candidate_label))
     limit = _limit(record) if limit is None else limit
-    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors, limit, are_in_turns=True)
+    matches = {candidate_label: baseline_label}
+    confidence = look_confidence(looks_of(record))
+    rows, unmatched = _compare(baseline, candidate, matches, record.noise_floors, limit, confidence, are_in_turns=True)
     if not rows:
         raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: nothing was measured of both")
     return RunComparison(
@@ -129,6 +139,12 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str,
         environment=_differences(_dut_facts(duts[baseline_label], "device"), _dut_facts(duts[candidate_label], "device")),
         verdict=_overall(rows),
     )
+
+
+def looks_of(record: RunRecord) -> int:
+    """Return how often a run that goes on until it is decided has been looked at, 0 for any other."""
+    looks = record.scenario.get("looks", 0)
+    return looks if isinstance(looks, int) and looks >= 0 else 0
 
 
 def _limit(record: RunRecord) -> float:
@@ -154,6 +170,7 @@ def _compare(
     matches: Mapping[str, str],
     floors: tuple[NoiseFloor, ...],
     limit: float,
+    confidence: float = DEFAULT_CONFIDENCE,
     *,
     are_in_turns: bool = False,
 ) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
@@ -179,7 +196,9 @@ def _compare(
                     unit=metric.unit,
                     is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
                     noise_floor=floor,
-                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor, limit, are_pairs=are_in_turns),
+                    comparison=_compare_metric(
+                        before[subject], measured, name, metric.better, floor, limit, confidence, are_pairs=are_in_turns
+                    ),
                 )
             )
     return tuple(rows), tuple(unmatched)
@@ -220,6 +239,7 @@ def _compare_metric(
     better: Better,
     floor: tuple[float, float] | None,
     limit: float,
+    confidence: float,
     *,
     are_pairs: bool,
 ) -> Comparison:
@@ -229,7 +249,7 @@ def _compare_metric(
         both = sorted(baseline.keys() & candidate.keys())
         baseline, candidate = ({repetition: side[repetition] for repetition in both} for side in (baseline, candidate))
     sides = tuple(baseline.values()), tuple(candidate.values())
-    comparison = compare(*sides, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit)
+    comparison = compare(*sides, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit, confidence=confidence)
     reasons = [comparison.reason] if comparison.reason else []
     for side, measurements in (("baseline", before), ("candidate", after)):
         left_out = [m.outcome.status for m in measurements if not _is_sample(m)]

@@ -19,6 +19,8 @@ import pytest
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.statistics.sequential import look_confidence
+from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 
 PROGRAM = (sys.executable, "-m", "ringroad_lab.cli.main")
@@ -134,6 +136,24 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert status == 0, compared
 
 
+def test_a_run_goes_on_until_it_is_decided_or_has_the_most_pairs(lab: Lab) -> None:
+    twice = ("duts=[one, two]", "dut.one.driver=linux-bridge", "dut.two.driver=linux-bridge", "topologies=[P2P]", "repetitions=1")
+    settings = [argument for setting in twice for argument in ("--set", setting)]
+    quick = ("--layer", "quick", "--set", "frames=[64]", "--set", "method.throughput.resolution=0.4")
+    # So few pairs decide nothing, whatever they are.
+    pairs = ("--until-decided", "one,two", "--most-pairs", "3")
+    status, said = lab.run("run", "compare-switches", *quick, *settings, *pairs, "--json")
+    assert status == 0, said
+    assert said["state"] == RunState.FINISHED
+    (row,) = (row for row in said["comparison"]["rows"] if row["is_headline"])
+    assert (row["baseline_dut"], row["key"]["dut"], row["comparison"]["verdict"]) == ("one", "two", Verdict.INCONCLUSIVE)
+    record = lab.record()
+    # One pair, two pairs, three pairs.
+    assert record.scenario["looks"] == 3
+    assert row["comparison"]["confidence"] == pytest.approx(look_confidence(3))
+    assert [(m.repetition, m.dut) for m in record.measurements] == [(0, "one"), (0, "two"), (1, "two"), (1, "one"), (2, "one"), (2, "two")]
+
+
 @pytest.mark.parametrize(
     ("scenario", "watched"),
     [
@@ -236,6 +256,8 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--baseline", "never-set"), 1, "never-set"),
         (("resume", "nothing-there"), 1, "nothing-there"),
         (("run", "BRIDGE_VETH", "--label", "version"), 2, "NAME=VALUE"),
+        (("run", "BRIDGE_VETH", "--until-decided", "linux-bridge,ovs"), 2, "name two of the devices"),
+        (("run", "BRIDGE_VETH", "--most-pairs", "9"), 2, "--until-decided"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from noisy_measurements import NOISES, measured
 from ringroad_lab.record import Better
 from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.interleave import turns
@@ -19,39 +17,7 @@ from ringroad_lab.statistics.noise_floor import noise_floor_interval
 from ringroad_lab.statistics.verdict import Comparison, Verdict
 from simulated_bench import PATIENT
 
-# Of the logarithm of each measurement, 2.5 % as a whole but for the drift and where it says else.
-NOISES = ["steady", "normal", "heavy tails", "dips", "drift"]
 COMPARISONS = 200
-
-
-def noise(kind: str, count: int, random: np.random.Generator) -> NDArray[np.floating[Any]]:
-    """Return what disturbs measurements in a row."""
-    if kind == "steady":
-        return random.normal(0, 0.01, count)
-    if kind == "normal":
-        return random.normal(0, 0.025, count)
-    if kind == "heavy tails":
-        # Student's t of 3 degrees of freedom has a variance of 3.
-        return 0.025 * random.standard_t(3, count) / math.sqrt(3)
-    if kind == "dips":
-        # A neighbour takes the processor away in one measurement of ten; 2.5 % and more.
-        return random.normal(0, 0.0175, count) - (random.random(count) < 0.1) * random.exponential(0.1, count)
-    # The machine gets slower by 15 % over the run.
-    return random.normal(0, 0.02, count) + np.linspace(0, -0.15, count)
-
-
-def measured(
-    kind: str, change: float, pairs: int, seed: int, *, scale: float = 1.0, is_interleaved: bool = True
-) -> tuple[list[float], list[float]]:
-    """Return the samples of a baseline and a candidate, measured in turns or one after the other; `scale` times as much noise."""
-    order = turns(("baseline", "candidate"), pairs)
-    in_a_row = [label for turn in order for label in turn] if is_interleaved else ["baseline"] * pairs + ["candidate"] * pairs
-    factors = {"baseline": 1.0, "candidate": 1 + change}
-    disturbances = np.exp(scale * noise(kind, 2 * pairs, np.random.default_rng(seed)))
-    samples: dict[str, list[float]] = {"baseline": [], "candidate": []}
-    for label, disturbance in zip(in_a_row, disturbances, strict=True):
-        samples[label].append(1e6 * factors[label] * float(disturbance))
-    return samples["baseline"], samples["candidate"]
 
 
 @cache

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,13 +20,13 @@ from ringroad_lab import __version__
 from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
-from ringroad_lab.comparison import RunComparison, compare_runs
+from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, looks_of
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
 from ringroad_lab.facts.machine import machine_facts
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
-from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.record import JsonObject, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
@@ -38,9 +39,13 @@ from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.statistics.sequential import GROWTH
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
+
+# Times the repetitions of a scenario, where nobody says how many pairs `--until-decided` may measure.
+_MOST_PAIRS = 8
 
 
 def begin_run(
@@ -51,13 +56,17 @@ def begin_run(
     store: str | None,
     baseline: str | None,
     report: Path | None,
+    decision: tuple[str | None, int | None],
     *,
     is_quiet: bool,
     as_json: bool,
 ) -> NoReturn:
-    """Measure a scenario, keep the result, compare it, and exit."""
+    """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
     registries = Registries.load()
     resolved = resolve_arguments(scenario, layer, set_, registries)
+    until_decided = _until_decided(*decision, resolved.scenarios)
+    if until_decided and baseline:
+        raise ScenarioError("--until-decided compares two devices of this run: leave --baseline out")
     for warning in resolved.warnings:
         print(f"ringroad-lab: warning: {printable(warning)}", file=sys.stderr)
     labels = _labels(resolved.scenarios, label or ())
@@ -65,7 +74,7 @@ def begin_run(
     record = RunRecord(
         run_id=str(uuid.uuid4()),
         name=resolved.name,
-        scenario={"scenarios": [each.model_dump(mode="json") for each in resolved.scenarios]},
+        scenario=_described(resolved.scenarios, looks=1 if until_decided else 0),
         command=("ringroad-lab", *sys.argv[1:]),
         lab_version=__version__,
         started_at=now,
@@ -77,7 +86,61 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    _carry_out(record, resolved.scenarios, registries, store, baseline, report, is_quiet=is_quiet, as_json=as_json)
+    _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, is_quiet=is_quiet, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class UntilDecided:
+    """Two devices that are compared until it is decided which is better, or that neither is."""
+
+    baseline: str
+    candidate: str
+    most_pairs: int
+
+    def compare(self, record: RunRecord) -> RunComparison:
+        """Compare them as they stand."""
+        return compare_labels(record, self.baseline, self.candidate)
+
+    def settle(self, record: RunRecord) -> RunRecord:
+        """Return a finished run, or one that is to go on with more pairs, since those that it has do not decide it."""
+        (scenario,) = scenarios_of(record)
+        if scenario.repetitions >= self.most_pairs or self.compare(record).is_decided:
+            return record
+        longer = scenario.model_copy(update={"repetitions": min(GROWTH * scenario.repetitions, self.most_pairs)})
+        return record.model_copy(update={"state": RunState.STOPPED, "scenario": _described((longer,), looks_of(record) + 1)})
+
+
+def _as_it_is(record: RunRecord) -> RunRecord:
+    return record
+
+
+def _until_decided(labels: str | None, most_pairs: int | None, scenarios: Sequence[Scenario]) -> UntilDecided | None:
+    """Read the arguments.
+
+    Raises:
+        ScenarioError: they do not fit the scenario.
+    """
+    if labels is None:
+        if most_pairs is not None:
+            raise ScenarioError("--most-pairs is for --until-decided")
+        return None
+    # Measurements have numbers by their order, so that only the end of a run can become longer.
+    if len(scenarios) > 1 or scenarios[0].noise_floor_pairs:
+        raise ScenarioError(
+            "--until-decided measures one topology, without noise_floor_pairs: set topologies=[...] and noise_floor_pairs=0"
+        )
+    known = [dut.label for dut in scenarios[0].duts]
+    named = [label.strip() for label in labels.split(",")]
+    if len(named) != len(set(named)) or len(named) != 2 or not set(named) <= set(known):
+        raise ScenarioError(
+            f"--until-decided {labels!r}: name two of the devices, such as {','.join(known[:2])}; it has {', '.join(known)}"
+        )
+    return UntilDecided(named[0], named[1], most_pairs or _MOST_PAIRS * scenarios[0].repetitions)
+
+
+def _described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
+    described: JsonObject = {"scenarios": [each.model_dump(mode="json") for each in scenarios]}
+    return described | {"looks": looks} if looks else described
 
 
 def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, *, is_quiet: bool, as_json: bool) -> NoReturn:
@@ -87,7 +150,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, report: Path 
     if record.state is RunState.FINISHED:
         raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
     scenarios = scenarios_of(record)
-    _carry_out(record, scenarios, Registries.load(), store, baseline, report, is_quiet=is_quiet, as_json=as_json, is_resumed=True)
+    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, is_quiet=is_quiet, as_json=as_json, is_resumed=True)
 
 
 _SCENARIOS = TypeAdapter(tuple[Scenario, ...])
@@ -115,6 +178,7 @@ def _carry_out(
     store: str | None,
     baseline: str | None,
     report: Path | None,
+    until_decided: UntilDecided | None,
     *,
     is_quiet: bool,
     as_json: bool,
@@ -124,22 +188,30 @@ def _carry_out(
     if report:
         _check_folder(report)
     console = Console(stderr=True, quiet=is_quiet)
-    expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
         # Before anything is measured: a name that is wrong should not be told after an hour.
         before = results.get_run(results.resolve(baseline)) if baseline else None
-        console.print(
-            f"{record.name}: {len(expected_s)} measurements, "
-            f"about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
-            highlight=False,
-        )
         if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):
             stack.enter_context(huge_pages(pages_mib))
-        with RunProgress(expected_s, console) as progress:
-            supervisor = Supervisor(results, progress.watch, progress.stopping)
-            whole, inner_status = supervisor.run(record, tuple(scenarios), noise_floors, is_resumed=is_resumed)
+        while True:
+            expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
+            console.print(
+                f"{record.name}: {len(expected_s)} measurements, "
+                f"about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
+                highlight=False,
+            )
+            with RunProgress(expected_s, console) as progress:
+                supervisor = Supervisor(results, progress.watch, progress.stopping)
+                settle = until_decided.settle if until_decided else _as_it_is
+                whole, inner_status = supervisor.run(record, tuple(scenarios), noise_floors, settle, is_resumed=is_resumed)
+            if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
+                break
+            console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
+            record, scenarios, is_resumed = whole, scenarios_of(whole), True
     comparison = compare_runs(before, whole) if before else None
+    if until_decided and whole.state is RunState.FINISHED:
+        comparison = until_decided.compare(whole)
     if report:
         write_file(render_html(whole, comparison), report)
     if as_json:

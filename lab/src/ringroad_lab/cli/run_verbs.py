@@ -32,6 +32,15 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
         ] = None,
+        until_decided: Annotated[
+            str | None,
+            typer.Option(
+                metavar="LABEL,LABEL", help="Compare these two devices, the baseline first, and measure more pairs until it is decided."
+            ),
+        ] = None,
+        most_pairs: Annotated[
+            int | None, typer.Option(min=1, help="With --until-decided: most repetitions.", show_default="8 times those of the scenario")
+        ] = None,
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
@@ -42,7 +51,8 @@ def register(app: typer.Typer) -> None:
         """
         from ringroad_lab.cli.run import begin_run
 
-        begin_run(scenario, layer, set_, label, store, baseline, report, is_quiet=quiet, as_json=as_json)
+        decision = (until_decided, most_pairs)
+        begin_run(scenario, layer, set_, label, store, baseline, report, decision, is_quiet=quiet, as_json=as_json)
 
     @app.command()
     def resume(

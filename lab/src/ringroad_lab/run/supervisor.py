@@ -73,12 +73,14 @@ class Supervisor:
         record: RunRecord,
         scenarios: tuple[Scenario, ...],
         floors: Callable[[RunRecord], tuple[NoiseFloor, ...]],
+        settle: Callable[[RunRecord], RunRecord],
         *,
         is_resumed: bool,
     ) -> tuple[RunRecord, int]:
         """Carry out the run whose head, and what of it was measured before, is `record`.
 
         The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
+        A run of which all is measured is kept as `settle` returns it: finished, or as one that is to go on.
 
         Returns:
             The whole record, and the exit status that the inner process asks for.
@@ -108,6 +110,8 @@ class Supervisor:
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
         whole = tally.record(state, ended.failure)
         whole = whole.model_copy(update={"noise_floors": floors(whole)})
+        if state is RunState.FINISHED:
+            whole = settle(whole)
         self._keeper.end_run(whole)
         return whole, ended.exit_status
 
