@@ -11,11 +11,26 @@ from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.cli import compare, judge, report, store
-from ringroad_lab.cli.status import REGRESSION
+from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
 from ringroad_lab.record import RunRecord
+from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.exchange import read_records, write_records
 from ringroad_lab.store.result_store import ResultStore
+
+
+@pytest.mark.parametrize(
+    ("counts", "status"),
+    [
+        ({}, 0),
+        ({Verdict.NO_DIFFERENCE: 3, Verdict.IMPROVEMENT: 1}, 0),
+        ({Verdict.INCONCLUSIVE: 1}, INCONCLUSIVE),
+        ({Verdict.INCONCLUSIVE: 3, Verdict.REGRESSION: 1}, REGRESSION),
+    ],
+)
+def test_a_regression_goes_before_an_inconclusive_metric(counts: dict[Verdict, int], status: int) -> None:
+    assert of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=True) == status
+
 
 OLD = fabricated_run(run_id="00000000-old", capacities_fps={"ovs": 1e6, "\x1b[31mred": 1e6}, repetitions=12, latency=False)
 NEW = fabricated_run(
@@ -99,6 +114,10 @@ def test_a_regression_can_be_a_status() -> None:
     assert "**regression**" in told.stdout
     lab("compare", "0000", "1111", "--fail-on-regression", status=REGRESSION)
     lab("compare", "1111", "0000", "--fail-on-regression")
+    lab("compare", "0000", "1111", "--fail-on-inconclusive")
+    # A run beside itself could have missed more than 0.1 %.
+    lab("compare", "0000", "0000", "--limit", "0.001", "--fail-on-inconclusive", status=INCONCLUSIVE)
+    lab("compare", "0000", "0000", "--limit", "0.001", "--fail-on-regression")
     content = json.loads(lab("compare", "0000", "1111", "--json").stdout)
     assert content["verdict"] == "regression"
 

@@ -12,7 +12,6 @@ from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
-from ringroad_lab.statistics.verdict import Verdict
 
 
 class Format(StrEnum):
@@ -46,6 +45,7 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
         ] = None,
         fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
+        fail_on_inconclusive: status.FailOnInconclusive = False,
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
@@ -67,5 +67,5 @@ def register(app: typer.Typer) -> None:
             write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
         else:
             write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
-        if fail_on_regression and Verdict.REGRESSION in comparison.counts:
-            raise typer.Exit(status.REGRESSION)
+        fails = {"fails_on_regression": fail_on_regression, "fails_on_inconclusive": fail_on_inconclusive}
+        raise typer.Exit(status.of_verdicts(comparison.counts, **fails))

@@ -40,12 +40,20 @@ from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.statistics.sequential import GROWTH
-from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
 
 # Times the repetitions of a scenario, where nobody says how many pairs `--until-decided` may measure.
 _MOST_PAIRS = 8
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a run tells."""
+
+    is_quiet: bool
+    as_json: bool
+    fails_on_inconclusive: bool
 
 
 def begin_run(
@@ -57,9 +65,7 @@ def begin_run(
     baseline: str | None,
     report: Path | None,
     decision: tuple[str | None, int | None],
-    *,
-    is_quiet: bool,
-    as_json: bool,
+    ending: Ending,
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
     registries = Registries.load()
@@ -86,7 +92,7 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, is_quiet=is_quiet, as_json=as_json)
+    _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
 
 
 @dataclass(frozen=True)
@@ -143,14 +149,14 @@ def _described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
     return described | {"looks": looks} if looks else described
 
 
-def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, *, is_quiet: bool, as_json: bool) -> NoReturn:
+def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, ending: Ending) -> NoReturn:
     """Measure what is missing of a run, and exit."""
     with ResultStore(store) as results:
         record = results.get_run(results.resolve(name))
     if record.state is RunState.FINISHED:
         raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
     scenarios = scenarios_of(record)
-    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, is_quiet=is_quiet, as_json=as_json, is_resumed=True)
+    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
 
 
 _SCENARIOS = TypeAdapter(tuple[Scenario, ...])
@@ -179,15 +185,14 @@ def _carry_out(
     baseline: str | None,
     report: Path | None,
     until_decided: UntilDecided | None,
+    ending: Ending,
     *,
-    is_quiet: bool,
-    as_json: bool,
     is_resumed: bool = False,
 ) -> NoReturn:
     _require_programs(scenarios, registries)
     if report:
         _check_folder(report)
-    console = Console(stderr=True, quiet=is_quiet)
+    console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
         # Before anything is measured: a name that is wrong should not be told after an hour.
@@ -214,13 +219,13 @@ def _carry_out(
         comparison = until_decided.compare(whole)
     if report:
         write_file(render_html(whole, comparison), report)
-    if as_json:
+    if ending.as_json:
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
         _print_end(console, whole, comparison, report, store)
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
-    sys.exit(inner_status or _measured_status(whole, comparison))
+    sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))
 
 
 def _check_folder(report: Path) -> None:
@@ -274,10 +279,13 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
         console.print(f"go on: ringroad-lab resume {record.run_id[:8]}{where}", highlight=False)
 
 
-def _measured_status(record: RunRecord, comparison: RunComparison | None) -> int:
-    if any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
+def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool) -> int:
+    counts = comparison.counts if comparison else {}
+    compared = status.of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=fails_on_inconclusive)
+    # A device that got worse is more than a bed that does not work.
+    if compared != status.REGRESSION and any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
         return status.INVALID
-    return status.REGRESSION if comparison and comparison.counts.get(Verdict.REGRESSION) else 0
+    return compared
 
 
 def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> None:

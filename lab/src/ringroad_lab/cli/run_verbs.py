@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
+from ringroad_lab.cli.status import FailOnInconclusive
 from ringroad_lab.cli.store_options import StoreOption
 
 BaselineName = Annotated[
@@ -41,18 +42,20 @@ def register(app: typer.Typer) -> None:
         most_pairs: Annotated[
             int | None, typer.Option(min=1, help="With --until-decided: most repetitions.", show_default="8 times those of the scenario")
         ] = None,
+        fail_on_inconclusive: FailOnInconclusive = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
         """Measure a scenario, keep the result, and compare it.
 
         Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
-        The status is 4 where a measurement is invalid, and 5 where the comparison shows a regression.
+        The status is 5 where the comparison shows a regression, else 4 where a measurement is invalid.
         """
-        from ringroad_lab.cli.run import begin_run
+        from ringroad_lab.cli.run import Ending, begin_run
 
+        ending = Ending(quiet, as_json, fail_on_inconclusive)
         decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, report, decision, is_quiet=quiet, as_json=as_json)
+        begin_run(scenario, layer, set_, label, store, baseline, report, decision, ending)
 
     @app.command()
     def resume(
@@ -60,10 +63,12 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
         baseline: BaselineName = None,
         report: ReportFile = None,
+        fail_on_inconclusive: FailOnInconclusive = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
         """Measure what is missing of a run that was stopped."""
-        from ringroad_lab.cli.run import resume_run
+        from ringroad_lab.cli.run import Ending, resume_run
 
-        resume_run(run_, store, baseline, report, is_quiet=quiet, as_json=as_json)
+        ending = Ending(quiet, as_json, fail_on_inconclusive)
+        resume_run(run_, store, baseline, report, ending)

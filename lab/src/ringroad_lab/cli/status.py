@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.statistics.verdict import Verdict
+
 INVALID = 4
 """A measurement is invalid."""
 REGRESSION = 5
 """The comparison shows a regression."""
+INCONCLUSIVE = 6
+"""The comparison is inconclusive, and the user wants to be told."""
 
 MEANINGS = {
     0: "All went well.",
@@ -13,6 +21,18 @@ MEANINGS = {
     2: "A scenario or an argument is wrong.",
     3: "A program is missing; the message names its package.",
     INVALID: "A measurement is invalid.",
-    REGRESSION: "The comparison shows a regression.",
+    REGRESSION: "The comparison shows a regression, whatever else is wrong.",
+    INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
     130: "The user stopped it.",
 }
+
+FailOnInconclusive = Annotated[
+    bool, typer.Option("--fail-on-inconclusive", help=f"End with status {INCONCLUSIVE} where the comparison is inconclusive.")
+]
+
+
+def of_verdicts(counts: dict[Verdict, int], *, fails_on_regression: bool, fails_on_inconclusive: bool) -> int:
+    """Return the status of a comparison with so many headline metrics of each verdict."""
+    if fails_on_regression and counts.get(Verdict.REGRESSION):
+        return REGRESSION
+    return INCONCLUSIVE if fails_on_inconclusive and counts.get(Verdict.INCONCLUSIVE) else 0
