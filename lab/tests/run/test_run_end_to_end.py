@@ -17,6 +17,7 @@ from typing import IO, Any
 import psutil
 import pytest
 
+from fabricated_runs import fabricated_run
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.statistics.sequential import look_confidence
@@ -258,9 +259,13 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--label", "version"), 2, "NAME=VALUE"),
         (("run", "BRIDGE_VETH", "--until-decided", "linux-bridge,ovs"), 2, "name two of the devices"),
         (("run", "BRIDGE_VETH", "--most-pairs", "9"), 2, "--until-decided"),
+        (("run", "BRIDGE_VETH", "--baseline", "last-stable"), 1, "no finished run of BRIDGE_VETH"),
+        (("run", "BRIDGE_VETH", "--set", "frames=[70]", "--baseline", "other-frames"), 1, "nothing to compare"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
+    with ResultStore(str(lab.store)) as results:
+        results.add_run(fabricated_run(run_id="other-frames", capacities_fps={"linux-bridge": 1e6}, frames=["64"]))
     done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == status, done.stderr
     assert words in done.stderr

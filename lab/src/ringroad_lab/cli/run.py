@@ -20,7 +20,7 @@ from ringroad_lab import __version__
 from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
-from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, looks_of
+from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, describe_run, looks_of
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
 from ringroad_lab.facts.machine import machine_facts
@@ -196,7 +196,9 @@ def _carry_out(
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
         # Before anything is measured: a name that is wrong should not be told after an hour.
-        before = results.get_run(results.resolve(baseline)) if baseline else None
+        before = results.get_run(results.resolve(baseline, record.name)) if baseline else None
+        if before:
+            _check_baseline(before, scenarios)
         if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):
             stack.enter_context(huge_pages(pages_mib))
         while True:
@@ -226,6 +228,23 @@ def _carry_out(
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))
+
+
+def _check_baseline(before: RunRecord, scenarios: Sequence[Scenario]) -> None:
+    """Check, before anything is measured, that a baseline has something of what is to be measured.
+
+    Raises:
+        ReportError: it has not.
+    """
+    planned = {(each.scenario.topology.value, step.method.name, step.frame.name) for each in schedule(scenarios) for step in each.steps}
+    devices = {name for scenario in scenarios for dut in scenario.duts for name in (dut.label, dut.driver)}
+    known = {name for dut in before.duts for name in (dut.label, dut.driver)}
+    measured = {(m.topology, m.method, m.frame.name) for m in before.measurements}
+    if planned.isdisjoint(measured) or devices.isdisjoint(known):
+        raise ReportError(
+            f"the baseline {describe_run(before)} has no device, topology, method and frame size of this run: "
+            "there would be nothing to compare"
+        )
 
 
 def _check_folder(report: Path) -> None:

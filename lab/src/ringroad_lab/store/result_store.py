@@ -183,8 +183,10 @@ class ResultStore:
         with self.reading() as session:
             return read_run(session, run_id)
 
-    def resolve(self, text: str) -> str:
+    def resolve(self, text: str, scenario: str | None = None) -> str:
         """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
+
+        With a scenario, `last-stable` is the last one of that.
 
         Raises:
             StoreError: none is, or several are.
@@ -195,10 +197,12 @@ class ResultStore:
                 raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
             return latest[0].run_id
         if text == LAST_STABLE:
-            stable = self.last_stable()
+            stable = self.last_stable(scenario)
             if stable is None:
+                of_scenario = f" of {scenario}" if scenario else ""
                 raise StoreError(
-                    "no finished run has a tester's verdict `pass`, so there is no last stable one: `ringroad-lab judge RUN pass` makes one"
+                    f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
+                    "`ringroad-lab judge RUN pass` makes one"
                 )
             return stable
         with self.reading() as session:
