@@ -178,10 +178,14 @@ fn a_testpmd_killed_under_traffic_reconnects() {
     for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, ours);
-        for _ in 0..2 {
+        for turn in 1..3 {
             let running = site.meet(&path, || testpmd(&Memory::Ordinary, &path, [theirs; 2], 1));
             site.carry();
             site.flow(5_000);
+            let connections =
+                || peers(&site.daemon.status()).iter().map(|peer| peer.connections).collect::<Vec<_>>();
+            let connected = connections();
+            assert!(connected.iter().all(|&times| times >= turn), "{connected:?}");
             running.kill();
             // Whoever sends now loses frames, and the account holds.
             for number in 0..200 {
@@ -190,6 +194,7 @@ fn a_testpmd_killed_under_traffic_reconnects() {
             site.a.tx().sync().unwrap();
             let status =
                 site.daemon.await_status("end", |status| peers(status).iter().all(|peer| !peer.connected));
+            assert_eq!(connections(), connected, "nobody has connected since");
             assert_eq!(status.ports.iter().map(|port| port.counters.violations).sum::<u64>(), 0);
             assert_conserved(&await_conserved(&site.daemon));
             if theirs == "role=server" {

@@ -46,7 +46,7 @@ pub mod worker;
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 pub use error::BenchError;
 pub use plan::{Flow, FramePath, Mechanism, Plan, Point, Profile};
-pub use report::Report;
+pub use report::{PointReport, Report};
 pub use runner::{Field, Outcome, Progress, Roster, run};
 pub use session::Session;
 pub use stop::StopFlag;

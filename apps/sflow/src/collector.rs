@@ -97,6 +97,11 @@ impl Collector {
 
     /// The address from which datagrams leave; looks for the way where it is time for that.
     pub fn local_address(&mut self, now: Instant) -> Option<IpAddr> {
+        self.look_for_way(now);
+        self.socket.as_ref()?.local_addr().ok().map(|address| address.ip())
+    }
+
+    fn look_for_way(&mut self, now: Instant) {
         if self.socket.is_none() && self.tried.is_none_or(|tried| now.duration_since(tried) >= RETRY) {
             match self.address.connect() {
                 Ok(socket) => self.socket = Some(socket),
@@ -106,20 +111,15 @@ impl Collector {
                 }
             }
         }
-        self.socket.as_ref()?.local_addr().ok().map(|address| address.ip())
-    }
-
-    /// Counts a datagram that there is no way for.
-    pub fn miss(&mut self) {
-        self.failed += 1;
     }
 
     /// Sends a datagram. What fails is counted.
     pub fn send(&mut self, datagram: &[u8], now: Instant) {
-        if self.local_address(now).is_none() {
-            return self.miss();
-        }
-        let Some(socket) = &self.socket else { return self.miss() };
+        self.look_for_way(now);
+        let Some(socket) = &self.socket else {
+            self.failed += 1;
+            return;
+        };
         // A refusal is the answer to an earlier datagram, which was lost, and this one has not been sent.
         let result = match socket.send(datagram) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

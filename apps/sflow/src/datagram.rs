@@ -12,7 +12,7 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// Version, agent with an address of IPv6, sub-agent, sequence, uptime, number of samples.
 const DATAGRAM_HEADER_BYTES: usize = 40;
 /// Bytes of the FCS, which the datapath does not see: counted in a frame's length, and stripped (section 5).
-const FCS_BYTES: u32 = 4;
+pub(crate) const FCS_BYTES: u32 = 4;
 
 /// Standard structures have the enterprise 0, so that their format alone is the data format.
 const FLOW_SAMPLE: u32 = 1;

@@ -11,12 +11,10 @@ use ringroad_port::port_index::PortIndex;
 use serde::Serialize;
 
 use crate::collector::Collector;
-use crate::datagram::{CounterSample, Direction, FlowSample, Output, Samples, Sender};
+use crate::datagram::{CounterSample, Direction, FCS_BYTES, FlowSample, Output, Samples, Sender};
 
 /// Longest time that a sample waits for others (section 5: one second).
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of the FCS, which the daemon does not count.
-const FCS_BYTES: u64 = 4;
 /// Interfaces of switches have the upper half of the 24 bits that a data source has for its index, so that they are
 /// apart from the machine's own.
 const FIRST_INTERFACE: u32 = 0x80_0000;
@@ -104,7 +102,6 @@ pub struct Exporter {
     /// When the oldest of the samples came.
     waiting_since: Option<Instant>,
     collector: Collector,
-    agent: Option<IpAddr>,
     sequence: u32,
     started: Instant,
     counts: Counts,
@@ -124,7 +121,6 @@ impl Exporter {
     pub fn new(options: Options, collector: Collector, now: Instant) -> Self {
         Self {
             switch_number: switch_number(&options.switch),
-            agent: options.agent,
             options,
             sources: BTreeMap::new(),
             drops: Continued::default(),
@@ -215,7 +211,7 @@ impl Exporter {
             (counters.received_frames, counters.delivered_frames);
         self.counts.counter_samples += 1;
         let direction = |frames: u64, bytes: u64, fate| Direction {
-            octets: bytes.saturating_add(frames.saturating_mul(FCS_BYTES)),
+            octets: bytes.saturating_add(frames.saturating_mul(FCS_BYTES.into())),
             frames,
             discards: total(&counters.drops, |cause| fate_of(cause) == fate),
             errors: 0,
@@ -257,10 +253,10 @@ impl Exporter {
         if self.samples.count() == 0 {
             return;
         }
-        self.agent = self.agent.or_else(|| self.collector.local_address(now));
+        self.options.agent = self.options.agent.or_else(|| self.collector.local_address(now));
         self.sequence = self.sequence.wrapping_add(1);
         let sender = Sender {
-            agent: self.agent.unwrap_or(IpAddr::from([0; 4])),
+            agent: self.options.agent.unwrap_or(IpAddr::from([0; 4])),
             sub_agent: self.switch_number,
             sequence: self.sequence,
             uptime_ms: now.duration_since(self.started).as_millis() as u32,

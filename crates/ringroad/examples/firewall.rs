@@ -4,12 +4,10 @@
 //! `firewall eth0 udp/53 tcp/80` until interrupted; `eth0@netns=blue` names an interface elsewhere.
 
 use std::error::Error;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use etherparse::{LaxSlicedPacket, TransportSlice};
-use ringroad::{Interest, OpenOptions, Port, Queue};
-use rustix::event::{PollFd, PollFlags, poll};
+use ringroad::{Interest, OpenOptions, Port, Queue, wait_any};
 
 /// Time between two reports.
 const REPORT: Duration = Duration::from_secs(1);
@@ -70,21 +68,6 @@ fn filter(from: &mut Queue, to: &mut Queue, rules: &[Rule], counts: &mut Counts)
     }
 }
 
-/// Sleeps until either port has received something.
-fn rest(a: &mut Port, b: &mut Port) -> Result<(), Box<dyn Error>> {
-    // Announce the wait on both ports; skip it where something has come meanwhile.
-    if !(a.arm(Interest::Rx)? | b.arm(Interest::Rx)?) {
-        let mut ports = [
-            PollFd::from_borrowed_fd(a.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(b.as_fd(), PollFlags::IN),
-        ];
-        poll(&mut ports, None)?;
-    }
-    a.disarm()?;
-    b.disarm()?;
-    Ok(())
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some((interface, rules)) = arguments.split_first() else {
@@ -122,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             reported = ((inward, outward), Instant::now());
         }
         if before == (inward, outward) {
-            rest(&mut wire, &mut host)?;
+            wait_any(&mut [wire.awaiting(Interest::Rx), host.awaiting(Interest::Rx)], None)?;
         }
     }
 }

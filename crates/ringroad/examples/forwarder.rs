@@ -3,10 +3,8 @@
 //! Where both ports lie in one region (`vale1:b@share=vale0:a`) buffers are exchanged instead of copied.
 
 use std::error::Error;
-use std::os::fd::AsFd;
 
-use ringroad::{Interest, Port};
-use rustix::event::{PollFd, PollFlags, poll};
+use ringroad::{Interest, Port, wait_any};
 
 fn forward(from: &mut Port, to: &mut Port) -> Result<u64, Box<dyn Error>> {
     from.rx().sync()?;
@@ -34,15 +32,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             continue;
         }
         println!("{frames} frames forwarded");
-        // Announce the wait on both ports; skip it where something has come meanwhile.
-        if !(a.arm(Interest::Rx)? | b.arm(Interest::Rx)?) {
-            let mut ports = [
-                PollFd::from_borrowed_fd(a.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(b.as_fd(), PollFlags::IN),
-            ];
-            poll(&mut ports, None)?;
-        }
-        a.disarm()?;
-        b.disarm()?;
+        wait_any(&mut [a.awaiting(Interest::Rx), b.awaiting(Interest::Rx)], None)?;
     }
 }

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
+from ringroad_lab.statistics.bootstrap import symmetric
 from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE, compare
-from ringroad_lab.statistics.noise_floor import symmetric
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 from ringroad_lab.trial import Frozen
@@ -149,8 +149,7 @@ def looks_of(record: RunRecord) -> int:
 
 def _limit(record: RunRecord) -> float:
     """Return the strictest limit of a run's scenarios; one that was recorded before there were limits has the usual."""
-    scenarios = record.scenario.get("scenarios")
-    found = [each.get("difference_limit") for each in scenarios if isinstance(each, Mapping)] if isinstance(scenarios, list) else []
+    found = [each.get("difference_limit") for each in record.scenario_tables()]
     return min((limit for limit in found if isinstance(limit, float)), default=DEFAULT_LIMIT)
 
 

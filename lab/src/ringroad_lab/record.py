@@ -6,6 +6,7 @@ The schema only grows: a field is added with a default, none changes its meaning
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -202,3 +203,8 @@ class RunRecord(Frozen):
     """What the user tells of it: version under test, build, branch, ..."""
     supersedes: str | None = None
     """The run that this one takes the place of."""
+
+    def scenario_tables(self) -> list[Mapping[str, JsonValue]]:
+        """Return the scenarios as they were recorded: a record may be from elsewhere, and have any or none."""
+        found = self.scenario.get("scenarios")
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

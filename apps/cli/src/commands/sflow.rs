@@ -11,7 +11,7 @@ use ringroad_control::{Reply, Request};
 use ringroad_sflow::{Collector, CollectorAddress, Counts, Exporter, Options};
 use serde::Serialize;
 
-use crate::arguments::{Global, count, seconds};
+use crate::arguments::{DEEP_SLOTS, Global, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::grouped;
@@ -23,8 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(500);
 /// Time between two words about such attempts.
 const QUIET: Duration = Duration::from_secs(600);
-/// Slots and buffers of the port: a record has 144 bytes.
-const SLOTS: u32 = 4096;
+/// Buffers of the port: a record has 144 bytes.
 const BUFFER_BYTES: u32 = 256;
 /// A header of Ethernet, and all that a record has of a frame.
 const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
@@ -167,7 +166,7 @@ impl Session<'_> {
             reply => return Err(Failure::reply(&reply)),
         }
         let options = OpenOptions {
-            slots: Some(SLOTS),
+            slots: Some(DEEP_SLOTS),
             buffer_bytes: Some(BUFFER_BYTES),
             socket: Some(self.global.socket_path()),
             no_start: true,

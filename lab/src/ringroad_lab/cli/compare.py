@@ -67,5 +67,5 @@ def register(app: typer.Typer) -> None:
             write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
         else:
             write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
-        fails = {"fails_on_regression": fail_on_regression, "fails_on_inconclusive": fail_on_inconclusive}
-        raise typer.Exit(status.of_verdicts(comparison.counts, **fails))
+        ended = status.of_verdicts(comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive)
+        raise typer.Exit(ended)

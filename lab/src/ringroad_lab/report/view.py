@@ -129,10 +129,10 @@ def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None) ->
 
 
 def _pictures(record: RunRecord) -> list[str]:
-    # A record may be from elsewhere, and have any scenario.
-    found = record.scenario.get("scenarios")
-    scenarios = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    details = {str(each.get("topology")): [str(each.get(key) or "") for key in ("physical", "guest", "guest_cables")] for each in scenarios}
+    details = {
+        str(each.get("topology")): [str(each.get(key) or "") for key in ("physical", "guest", "guest_cables")]
+        for each in record.scenario_tables()
+    }
     topologies = dict.fromkeys(m.topology for m in record.measurements) or details or {"P2P": None}
     names = ", ".join(dut_labels(record))
     if record.measurements and all(m.frame == MESSAGES for m in record.measurements):

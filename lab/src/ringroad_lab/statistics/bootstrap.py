@@ -66,8 +66,13 @@ def estimate_ratio(baseline: Sequence[float], candidate: Sequence[float], confid
     if tuple(candidate) != tuple(baseline):
         return estimate
     # Neither way is the greater one, whatever the resamples are.
-    bound = max(estimate.interval[1], 1 / estimate.interval[0])
-    return RatioEstimate(estimate.ratio, (1 / bound, bound), estimate.deviation, estimate.freedom)
+    return RatioEstimate(estimate.ratio, symmetric(estimate.interval), estimate.deviation, estimate.freedom)
+
+
+def symmetric(interval: tuple[float, float]) -> tuple[float, float]:
+    """Return the least interval that holds this one and 1, and that is the same if the sides are exchanged."""
+    bound = max(1.0, 1 / interval[0], interval[1])
+    return 1 / bound, bound
 
 
 def _logarithms(samples: Sequence[float], confidence: float) -> Samples:

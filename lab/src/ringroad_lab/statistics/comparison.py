@@ -10,7 +10,7 @@ from statistics import median
 from scipy import stats
 
 from ringroad_lab.record import Better
-from ringroad_lab.statistics.bootstrap import RatioEstimate, estimate_paired_ratio, estimate_ratio, needed_samples
+from ringroad_lab.statistics.bootstrap import RatioEstimate, estimate_paired_ratio, estimate_ratio, needed_samples, symmetric
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 
 DEFAULT_CONFIDENCE = 0.95
@@ -94,8 +94,8 @@ def compare(
     is_exchanged = tuple(candidate) < tuple(baseline)
     first, second = (candidate, baseline) if is_exchanged else (baseline, candidate)
     estimate = (estimate_paired_ratio if is_paired else estimate_ratio)(first, second, confidence)
-    low, high = noise_floor or (1.0, 1.0)
-    judgement = _judge(estimate, fewest, max(1 + margin, 1 / low, high), limit)
+    _, noise = symmetric(noise_floor or (1.0, 1.0))
+    judgement = _judge(estimate, fewest, max(1 + margin, noise), limit)
     if is_exchanged:
         estimate = estimate.inverse()
     if judgement.change is None:

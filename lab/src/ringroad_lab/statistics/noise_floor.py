@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringroad_lab.statistics.bootstrap import estimate_paired_ratio, needed_samples
+from ringroad_lab.statistics.bootstrap import estimate_paired_ratio, needed_samples, symmetric
 from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
 
 
@@ -24,9 +24,3 @@ def noise_floor_interval(first: Sequence[float], second: Sequence[float], confid
         return symmetric(estimate_paired_ratio(first, second, confidence).interval)
     ratios = [later / earlier for earlier, later in zip(first, second, strict=True)]
     return symmetric((min(ratios), max(ratios)))
-
-
-def symmetric(interval: tuple[float, float]) -> tuple[float, float]:
-    """Return the least interval that holds this one and 1, and that is the same if the sides are exchanged."""
-    bound = max(1.0, 1 / interval[0], interval[1])
-    return 1 / bound, bound

@@ -10,14 +10,15 @@ use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_traffic::mac_address::MacAddress;
 
-use crate::arguments::Global;
+use crate::arguments::{DEEP_SLOTS, Global};
 use crate::failure::Failure;
 
 /// EtherType for local experiments: it distinguishes announcements from the capture's frames.
 const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];
 
 pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Global) -> Result<(), Failure> {
-    let options = OpenOptions { socket: global.socket.clone(), slots: Some(4096), ..OpenOptions::default() };
+    let options =
+        OpenOptions { socket: global.socket.clone(), slots: Some(DEEP_SLOTS), ..OpenOptions::default() };
     let mut port = Port::open_with(port, &options)?;
     let mut writer = CaptureWriter::create(record, CaptureFormat::Pcap, 0)?;
     for station in stations {
