@@ -7,9 +7,9 @@ use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
 use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, Place, eth_type, ip_proto, u16_at};
 
 /// How many of a frame's first bytes are looked at. Fields behind them do not exist.
-pub const HEAD_BYTES: usize = 192;
-/// How long the head may become by tags that actions push.
-pub const MAX_HEAD_BYTES: usize = 256;
+pub const HEAD_BYTES: usize = 160;
+/// How long the head may become by tags that actions push: a plan's head has room for it behind a header for controllers.
+pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
 
 /// In the third byte of an MPLS header: it is the last one.
 const BOTTOM_OF_STACK: u8 = 1;
