@@ -13,7 +13,7 @@ use ringroad_openflow::table_id;
 use ringroad_port::port_index::PortMask;
 
 use crate::control_frame::port_index;
-use crate::counters::{Block, CounterId, Counters};
+use crate::counters::{Block, Count, CounterId, Counters};
 use crate::flow::{Classifier, Flow};
 use crate::group::Group;
 use crate::meter::Meter;
@@ -123,6 +123,28 @@ pub(crate) enum Change {
 }
 
 impl Tables {
+    /// The ports.
+    #[must_use]
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Counts a packet that the thread of this worker's number took through a table.
+    pub fn count_lookup(&self, worker: usize, table: u8, is_found: bool) {
+        if let Some(&(lookups, matched)) = self.lookups.get(usize::from(table)) {
+            let one = Count { packets: 1, bytes: 0 };
+            self.counters.add(worker, lookups, one);
+            if is_found {
+                self.counters.add(worker, matched, one);
+            }
+        }
+    }
+
+    /// Counts packets; only the thread with this worker's number may.
+    pub fn count(&self, worker: usize, counter: CounterId, count: Count) {
+        self.counters.add(worker, counter, count);
+    }
+
     /// Whether there is a meter, so that the time matters.
     pub(crate) fn has_meters(&self) -> bool {
         !self.meters.is_empty()
