@@ -29,6 +29,7 @@ pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod sflow;
 pub(crate) mod status;
+pub(crate) mod switch;
 pub(crate) mod sze2;
 pub(crate) mod testpmd;
 pub(crate) mod top;
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Mirror(verb) => verb.run(global, output),
+        Command::Switch(verb) => verb.run(global, output),
         Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),

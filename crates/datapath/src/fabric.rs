@@ -256,6 +256,8 @@ pub struct Fabric {
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
     departed: CounterSnapshot,
+    /// Changes of ports so far.
+    revision: u64,
 }
 
 impl Drop for Fabric {
@@ -336,6 +338,7 @@ impl Fabric {
             trace: None,
             engine_counters,
             departed: CounterSnapshot::default(),
+            revision: 0,
         }
     }
 
@@ -746,6 +749,27 @@ impl Fabric {
         Ok(())
     }
 
+    /// What the workers share of a switch's learning.
+    #[must_use]
+    pub fn learning(&self, switch: &str) -> Option<Arc<LearningSwitch>> {
+        self.switches.get(switch).map(|state| Arc::clone(&state.learning))
+    }
+
+    /// The ports of a switch: name, index, account so far, and the account of each queue since.
+    pub fn ports_of(
+        &self,
+        switch: &str,
+    ) -> impl Iterator<Item = (&str, PortIndex, &CounterSnapshot, &[Arc<QueueCounters>])> {
+        let ports = self.switches.get(switch).into_iter().flat_map(|state| &state.ports);
+        ports.map(|(name, port)| (name.as_str(), port.index, &port.past, port.counters.as_slice()))
+    }
+
+    /// A number that changes with every port that comes, leaves or gets other queues.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// Has something else than the learning switch decide for a switch; `None`: the learning switch again. It lasts until
     /// the last port of the switch has left.
     ///
@@ -991,7 +1015,8 @@ impl Fabric {
         Ok(())
     }
 
-    fn publish_topology(&self, name: &str) -> Result<(), FabricError> {
+    fn publish_topology(&mut self, name: &str) -> Result<(), FabricError> {
+        self.revision += 1;
         let Some(switch) = self.switches.get(name) else { return Ok(()) };
         let topology = Arc::new(switch.topology.clone());
         for runner in &self.runners {

@@ -68,7 +68,7 @@ impl Turns {
 }
 
 /// What a worker needs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WorkerTables {
     /// The tables, as they are now.
     pub tables: ReadHandle<Tables>,

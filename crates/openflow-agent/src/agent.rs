@@ -60,6 +60,8 @@ pub struct Port {
     pub is_up: bool,
     /// Its account, a part for each of its queues.
     pub counters: Vec<Arc<QueueCounters>>,
+    /// The account of queues that it had before.
+    pub past: CounterSnapshot,
     /// When it came, ns of the agent's clock.
     pub since_ns: u64,
     config: PortConfig,
@@ -68,8 +70,8 @@ pub struct Port {
 impl Port {
     /// A port as it comes.
     #[must_use]
-    pub fn new(name: String, is_up: bool, counters: Vec<Arc<QueueCounters>>, since_ns: u64) -> Self {
-        Self { name, is_up, counters, since_ns, config: PortConfig::default() }
+    pub fn new(name: String, is_up: bool, counters: Vec<Arc<QueueCounters>>, past: CounterSnapshot) -> Self {
+        Self { name, is_up, counters, past, since_ns: 0, config: PortConfig::default() }
     }
 }
 
@@ -166,6 +168,11 @@ impl Agent {
     /// Takes what controllers want to send, to be put onto the switch.
     pub fn take_outgoing(&mut self) -> Vec<Outgoing> {
         std::mem::take(&mut self.outgoing)
+    }
+
+    /// What the switch does without a controller is to be another thing.
+    pub fn set_fail_mode(&mut self, fail_mode: FailMode) {
+        self.fail_mode = fail_mode;
     }
 
     /// Becomes a learning switch where that is wanted without a controller.
@@ -625,7 +632,7 @@ const TX_DROPS: [DropCause; 6] = [
 ];
 
 fn port_stats(number: PortNo, port: &Port, now_ns: u64) -> PortStats {
-    let mut account = CounterSnapshot::default();
+    let mut account = port.past.clone();
     port.counters.iter().for_each(|queue| queue.add_to(&mut account));
     let age = now_ns.saturating_sub(port.since_ns);
     let tx_dropped = TX_DROPS.iter().filter_map(|&cause| account.dropped.get(cause as usize)).sum::<u64>();

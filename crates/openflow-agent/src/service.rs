@@ -15,7 +15,7 @@ use ringroad_openflow::action::PortNo;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::agent::{Agent, Port, SessionId};
+use crate::agent::{Agent, FailMode, Port, SessionId};
 use crate::session::Peer;
 
 /// How often timeouts are looked at.
@@ -104,6 +104,7 @@ pub struct Report {
 enum Command {
     SetPort(PortNo, Port),
     RemovePort(PortNo),
+    Controllers(Vec<ControllerAddress>, FailMode),
     End,
 }
 
@@ -176,6 +177,11 @@ impl Service {
     /// A port has left.
     pub fn remove_port(&self, number: PortNo) {
         self.tell(Command::RemovePort(number));
+    }
+
+    /// Other controllers, or another fail mode. Connections to controllers that stay go on.
+    pub fn set_controllers(&self, controllers: Vec<ControllerAddress>, fail_mode: FailMode) {
+        self.tell(Command::Controllers(controllers, fail_mode));
     }
 
     /// What is going on.
@@ -328,8 +334,35 @@ impl Turn {
                     self.agent.set_port(number, port);
                 }
                 Ok(Command::RemovePort(number)) => self.agent.remove_port(number),
+                Ok(Command::Controllers(controllers, fail_mode)) => {
+                    self.agent.set_fail_mode(fail_mode);
+                    self.change_controllers(controllers);
+                }
                 Ok(Command::End) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn change_controllers(&mut self, controllers: Vec<ControllerAddress>) {
+        let mut before = std::mem::take(&mut self.dialed);
+        let now = Instant::now();
+        for address in controllers {
+            let kept = before.iter().position(|dialed| dialed.address == address).map(|place| before.remove(place));
+            self.dialed.push(kept.unwrap_or_else(|| Dialed::new(address, now)));
+        }
+        for dialed in before {
+            if let Dialing::Connected(id) = dialed.state {
+                self.links.remove(&id);
+                self.agent.disconnect(id);
+            }
+        }
+        // Links know their controllers by place.
+        for (place, dialed) in self.dialed.iter().enumerate() {
+            if let Dialing::Connected(id) = dialed.state
+                && let Some(link) = self.links.get_mut(&id)
+            {
+                link.controller = Some(place);
             }
         }
     }
