@@ -74,8 +74,8 @@ struct Parsed {
 
 fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
     let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
-    let name: PortName = format!("{switch}:x").parse().map_err(|error| format!("{error}"))?;
-    if !matches!(&name.base, PortBase::Switch { switch: parsed, .. } if parsed == switch) {
+    let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
+    if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
         return Err(format!("{switch:?} is no name of a switch, such as vale0"));
     }
     let controllers = controllers.iter().map(|address| address.parse()).collect::<Result<Vec<_>, String>>()?;
