@@ -142,6 +142,7 @@ class TestBed:
         ceilings: Ceilings | None = None,
         dut_host: Host | None = None,
         on_step: Callable[[str], None] = lambda step: None,
+        reserve_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """Say what to build.
 
@@ -151,6 +152,7 @@ class TestBed:
             ceilings: What is known of the generator already. What is found out is added, so that the next bed does not have to.
             dut_host: The device's machine, where that is another one.
             on_step: Called with what is being done, for the user.
+            reserve_memory: Called just before the device starts, to see that its huge pages are free.
 
         Raises:
             ScenarioError: the parts do not fit together.
@@ -160,6 +162,7 @@ class TestBed:
         self.ceilings = ceilings if ceilings is not None else {}
         self._dut_host = dut_host
         self._on_step = on_step
+        self._reserve_memory = reserve_memory
         self._dut_type = find_dut(choice.driver)
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
@@ -219,6 +222,7 @@ class TestBed:
             self._measure_ceiling(host, frame)
 
         self._on_step(f"starting {self._dut.title}")
+        self._reserve_memory()
         # Before the start, since one that fails half-way is stopped too.
         stack.callback(self._dut.stop)
         self._dut.start()

@@ -18,10 +18,10 @@ from ringroad_lab.errors import SandboxError
 from ringroad_lab.sandbox.huge_pages import POOL, huge_pages
 
 
-def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0) -> Path:
+def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0, reserved: int = 0) -> Path:
     """Files in place of the kernel's pool: numbers that change only when they are written."""
-    for name, value in (("nr_hugepages", total), ("free_hugepages", free), ("surplus_hugepages", surplus)):
-        (folder / name).write_text(f"{value}\n")
+    for name, value in {"nr": total, "free": free, "resv": reserved, "surplus": surplus}.items():
+        (folder / f"{name}_hugepages").write_text(f"{value}\n")
     return folder
 
 

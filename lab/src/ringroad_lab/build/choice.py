@@ -24,7 +24,9 @@ def _package(text: str) -> str:
 
 
 def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
 
 
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]

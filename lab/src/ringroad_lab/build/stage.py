@@ -15,6 +15,12 @@ from ringroad_lab.scenario.model import DutChoice, Scenario
 
 # A mirror that is far away, and images of some gigabytes.
 _TIMEOUT_S = 900.0
+_EXTRACT = """\
+root=$1; shift
+for file; do
+    dpkg-deb --show --showformat='${Package}=${Version}\\n' "$file" && dpkg-deb --extract "$file" "$root" || exit 1
+done
+"""
 _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 
 
@@ -83,14 +89,10 @@ class Stage:
                     name = package.partition("=")[0]
                     raise HostError(f"{error}; `apt-cache policy {name}` shows the versions that can be had here") from error
                 files = [str(file) for file in sorted(fetched.glob("*.deb"))]
-            versions = set()
-            for file in files:
-                versions.add(self._host.run(["dpkg-deb", "--field", file, "Version"]).stdout.strip())
-                self._host.run(["dpkg-deb", "--extract", file, str(root)], timeout_s=_TIMEOUT_S)
-            name = (
-                self._host.run(["dpkg-deb", "--field", package, "Package"]).stdout.strip() if "/" in package else package.partition("=")[0]
-            )
-            origins.append(f"{name}={'+'.join(sorted(versions))}")
+            said = self._host.run(["sh", "-c", _EXTRACT, "sh", str(root), *files], timeout_s=_TIMEOUT_S).stdout
+            contents = [line.split("=") for line in said.splitlines()]
+            name = contents[0][0] if "/" in package else package.partition("=")[0]
+            origins.append(f"{name}={'+'.join(sorted({version for _, version in contents}))}")
         return f"package {', '.join(origins)}"
 
     def _unpack_image(self, image: str, folder: Path) -> str:

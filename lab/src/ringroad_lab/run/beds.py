@@ -158,13 +158,13 @@ class Beds:
         """
         host = None if choice.host == LOCAL_HOST else self._reach(scenario, choice.host)
         try:
-            self._await_huge_pages(scenario, choice)
             bed = TestBed(
                 scenario,
                 choice,
                 ceilings=self._ceilings,
                 dut_host=host,
                 on_step=lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")),
+                reserve_memory=lambda: self._await_huge_pages(scenario, choice),
             )
             with bed:
                 # Processes of another machine have their numbers there.
