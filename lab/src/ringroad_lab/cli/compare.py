@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
         if within is None:
             record = load_run(store, candidate)
-            comparison = compare_runs(load_run(store, baseline, record), record, limit)
+            comparison = compare_runs(load_run(store, baseline), record, limit)
         else:
             record = load_run(store, within)
             comparison = compare_labels(record, baseline, candidate, limit)

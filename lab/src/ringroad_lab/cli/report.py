@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
         if baseline is not None and form in (Format.JSON, Format.CSV):
             raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
         record = load_run(store, run)
-        comparison = compare_runs(load_run(store, baseline, record), record) if baseline is not None else None
+        comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
         if output is None:
             output = Path(report_name(record)) if form is Format.HTML else STANDARD_OUTPUT
         write_report(render(record, comparison, form), output)

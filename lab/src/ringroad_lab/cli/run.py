@@ -95,12 +95,14 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
+    _check_folder(report)
     with machine_lock(record.run_id):
         _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
 
 
 def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, ending: Ending) -> NoReturn:
     """Measure what is missing of a run, and exit."""
+    _check_folder(report)
     with ResultStore(store) as results:
         run_id = results.resolve(name)
         # Before it is read: who measures it may be about to end.
@@ -128,8 +130,6 @@ def _carry_out(
     *,
     is_resumed: bool = False,
 ) -> NoReturn:
-    if report:
-        _check_folder(report)
     console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
@@ -217,12 +217,14 @@ def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Sc
         print(f"ringroad-lab: warning: {printable(text)}", file=sys.stderr)
 
 
-def _check_folder(report: Path) -> None:
+def _check_folder(report: Path | None) -> None:
     """Check, before anything is measured, that a report can be written.
 
     Raises:
         ReportError: it cannot.
     """
+    if report is None:
+        return
     if report == STANDARD_OUTPUT or report.is_dir() or not os.access(report.parent, os.W_OK):
         raise ReportError(f"cannot write the report {report}: name a file in an existing, writable folder")
 

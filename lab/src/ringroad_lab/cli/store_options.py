@@ -25,8 +25,8 @@ STORED_RUN_HELP = "Id of a run or the beginning of it, a baseline, latest or las
 RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable, or a file FILE.json."
 
 
-def load_run(store: str | None, name: str, beside: RunRecord | None = None) -> RunRecord:
-    """Return a run that the command line names; beside another, `last-stable` is of that one's scenario and machine.
+def load_run(store: str | None, name: str) -> RunRecord:
+    """Return a run that the command line names.
 
     Raises:
         StoreError: there is none, or several.
@@ -40,4 +40,4 @@ def load_run(store: str | None, name: str, beside: RunRecord | None = None) -> R
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:
-        return results.get_run(results.resolve(name, beside))
+        return results.get_run(results.resolve(name))

@@ -70,6 +70,8 @@ class Dut(ABC):
     """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
     huge_pages_mib: ClassVar[int] = 0
     """Memory in pages of 2 MiB that it needs where its placement has such."""
+    start_s: ClassVar[float] = 4.0
+    """What its start, wiring and stop take, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
     """Its own programs, of which there may be other builds; empty where the kernel forwards."""
 

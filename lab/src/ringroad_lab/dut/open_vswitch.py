@@ -68,6 +68,7 @@ class OpenVSwitch(Dut):
 
     obeys_rules: ClassVar[bool] = True
     serves_sockets: ClassVar[bool] = False
+    start_s: ClassVar[float] = 5.0
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -375,6 +376,8 @@ class OvsDpdk(OpenVSwitch):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    # The kernel clears its memory first.
+    start_s: ClassVar[float] = 8.0
     build_programs: ClassVar[Programs] = {DPDK_DAEMON: (DPDK_DAEMON[1:], "ovs-vswitchd"), **dict.fromkeys(TOOLS, ())}
     settings: OvsDpdkSettings
 

@@ -25,6 +25,8 @@ class Machine(ABC):
     """A virtual machine, or what stands in for one, at the far ends of cables."""
 
     carries: ClassVar[frozenset[CableKind]]
+    start_s: ClassVar[float] = 3.0
+    """What its start takes, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
     """Its own programs, of which there may be other builds."""
     boots_kernel: ClassVar[bool] = False

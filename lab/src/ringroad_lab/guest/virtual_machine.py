@@ -39,6 +39,8 @@ class VirtualMachine(Machine):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
     build_programs: ClassVar[Programs] = {QEMU: ()}
     boots_kernel: ClassVar[bool] = True
+    # Of one whose processor is emulated.
+    start_s: ClassVar[float] = 20.0
     memory_mib: ClassVar[int] = 256
     kernel_arguments: ClassVar[str] = ""
     ready_text: ClassVar[str] = READY
