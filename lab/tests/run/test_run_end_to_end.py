@@ -311,7 +311,7 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
 def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
     with ResultStore(str(lab.store)) as results:
         results.add_run(fabricated_run(run_id="other-frames", capacities_fps={"linux-bridge": 1e6}, frames=["64"]))
-    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -44,8 +44,8 @@ class ThroughputSettings(WarmUpSettings):
         """Return how long a search is expected to take, s."""
         # The greatest rate, then halvings down to the resolution at a sixth of it; three of four fail and are repeated.
         probes = (1 + math.log2(6 / self.resolution)) * (1 + 0.75 * self.loss_repeats)
-        # What a short trial passes, a longer one mostly does not: about four fail, and are repeated, until one passes.
-        validations = 1 + 4 * (1 + self.loss_repeats)
+        # What a short trial passes, a longer one mostly does not: about three fail, and are repeated, until one passes.
+        validations = 1 + 3 * (1 + self.loss_repeats)
         return (
             self.expected_warm_up_s(trial_overhead_s)
             + probes * (self.search_s + trial_overhead_s)

@@ -96,8 +96,10 @@ def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ..
 def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bool) -> float:
     """Return the expected time of a measurement, s: without the search for the throughput, where that was found just before."""
     search = getattr(method.settings, "throughput", None)
-    is_spared = knows_throughput and isinstance(search, ThroughputSettings)
-    return method.expected_s(trial_overhead_s) - (search.expected_s(trial_overhead_s) if is_spared else 0.0)
+    expected_s = method.expected_s(trial_overhead_s)
+    if knows_throughput and isinstance(search, ThroughputSettings):
+        expected_s -= search.expected_s(trial_overhead_s)
+    return expected_s
 
 
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
