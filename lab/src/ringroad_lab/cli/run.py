@@ -139,7 +139,7 @@ def _carry_out(
             _check_baseline(before, record, scenarios)
         host = LocalHost()
         stack.callback(host.close)
-        stage = Stage(host, lambda step: console.print(step, highlight=False, markup=False))
+        stage = Stage(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
         staged = stage.scenarios(scenarios)
         _require_programs(staged, registries, host)
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
@@ -260,7 +260,9 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
 def _print_end(console: Console, record: RunRecord, comparison: RunComparison | None, report: Path | None, store: str | None) -> None:
     where = f" --store {store}" if store else ""
     time_s = f" in {took(record)}" if record.took_s else ""
-    console.print(f"{record.state.value}: {len(record.measurements)} measurements{time_s}, run {record.run_id[:8]}", highlight=False)
+    console.print(
+        f"{record.state.value}: {len(record.measurements)} measurements{time_s}, run {record.run_id[:8]}", highlight=False, soft_wrap=True
+    )
     for text in same_builds(record):
         console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     if comparison:
