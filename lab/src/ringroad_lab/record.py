@@ -41,7 +41,7 @@ class MeasurementStatus(StrEnum):
 
     OK = "ok"
     LOWER_BOUND = "lower-bound"
-    """The generator's ceiling passed: the device may do more."""
+    """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
@@ -121,6 +121,8 @@ class DutRecord(Frozen):
     """Of each program of the device and its guests."""
     ports: dict[str, str] = {}
     """What carries each of its ports, and in which mode."""
+    work_of_sender: str = ""
+    """What of its work is done in the generator's thread, at the cost of its processor time; empty where nothing is, or it is not known."""
 
 
 class Series(Frozen):
@@ -150,6 +152,8 @@ class GeneratorCeiling(Frozen):
     ceiling_fps: FramesPerSecond
     """Of each direction, frames/s."""
     clock_error: Figure | None = None
+    cause: str = ""
+    """Why it was measured again: which trial contradicted the first ceiling; empty of that one."""
 
 
 class NoiseFloor(Frozen):

@@ -340,6 +340,8 @@ class Ovs(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
+    # The kernel's own counters of its interfaces.
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_drops"}
     settings: OvsSettings
 
     @property
@@ -369,6 +371,8 @@ class OvsDpdk(OpenVSwitch):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_drops")
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VHOST_USER: "ovs_tx_failure_drops"}
     settings: OvsDpdkSettings
 
     @property
