@@ -132,8 +132,16 @@ def test_more_frames_out_than_in_make_up_for_no_loss() -> None:
 
 
 def test_drops_of_others_explain_no_more_than_was_lost() -> None:
-    counted = hops({1: (1000, 0), 2: (0, 900)}, 900)
-    assert booked(book(way(received=998, taken=900), VETH, counted)) == {"in_device": 2}
+    # The device got 100 frames of others, and forwarded none of them.
+    counted = hops({1: (1100, 0), 2: (0, 998)}, 998)
+    assert booked(book(way(received=998), VETH, counted)) == {"in_device": 2}
+
+
+def test_a_counter_that_saw_fewer_frames_than_arrived_is_not_believed() -> None:
+    # The card at the device's first port forwards most by itself, and the generator's card does not count what it hands to AF_XDP.
+    counted = hops({1: (100, 0), 2: (0, 980)}, 0)
+    loss = book(way(received=970), VETH, counted)
+    assert booked(loss) == {"before_device": None, "in_device": None, "behind_device": None, "at_receiver": None, "unexplained": 30}
 
 
 def test_drops_that_grew_are_told_and_only_those_known_before() -> None:

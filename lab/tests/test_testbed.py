@@ -218,6 +218,15 @@ def test_a_device_that_holds_the_sender_up_contradicts_no_ceiling() -> None:
     assert contradiction(trial.model_copy(update={"directions": (way,)}), ceiling) == ""
 
 
+def test_nothing_sent_and_bursts_contradict_no_ceiling() -> None:
+    trial = refused_trial(900.0)
+    ceiling = GeneratorCeiling(transport="veth", frame=trial.request.load.frame, ceiling_fps=1000.0)
+    unsent = trial.directions[0].model_copy(update={"sent_frames": 0, "refused_frames": 0, "received_frames": 0})
+    assert contradiction(trial.model_copy(update={"directions": (unsent,)}), ceiling) == ""
+    burst = trial.request.model_copy(update={"load": trial.request.load.model_copy(update={"burst_frames": 100})})
+    assert contradiction(trial.model_copy(update={"request": burst}), ceiling) == ""
+
+
 def only_loss(told: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int], int]:
     """Return where the one trial in one direction lost frames, what counted drops, and how many frames were lost."""
     assert "error" not in told, told

@@ -84,23 +84,26 @@ def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
 
     The hops count frames of learning and of others too. So a place gets no more than is left of the loss, in the order of the way, and
     what is left at the end is unexplained: damaged frames, or frames lost where nobody counts or where a duplicate made up for them.
+    A counter that saw fewer frames than arrived in the end, as of a card that forwards by itself, is not believed.
     """
     nothing = EndCounts()
+    device = {port: _believed(counts, way.received_frames) for port, counts in counted.device.items()}
     inside: int | None = 0
     guests: int | None = 0
     full = 0
     for number, (in_port, out_port) in enumerate(path.passes):
-        came, went = counted.device.get(in_port, nothing), counted.device.get(out_port, nothing)
+        came, went = device.get(in_port, nothing), device.get(out_port, nothing)
         missing = _gap(came.received, went.sent)
         # What the next hop had no room for was not lost in the device, though that is who counts it.
         full = min(went.no_room or 0, missing or 0)
         inside = _sum(inside, missing, -full)
         if number + 1 < len(path.passes):
-            back = counted.device.get(path.passes[number + 1][0], nothing)
+            back = device.get(path.passes[number + 1][0], nothing)
             guests = _sum(guests, _gap(went.sent, back.received), full)
-    first = counted.device.get(path.passes[0][0], nothing).received
-    last = counted.device.get(path.passes[-1][1], nothing).sent
-    arrived = counted.generator.get(path.receiver, nothing).received if path.has_interfaces else last
+    first = device.get(path.passes[0][0], nothing).received
+    last = device.get(path.passes[-1][1], nothing).sent
+    end = _believed(counted.generator.get(path.receiver, nothing), way.received_frames)
+    arrived = end.received if path.has_interfaces else last
     found = {
         "refused": way.refused_frames,
         "before_device": _gap(way.port_sent_frames, first),
@@ -138,6 +141,11 @@ def loss_text(loss: LossByPlace) -> str:
 def _growth(before: int | None, after: int | None) -> int | None:
     # A counter that went back was set to 0, or has no more digits: nothing is known of what it counted.
     return None if before is None or after is None or after < before else after - before
+
+
+def _believed(counts: EndCounts, arrived: int) -> EndCounts:
+    received, sent = (None if frames is None or frames < arrived else frames for frames in (counts.received, counts.sent))
+    return EndCounts(received, sent, counts.no_room)
 
 
 def _gap(handed_on: int | None, came: int | None) -> int | None:

@@ -42,16 +42,19 @@ def test_a_sentence_says_where_each_devices_frames_were_lost_and_whose_loss_they
             "bridge": NOWHERE.model_copy(update={"refused": 69, "at_receiver": 31}),
             "memory": NOWHERE.model_copy(update={"refused": 100, "is_refused_by_device": True}),
             "mixed": NOWHERE.model_copy(update={"in_device": 25, "at_receiver": 75}),
+            "nearly": NOWHERE.model_copy(update={"in_device": 1, "at_receiver": 9_999}),
             "clean": NOWHERE,
         }
     )
     assert loss_sentences(loss_rows(record)) == [
         "bridge: of 100 frames lost in all trials, 69.0 % refused by the generator's full ring, "
         "31.0 % lost at the generator's receive side; none of them counts as the device's loss.",
-        "memory: of 100 frames lost in all trials, 100.0 % left waiting in the ring that the device empties; "
+        "memory: of 100 frames lost in all trials, all left waiting in the ring that the device empties; "
         "all of them count as the device's loss.",
         "mixed: of 100 frames lost in all trials, 25.0 % lost in the device, 75.0 % lost at the generator's receive side; "
         "25.0 % count as the device's loss.",
+        "nearly: of 10\u202f000 frames lost in all trials, under 0.1 % lost in the device, "
+        "over 99.9 % lost at the generator's receive side; under 0.1 % count as the device's loss.",
     ]
 
 

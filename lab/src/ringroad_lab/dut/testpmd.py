@@ -21,6 +21,7 @@ MEMORY_MIB = 256
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 10.0
 _CYCLES = re.compile(r"total cycles=(\d+) / total \w+ packets=\d+\) at (\d+) MHz")
+_ANSWER = re.compile(r"show fwd stats all\n.*?asked-\d+\.\nCommand not found\n(testpmd> )?", re.DOTALL)
 _DROPPED = re.compile(r"Forward statistics for port (\d+) .*\n.*\n\s*TX-packets: \d+\s+TX-dropped: (\d+)")
 # Names of `rte_eth_stats`, and those that every device's counters have.
 COUNTERS = {
@@ -225,8 +226,8 @@ class Testpmd(Dut):
         }
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what it said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+        """Return what it said, but for its answers before and after each trial."""
+        return [LogExcerpt(source=process.name, text=without_answers(process.output())) for process in self.processes()]
 
     def stop(self) -> None:
         """End it."""
@@ -249,6 +250,11 @@ class Testpmd(Dut):
 def dropped_by_port(said: str) -> dict[int, int]:
     """Return the frames that testpmd could not hand on, as it told last, by DPDK's number of the port."""
     return {int(port): int(frames) for port, frames in _DROPPED.findall(said)}
+
+
+def without_answers(said: str) -> str:
+    """Return what testpmd said of itself, without what it was asked for."""
+    return _ANSWER.sub("", said)
 
 
 def busy_time_s(said: str) -> float:

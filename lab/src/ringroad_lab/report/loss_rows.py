@@ -79,5 +79,7 @@ def _sentence(loss: LossByPlace) -> str:
 
 def _percent(frames: int, of: int) -> str:
     percent = 100 * frames / of
+    if frames == of:
+        return "all"
     # A few are not none, and nearly all are not all.
-    return "under 0.1 %" if percent < 0.1 else "over 99.9 %" if 99.9 < percent < 100 else f"{percent:.1f} %"
+    return "under 0.1 %" if percent < 0.1 else "over 99.9 %" if percent > 99.9 else f"{percent:.1f} %"
