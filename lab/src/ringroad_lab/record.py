@@ -42,7 +42,7 @@ class MeasurementStatus(StrEnum):
 
     OK = "ok"
     LOWER_BOUND = "lower-bound"
-    """The generator's ceiling passed: the device may do more."""
+    """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
@@ -130,6 +130,9 @@ class DutRecord(Frozen):
     """SHA-256 of what ran, by path: the executables of device and guests, what they mapped of their builds' folders, a guest's kernel. Of
     a package or image the path in it."""
 
+    work_of_sender: str = ""
+    """What of its work is done in the generator's thread, at the cost of its processor time; empty where nothing is, or it is not known."""
+
     def changed_files(self, later: DutRecord) -> str:
         """Return which files are others at a later start of the same device, for people; empty where none is."""
         return ", ".join(sorted(path for path in self.files.keys() & later.files if self.files[path] != later.files[path]))
@@ -172,6 +175,8 @@ class GeneratorCeiling(Frozen):
     ceiling_fps: FramesPerSecond
     """Of each direction, frames/s."""
     clock_error: Figure | None = None
+    cause: str = ""
+    """Why it was measured again: which trial contradicted the first ceiling; empty of that one."""
 
 
 class NoiseFloor(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from ringroad_lab.method.frame_loss import LoadStepSettings
+from ringroad_lab.method.judge import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 
@@ -51,9 +52,11 @@ class ForwardingRateMethod(TrialMethod):
             if points and rate_fps <= max(rate for _, rate in points):
                 break
             judged = series.run(rate_fps, settings.trial_s, "forwarding-rate")
-            if not judged.counts:
+            if not judged.counts and not judged.is_lost_outside:
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
                 continue
+            if judged.is_forwarded_more:
+                reasons.append(f"at {rate_fps:.0f} frames/s it may forward more than arrived: {outside_reason(judged.result)}")
             points.append((rate_fps, judged.result.forwarded_fps))
             is_clean_at_max = is_clean_at_max or (ratio == 1.0 and judged.passes)
         if not points:

@@ -106,7 +106,7 @@ class ProcessorCostMethod(TrialMethod):
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
                 continue
             if not judged.passes:
-                lost = f"{judged.result.lost_frames} frames were lost at {rate_fps:.0f} frames/s"
+                lost = f"{judged.result.device_lost_frames} frames were lost at {rate_fps:.0f} frames/s"
                 reasons.append(f"{lost}, though that is not above throughput")
             metrics |= _load_metrics(load_name(ratio), metered.cost_of(judged.result), idle, judged.result)
         first = load_name(settings.load_ratios[0])
