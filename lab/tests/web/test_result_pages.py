@@ -189,6 +189,18 @@ def test_the_data_of_a_chart_cannot_leave_its_element(tester: WebVisitor, store:
     assert json.loads(chart[1])["points"][0]["path"] == f"/runs/{record.run_id}"
 
 
+def test_a_trend_tells_what_it_could_have_shown(tester: WebVisitor, store: ResultStore) -> None:
+    records = [fabricated_run(seed=night, capacities_fps={"ovs": 2e5}, started_at=1.7e9 + 86_400 * night) for night in range(14)]
+    store.add_runs(records[:11])
+    assert "can show no step" in tester.get("/trends").text
+
+    store.add_runs(records[11:])
+    told = " ".join(tester.get("/trends").text.split())
+
+    assert re.search(r"A step of [34]\.\d % or more in the middle of these runs would have been found nine times of ten\.", told)
+    assert "With this noise a step of 5 % needs 12 runs, a step of 10 % needs 12 runs, a step of 20 % needs 12 runs." in told
+
+
 def test_absurd_times_of_a_run_are_shown_somehow(tester: WebVisitor, store: ResultStore) -> None:
     record = fabricated_run().model_copy(update={"started_at": 253_402_300_799.0, "ended_at": 0.0})
     store.add_run(record)
