@@ -13,7 +13,7 @@ from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatu
 from ringroad_lab.statistics.bootstrap import symmetric
 from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE, compare
 from ringroad_lab.statistics.sequential import look_confidence
-from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict, by_severity
 from ringroad_lab.trial import Frozen
 
 # Stands for the metric where neither side has one.
@@ -78,8 +78,7 @@ class RunComparison(Frozen):
     @property
     def counts(self) -> dict[Verdict, int]:
         """How many headline metrics have each verdict, the most severe first."""
-        verdicts = [row.comparison.verdict for row in self.rows if row.is_headline]
-        return {verdict: verdicts.count(verdict) for verdict in reversed(_SEVERITY) if verdict in verdicts}
+        return by_severity(row.comparison.verdict for row in self.rows if row.is_headline)
 
 
 def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None = None) -> RunComparison:

@@ -11,7 +11,7 @@ import typer
 from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
 from ringroad_lab.cli.scenario_options import AsJson
-from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
+from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_comparison, load_run
 
 
 class Format(StrEnum):
@@ -49,17 +49,23 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
-        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
+        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen.
+
+        The store keeps the verdicts of stored runs: `runs` shows them.
+        """
         from ringroad_lab.comparison import compare_labels, compare_runs
         from ringroad_lab.report.html import render_html
         from ringroad_lab.report.markdown import comparison_blocks
 
         if within is None:
             record = load_run(store, candidate)
-            comparison = compare_runs(load_run(store, baseline), record, limit)
+            before = load_run(store, baseline)
+            comparison = compare_runs(before, record, limit)
         else:
-            record = load_run(store, within)
+            record = before = load_run(store, within)
             comparison = compare_labels(record, baseline, candidate, limit)
+        if not any(is_file(name) for name in ([within] if within else [baseline, candidate])):
+            keep_comparison(store, before, record, comparison)
         form = Format.JSON if as_json else form
         if form is Format.HTML:
             write_report(render_html(record, comparison), output or Path(report_name(record)))

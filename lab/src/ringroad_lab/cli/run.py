@@ -216,9 +216,11 @@ def _carry_out(
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
             record, scenarios, is_resumed = whole, scenarios_of(whole), True
-    comparison = compare_runs(before, whole) if before else None
-    if until_decided and whole.state is RunState.FINISHED:
-        comparison = until_decided.compare(whole)
+        comparison = compare_runs(before, whole) if before else None
+        if until_decided and whole.state is RunState.FINISHED:
+            comparison = until_decided.compare(whole)
+        if comparison:
+            results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
     if report:
         write_file(render_html(whole, comparison), report)
     if ending.as_json:
