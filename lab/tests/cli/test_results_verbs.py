@@ -171,6 +171,15 @@ def test_runs_are_listed_with_what_their_comparison_found(location: str) -> None
 
 
 @pytest.mark.usefixtures("location")
+def test_a_comparison_and_a_run_are_written_as_junit_xml() -> None:
+    lab("compare", "0000", "1111", "--junit", "results.xml", "--fail-on-regression", status=REGRESSION)
+    assert f'failures="{len(FRAMES)}"' in Path("results.xml").read_text()
+    assert 'failures="0"' in lab("report", "1111", "--format", "junit").stdout
+    with pytest.raises(ReportError, match="cannot be written"):
+        lab("compare", "0000", "1111", "--junit", "no folder/results.xml")
+
+
+@pytest.mark.usefixtures("location")
 def test_lists_are_told_as_json() -> None:
     lab("baseline", "set", "release", "0000")
     assert [entry["name"] for entry in json.loads(lab("baseline", "list", "--json").stdout)] == ["release"]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli import status
-from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
+from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_file, write_report
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_comparison, load_run
 
@@ -46,6 +46,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
         fail_on_inconclusive: status.FailOnInconclusive = False,
+        junit: status.JunitFile = None,
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
@@ -55,6 +56,7 @@ def register(app: typer.Typer) -> None:
         """
         from ringroad_lab.comparison import compare_labels, compare_runs
         from ringroad_lab.report.html import render_html
+        from ringroad_lab.report.junit import comparison_as_junit
         from ringroad_lab.report.markdown import comparison_blocks
 
         if within is None:
@@ -66,6 +68,8 @@ def register(app: typer.Typer) -> None:
             comparison = compare_labels(record, baseline, candidate, limit)
         if not any(is_file(name) for name in ([within] if within else [baseline, candidate])):
             keep_comparison(store, before, record, comparison)
+        if junit:
+            write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
         form = Format.JSON if as_json else form
         if form is Format.HTML:
             write_report(render_html(record, comparison), output or Path(report_name(record)))

@@ -28,6 +28,7 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
 from ringroad_lab.record import JsonObject, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
+from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.progress import RunProgress
@@ -54,6 +55,8 @@ class Ending:
     is_quiet: bool
     as_json: bool
     fails_on_inconclusive: bool
+    report: Path | None
+    junit: Path | None
 
 
 def begin_run(
@@ -63,7 +66,6 @@ def begin_run(
     label: Sequence[str] | None,
     store: str | None,
     baseline: str | None,
-    report: Path | None,
     decision: tuple[str | None, int | None],
     ending: Ending,
 ) -> NoReturn:
@@ -92,7 +94,7 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
+    _carry_out(record, resolved.scenarios, registries, store, baseline, until_decided, ending)
 
 
 @dataclass(frozen=True)
@@ -149,14 +151,14 @@ def _described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
     return described | {"looks": looks} if looks else described
 
 
-def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, ending: Ending) -> NoReturn:
+def resume_run(name: str, store: str | None, baseline: str | None, ending: Ending) -> NoReturn:
     """Measure what is missing of a run, and exit."""
     with ResultStore(store) as results:
         record = results.get_run(results.resolve(name))
     if record.state is RunState.FINISHED:
         raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
     scenarios = scenarios_of(record)
-    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
+    _carry_out(record, scenarios, Registries.load(), store, baseline, None, ending, is_resumed=True)
 
 
 _SCENARIOS = TypeAdapter(tuple[Scenario, ...])
@@ -183,15 +185,15 @@ def _carry_out(
     registries: Registries,
     store: str | None,
     baseline: str | None,
-    report: Path | None,
     until_decided: UntilDecided | None,
     ending: Ending,
     *,
     is_resumed: bool = False,
 ) -> NoReturn:
     _require_programs(scenarios, registries)
-    if report:
-        _check_folder(report)
+    for file in (ending.report, ending.junit):
+        if file:
+            _check_folder(file)
     console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
@@ -221,12 +223,14 @@ def _carry_out(
             comparison = until_decided.compare(whole)
         if comparison:
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
-    if report:
-        write_file(render_html(whole, comparison), report)
+    if ending.report:
+        write_file(render_html(whole, comparison), ending.report)
+    if ending.junit:
+        write_file(run_as_junit(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive), ending.junit)
     if ending.as_json:
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
-        _print_end(console, whole, comparison, report, store)
+        _print_end(console, whole, comparison, ending.report, store)
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))
