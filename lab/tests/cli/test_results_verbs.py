@@ -161,6 +161,8 @@ def test_runs_are_listed_with_what_their_comparison_found(location: str) -> None
     listed = lab("runs").stdout
     assert f"beside P2P_FABRICATED (00000000): {len(FRAMES)} regression" in listed
     assert "[31mred beside ovs: " in listed
+    lab("compare", "0000", "0000")
+    assert lab("runs").stdout == listed
     assert "\x1b" not in listed
     (found,) = json.loads(lab("runs", "--finding", "regression", "--json").stdout)
     assert (found["run_id"], found["comparisons"][0]["baseline_run_id"]) == (NEW.run_id, OLD.run_id)

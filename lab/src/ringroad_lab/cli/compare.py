@@ -66,7 +66,8 @@ def register(app: typer.Typer) -> None:
         else:
             record = before = load_run(store, within)
             comparison = compare_labels(record, baseline, candidate, limit)
-        if not any(is_file(name) for name in ([within] if within else [baseline, candidate])):
+        is_stored = not any(is_file(name) for name in ([within] if within else [baseline, candidate]))
+        if is_stored and (within or before.run_id != record.run_id):
             keep_comparison(store, before, record, comparison)
         if junit:
             write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)

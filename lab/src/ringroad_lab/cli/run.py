@@ -18,6 +18,7 @@ from rich.console import Console
 
 from ringroad_lab import __version__
 from ringroad_lab.cli import status
+from ringroad_lab.cli.notify import warn_of, without_secrets
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, describe_run, looks_of
@@ -26,6 +27,8 @@ from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError,
 from ringroad_lab.facts.machine import machine_facts
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
+from ringroad_lab.notification.delivery import Sender, tell
+from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import JsonObject, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
 from ringroad_lab.report.junit import run_as_junit
@@ -57,6 +60,8 @@ class Ending:
     fails_on_inconclusive: bool
     report: Path | None
     junit: Path | None
+    everybody: tuple[Sender, ...]
+    """Who may have to be told how it ended."""
 
 
 def begin_run(
@@ -83,7 +88,7 @@ def begin_run(
         run_id=str(uuid.uuid4()),
         name=resolved.name,
         scenario=_described(resolved.scenarios, looks=1 if until_decided else 0),
-        command=("ringroad-lab", *sys.argv[1:]),
+        command=("ringroad-lab", *without_secrets(sys.argv[1:])),
         lab_version=__version__,
         started_at=now,
         ended_at=now,
@@ -218,11 +223,12 @@ def _carry_out(
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
             record, scenarios, is_resumed = whole, scenarios_of(whole), True
-        comparison = compare_runs(before, whole) if before else None
+        comparison = compare_runs(before, whole) if before and whole.measurements else None
         if until_decided and whole.state is RunState.FINISHED:
             comparison = until_decided.compare(whole)
         if comparison:
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
+        notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None)
     if ending.report:
         write_file(render_html(whole, comparison), ending.report)
     if ending.junit:
@@ -231,6 +237,7 @@ def _carry_out(
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
         _print_end(console, whole, comparison, ending.report, store)
+    warn_of(tell([each for each in ending.everybody if notice.occasions & set(each.target.on)], notice))
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))
