@@ -63,6 +63,8 @@ class Metric(Frozen):
     unit: str
     """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
     better: Better = Better.NEITHER
+    resolution: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    """Comparisons take smaller values for this one: differences below it matter to nobody."""
 
 
 class Curve(Frozen):
@@ -84,6 +86,8 @@ class Outcome(Frozen):
     """Why the status is what it is, where that is not OK."""
     headline: str = ""
     """The metric that stands for the measurement in tables and comparisons; empty where there is none."""
+    compared: tuple[str, ...] = ()
+    """Further metrics that count in comparisons as the headline does: what the device costs."""
     metrics: dict[str, Metric] = {}
     curves: tuple[Curve, ...] = ()
 
