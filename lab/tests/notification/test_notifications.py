@@ -103,6 +103,7 @@ def test_a_webhook_gets_signed_json(hook: HttpReceiver, notice: Notice, tmp_path
     assert (content["run_id"], content["occasions"]) == (NEW.run_id, ["regression"])
     assert content["comparison"]["counts"] == {"regression": 1}
     assert "Regression: Throughput of ovs, P2P, 64 bytes: \u2212" in content["text"]
+    assert "\u202f%" in content["text"]
 
 
 def test_a_webhook_without_a_secret_is_not_signed(hook: HttpReceiver, notice: Notice) -> None:

@@ -73,6 +73,7 @@ def test_a_regression_is_a_failure_with_its_figures() -> None:
     (failure,) = case.result
     assert "regression: throughput_fps \u2212" in failure.message
     assert "median of 12" in failure.text
+    assert "\ufffd" not in failure.message + failure.text
     assert "interval of the change, 95 %" in case.system_out
     assert case.time == pytest.approx(12 * 7.5)
     properties = suite.properties()  # type: ignore[no-untyped-call]
