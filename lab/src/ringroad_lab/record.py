@@ -64,6 +64,8 @@ class Metric(Frozen):
     unit: str
     """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
     better: Better = Better.NEITHER
+    resolution: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    """Comparisons take smaller values for this one: differences below it matter to nobody."""
 
 
 class Curve(Frozen):
@@ -85,6 +87,8 @@ class Outcome(Frozen):
     """Why the status is what it is, where that is not OK."""
     headline: str = ""
     """The metric that stands for the measurement in tables and comparisons; empty where there is none."""
+    compared: tuple[str, ...] = ()
+    """Further metrics that count in comparisons as the headline does: what the device costs."""
     metrics: dict[str, Metric] = {}
     curves: tuple[Curve, ...] = ()
 
@@ -129,7 +133,6 @@ class DutRecord(Frozen):
     files: dict[str, str] = {}
     """SHA-256 of what ran, by path: the executables of device and guests, what they mapped of their builds' folders, a guest's kernel. Of
     a package or image the path in it."""
-
     work_of_sender: str = ""
     """What of its work is done in the generator's thread, at the cost of its processor time; empty where nothing is, or it is not known."""
 
