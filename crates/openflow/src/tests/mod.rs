@@ -1,0 +1,4 @@
+pub(crate) mod sample;
+
+mod errors;
+mod messages;
