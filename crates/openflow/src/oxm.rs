@@ -317,7 +317,12 @@ impl Match {
     ///
     /// Errors: a bad value or mask, a field that is there twice or without its prerequisites.
     pub fn new(fields: impl IntoIterator<Item = FieldMatch>) -> Result<Self, ErrorCode> {
-        let mut fields: Vec<_> = fields.into_iter().collect();
+        let built = Self::sorted(fields.into_iter().collect())?;
+        if built.unmet().is_some() { Err(ErrorCode::MATCH_BAD_PREREQ) } else { Ok(built) }
+    }
+
+    /// The same, with prerequisites not yet looked at.
+    pub(crate) fn sorted(mut fields: Vec<FieldMatch>) -> Result<Self, ErrorCode> {
         fields.sort_unstable();
         for pair in fields.windows(2) {
             if let [one, other] = pair
@@ -326,15 +331,15 @@ impl Match {
                 return Err(ErrorCode::MATCH_DUP_FIELD);
             }
         }
+        fields.iter().try_for_each(FieldMatch::check)?;
         fields.retain(|field| field.mask != 0);
-        let built = Self { fields };
-        for field in &built.fields {
-            field.check()?;
-            if !field.field.prerequisites().iter().all(|needed| built.has(*needed)) {
-                return Err(ErrorCode::MATCH_BAD_PREREQ);
-            }
-        }
-        Ok(built)
+        Ok(Self { fields })
+    }
+
+    /// The first field that is without its prerequisites.
+    pub(crate) fn unmet(&self) -> Option<Field> {
+        let is_met = |field: Field| field.prerequisites().iter().all(|needed| self.has(*needed));
+        self.fields.iter().map(|matched| matched.field).find(|field| !is_met(*field))
     }
 
     /// The fields, by number.
