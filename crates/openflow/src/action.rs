@@ -149,8 +149,12 @@ impl Action {
             Self::Output { port, .. } if *port == PortNo::ANY || port.reserved_name().is_none() => {
                 Err(ErrorCode::ACTION_BAD_OUT_PORT)
             }
-            Self::PushVlan(ethertype) if !matches!(ethertype, 0x8100 | 0x88a8) => Err(ErrorCode::ACTION_BAD_ARGUMENT),
-            Self::PushMpls(ethertype) if !matches!(ethertype, 0x8847 | 0x8848) => Err(ErrorCode::ACTION_BAD_ARGUMENT),
+            Self::PushVlan(ethertype) if !matches!(ethertype, 0x8100 | 0x88a8) => {
+                Err(ErrorCode::ACTION_BAD_ARGUMENT)
+            }
+            Self::PushMpls(ethertype) if !matches!(ethertype, 0x8847 | 0x8848) => {
+                Err(ErrorCode::ACTION_BAD_ARGUMENT)
+            }
             Self::PushPbb(ethertype) if *ethertype != 0x88e7 => Err(ErrorCode::ACTION_BAD_ARGUMENT),
             Self::Group(group) if *group > crate::group_id::MAX => Err(ErrorCode::ACTION_BAD_OUT_GROUP),
             Self::SetField(set) => set.check(),

@@ -108,6 +108,15 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        reader.get().map(Self::new)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        T::write(self, out);
+    }
+}
+
 /// A list goes to the end of what it is in.
 impl<T: Wire> Wire for Vec<T> {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {

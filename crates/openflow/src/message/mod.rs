@@ -11,26 +11,30 @@ mod queue;
 mod table;
 
 pub use connection::{
-    AsyncMasks, Capabilities, ErrorMessage, Experimenter, Features, Fragments, Hello, Role, RoleMessage, SwitchConfig,
+    AsyncMasks, Capabilities, ErrorMessage, Experimenter, Features, Fragments, Hello, Role, RoleMessage,
+    SwitchConfig,
 };
 pub use flow::{
-    AggregateStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStats, FlowStatsRequest,
+    AggregateStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStats,
+    FlowStatsRequest,
 };
 pub use group::{
-    Bucket, BucketStats, GroupCapabilities, GroupCommand, GroupDesc, GroupFeatures, GroupKind, GroupMod, GroupRequest,
-    GroupStats,
+    Bucket, BucketStats, GroupCapabilities, GroupCommand, GroupDesc, GroupFeatures, GroupKind, GroupMod,
+    GroupRequest, GroupStats,
 };
 pub use meter::{
-    BandStats, MeterBand, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterRequest, MeterStats,
+    BandStats, MeterBand, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterRequest,
+    MeterStats,
 };
-pub use multipart::{Description, MultipartReply, MultipartReplyMessage, MultipartRequest, MultipartRequestMessage};
+pub use multipart::{
+    Description, MultipartReply, MultipartReplyMessage, MultipartRequest, MultipartRequestMessage,
+};
 pub use packet::{PacketIn, PacketInReason, PacketOut};
 pub use port::{
-    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatsRequest, PortStatus, PortStatusReason,
+    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatsRequest, PortStatus,
+    PortStatusReason,
 };
-pub use queue::{
-    PacketQueue, QueueConfig, QueueConfigRequest, QueueProperty, QueueStats, QueueStatsRequest,
-};
+pub use queue::{PacketQueue, QueueConfig, QueueConfigRequest, QueueProperty, QueueStats, QueueStatsRequest};
 pub use table::{Side, TableFeatures, TableMod, TableProperty, TableStats};
 
 use crate::error::{ErrorCode, TooLong};

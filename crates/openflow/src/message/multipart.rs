@@ -68,7 +68,7 @@ wire_kinds! {
     /// What answers a multipart request.
     pub enum MultipartReply: u16 {
         /// The switch in words.
-        Description(body: Description) = 0,
+        Description(body: Box<Description>) = 0,
         /// Flow entries.
         Flows(body: Vec<FlowStats>) = 1,
         /// The sum of flow entries.
@@ -237,6 +237,6 @@ impl MultipartReply {
 }
 
 #[cfg(test)]
-crate::tests::sample::sample_struct!(MultipartRequestMessage { more: bool, request: MultipartRequest, });
+crate::tests::sample::sample_struct!(MultipartRequestMessage { more: bool, request: MultipartRequest });
 #[cfg(test)]
-crate::tests::sample::sample_struct!(MultipartReplyMessage { more: bool, reply: MultipartReply, });
+crate::tests::sample::sample_struct!(MultipartReplyMessage { more: bool, reply: MultipartReply });

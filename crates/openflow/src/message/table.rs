@@ -146,7 +146,7 @@ impl Wire for TableProperty {
         let kind: u16 = reader.get()?;
         let mut body = reader.sized(2)?;
         reader.skip(to_eight(4 + body.len()))?;
-        let side = if kind % 2 == 0 { Side::Entries } else { Side::Miss };
+        let side = if kind.is_multiple_of(2) { Side::Entries } else { Side::Miss };
         match kind {
             0 | 1 => Ok(Self::Instructions(side, read_ids(&mut body)?)),
             2 | 3 => Ok(Self::NextTables(side, body.get()?)),

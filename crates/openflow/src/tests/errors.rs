@@ -6,7 +6,8 @@ use crate::{ErrorCode, Reply, Request};
 /// A message of a kind with this body in hexadecimal, blanks ignored; the length in its header is right.
 fn message(kind: u8, body: &str) -> Vec<u8> {
     let digits: Vec<_> = body.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let body = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
+    let body =
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
     let mut bytes = vec![4, kind, 0, 0, 0, 0, 0, 7];
     bytes.extend(body);
     let length = (bytes.len() as u16).to_be_bytes();
@@ -81,7 +82,8 @@ fn what_a_match_has_wrong_is_named() {
 
 #[test]
 fn a_field_of_which_no_bit_counts_is_left_out() {
-    let Ok((_, Request::FlowMod(flow))) = Request::decode(&flow_mod("80000510 0000000000000000 0000000000000000", ""))
+    let Ok((_, Request::FlowMod(flow))) =
+        Request::decode(&flow_mod("80000510 0000000000000000 0000000000000000", ""))
     else {
         panic!("it is right");
     };

@@ -86,10 +86,13 @@ fn ports(count: u32) -> Vec<PortStats> {
 #[test]
 fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_ends_it() {
     // A message has place for 584 ports: (65535 - 16) / 112.
-    for (count, expected) in [(0, vec![0]), (584, vec![584]), (585, vec![584, 1]), (2000, vec![584, 584, 584, 248])] {
+    for (count, expected) in
+        [(0, vec![0]), (584, vec![584]), (585, vec![584, 1]), (2000, vec![584, 584, 584, 248])]
+    {
         for more in [false, true] {
             let all = ports(count);
-            let reply = Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Ports(all.clone()) });
+            let reply =
+                Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Ports(all.clone()) });
             let mut bytes = b"before".to_vec();
             reply.encode(9, &mut bytes).unwrap();
             let mut found = Vec::new();
@@ -97,7 +100,9 @@ fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_e
             let messages = messages(&bytes[6..]);
             for (at, message) in messages.iter().enumerate() {
                 assert!(message.len() <= MAX_BYTES);
-                let (9, Reply::Multipart(part)) = Reply::decode(message).unwrap() else { panic!("{message:?}") };
+                let (9, Reply::Multipart(part)) = Reply::decode(message).unwrap() else {
+                    panic!("{message:?}")
+                };
                 assert_eq!(part.more, more || at + 1 < messages.len());
                 let MultipartReply::Ports(ports) = part.reply else { panic!("{part:?}") };
                 counts.push(ports.len());

@@ -7,8 +7,9 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 
 use crate::message::{
-    Bucket, BucketStats, ErrorMessage, GroupDesc, GroupKind, GroupStats, Hello, MeterBand, MeterConfig, MeterFlags,
-    MeterStats, PacketIn, PacketInReason, PacketOut, PacketQueue, QueueProperty, Side, TableFeatures, TableProperty,
+    Bucket, BucketStats, ErrorMessage, GroupDesc, GroupKind, GroupStats, Hello, MeterBand, MeterConfig,
+    MeterFlags, MeterStats, PacketIn, PacketInReason, PacketOut, PacketQueue, QueueProperty, Side,
+    TableFeatures, TableProperty,
 };
 use crate::oxm::{OxmId, Prerequisite, VLAN_PRESENT};
 use crate::{Action, ErrorCode, Field, FieldMatch, FieldValue, Instructions, Match, PortNo, Text};
@@ -18,7 +19,7 @@ pub(crate) trait Sample: Sized + std::fmt::Debug + 'static {
 }
 
 macro_rules! sample_struct {
-    ($name:ident { $( $field:ident: $type:ty, )* }) => {
+    ($name:ident { $( $field:ident: $type:ty ),* $(,)? }) => {
         impl $crate::tests::sample::Sample for $name {
             fn sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::strategy::{Just, Strategy};
@@ -69,6 +70,12 @@ impl<T: Sample> Sample for Vec<T> {
     }
 }
 
+impl<T: Sample> Sample for Box<T> {
+    fn sample() -> BoxedStrategy<Self> {
+        T::sample().prop_map(Box::new).boxed()
+    }
+}
+
 impl<const N: usize> Sample for Text<N> {
     fn sample() -> BoxedStrategy<Self> {
         ".{0,40}".prop_map(|text| Self::new(&text)).boxed()
@@ -83,15 +90,19 @@ impl Sample for PortNo {
 
 impl Sample for ErrorCode {
     fn sample() -> BoxedStrategy<Self> {
-        prop_oneof![select(Self::ALL), (any::<u16>(), any::<u16>()).prop_map(|(kind, code)| Self { kind, code })]
-            .boxed()
+        prop_oneof![
+            select(Self::ALL),
+            (any::<u16>(), any::<u16>()).prop_map(|(kind, code)| Self { kind, code })
+        ]
+        .boxed()
     }
 }
 
 impl Sample for OxmId {
     fn sample() -> BoxedStrategy<Self> {
         let ours = (select(&Field::ALL[..]), any::<bool>()).prop_map(|(field, masked)| field.id(masked));
-        let foreign = any::<u16>().prop_map(|low| Self { header: 0xffff_0000 | u32::from(low), experimenter: Some(7) });
+        let foreign =
+            any::<u16>().prop_map(|low| Self { header: 0xffff_0000 | u32::from(low), experimenter: Some(7) });
         prop_oneof![ours, foreign].boxed()
     }
 }
@@ -143,7 +154,9 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
             queue.push(match needed {
                 Prerequisite::Matched(field) => FieldMatch::exact(*field, 1),
                 Prerequisite::OneOf(field, values) => FieldMatch::exact(*field, values[0]),
-                Prerequisite::Tagged => FieldMatch { field: Field::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT },
+                Prerequisite::Tagged => {
+                    FieldMatch { field: Field::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT }
+                }
             });
         }
     }
@@ -172,7 +185,9 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
 
 impl Sample for Match {
     fn sample() -> BoxedStrategy<Self> {
-        vec(select(&Field::ALL[..]).prop_flat_map(sample_field_match), 0..6).prop_map(with_prerequisites).boxed()
+        vec(select(&Field::ALL[..]).prop_flat_map(sample_field_match), 0..6)
+            .prop_map(with_prerequisites)
+            .boxed()
     }
 }
 
@@ -234,15 +249,20 @@ impl Sample for Instructions {
 
 impl Sample for Hello {
     fn sample() -> BoxedStrategy<Self> {
-        (any::<u8>(), option::of(Vec::<u32>::sample())).prop_map(|(version, bitmap)| Self { version, bitmap }).boxed()
+        (any::<u8>(), option::of(Vec::<u32>::sample()))
+            .prop_map(|(version, bitmap)| Self { version, bitmap })
+            .boxed()
     }
 }
 
 impl Sample for MeterBand {
     fn sample() -> BoxedStrategy<Self> {
         let drop = any::<(u32, u32)>().prop_map(|(rate, burst)| Self::Drop { rate, burst });
-        let remark =
-            any::<(u32, u32, u8)>().prop_map(|(rate, burst, levels)| Self::DscpRemark { rate, burst, levels });
+        let remark = any::<(u32, u32, u8)>().prop_map(|(rate, burst, levels)| Self::DscpRemark {
+            rate,
+            burst,
+            levels,
+        });
         prop_oneof![drop, remark].boxed()
     }
 }

@@ -16,7 +16,11 @@ fn each_line_of_a_dump_is_read_and_what_is_printed_of_it_means_the_same() {
     for line in DUMP.lines() {
         let flow: Flow = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
         let (_, entry) = line.split_once("n_bytes=").unwrap().1.split_once(", ").unwrap();
-        let (_, printed) = flow.to_string().split_once(&format!("table={},", flow.table.unwrap())).map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let (_, printed) = flow
+            .to_string()
+            .split_once(&format!("table={},", flow.table.unwrap()))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
         // A dump has a space after the timeouts.
         assert_eq!(printed.replace(' ', ""), entry.replace(' ', ""));
         assert_eq!(flow.to_string().parse(), Ok(flow));
@@ -91,18 +95,27 @@ proptest! {
 #[test]
 fn an_error_names_the_word_and_its_place() {
     let cases = [
-        ("in_port=1,foo=2,actions=drop", "\"foo=2\" at byte 10: no field, shorthand or setting of a flow has this name"),
+        (
+            "in_port=1,foo=2,actions=drop",
+            "\"foo=2\" at byte 10: no field, shorthand or setting of a flow has this name",
+        ),
         ("tp_dst=80,actions=drop", "\"tp_dst=80\" at byte 0: this needs tcp or tcp6 beside it"),
         ("ip,nw_dst=10.0.0.256", "\"10.0.0.256\" at byte 10: this is no IPv4 address"),
         ("ip,nw_dst=10.0.0.1/33", "\"33\" at byte 19: this prefix is too long"),
         ("in_port=1/2", "\"1/2\" at byte 8: in_port takes no mask"),
-        ("dl_src=00:11:22:33:44", "\"00:11:22:33:44\" at byte 7: this is no MAC address, as 00:11:22:33:44:55"),
+        (
+            "dl_src=00:11:22:33:44",
+            "\"00:11:22:33:44\" at byte 7: this is no MAC address, as 00:11:22:33:44:55",
+        ),
         ("ip,ipv6", "\"ipv6\" at byte 3: this contradicts \"ip\""),
         ("priority=65536", "\"65536\" at byte 9: this number is too large here"),
         ("priority", "\"priority\" at byte 0: a value is missing"),
         ("actions=outptu:1", "\"outptu:1\" at byte 8: no action or port has this name"),
         ("actions=write_actions(output:0)", "\"output:0\" at byte 22: nothing can be sent to this port"),
-        ("actions=write_actions(output:1", "\"write_actions(output:1\" at byte 8: a parenthesis is not closed"),
+        (
+            "actions=write_actions(output:1",
+            "\"write_actions(output:1\" at byte 8: a parenthesis is not closed",
+        ),
         ("actions=drop,output:1", "\"drop\" at byte 8: nothing can stand beside drop"),
         ("actions=goto_table:1,goto_table:2", "\"goto_table:2\" at byte 21: this is there twice"),
         ("actions=set_field:1->in_port", "\"set_field:1->in_port\" at byte 8: this field cannot be set"),
@@ -118,7 +131,10 @@ fn an_error_names_the_word_and_its_place() {
     let group = "group_id=1,bucket=actions=goto_table:1".parse::<Group>().unwrap_err();
     assert_eq!(group.to_string(), "\"goto_table:1\" at byte 26: no action or port has this name");
     let meter = "meter=1,rate=5".parse::<Meter>().unwrap_err();
-    assert_eq!(meter.to_string(), "\"rate=5\" at byte 8: this is of a band, and no band=type=... is before it");
+    assert_eq!(
+        meter.to_string(),
+        "\"rate=5\" at byte 8: this is of a band, and no band=type=... is before it"
+    );
 }
 
 #[test]

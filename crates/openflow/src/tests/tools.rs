@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use crate::{Request, Reply};
+use crate::{Reply, Request};
 
 pub(crate) fn request(request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -54,8 +54,8 @@ pub(crate) fn tshark_fields(messages: &[Vec<u8>], fields: &[&str]) -> Vec<String
         let packet = pcap_file::pcap::PcapPacket::new(std::time::Duration::ZERO, length, message).unwrap();
         writer.write_packet(&packet).unwrap();
     }
-    drop(writer);
-    let mut arguments = vec!["-n", "-o", "uat:user_dlts:\"User 0 (DLT=147)\",\"openflow\",\"0\",\"\",\"0\",\"\""];
+    let mut arguments =
+        vec!["-n", "-o", "uat:user_dlts:\"User 0 (DLT=147)\",\"openflow\",\"0\",\"\",\"0\",\"\""];
     arguments.extend(["-T", "fields", "-E", "separator=|"]);
     fields.iter().for_each(|field| arguments.extend(["-e", field]));
     arguments.push("-r");

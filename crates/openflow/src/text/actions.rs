@@ -45,9 +45,11 @@ impl<'a> ActionReader<'a> {
         Ok(())
     }
 
-    /// A field that has one name for several protocols.
-    fn named(&self, name: &'static str, word: Word) -> Result<Field, TextError> {
-        matching::field(Word::new(name), self.matching).ok_or_else(|| word.wrong("no field has this name"))
+    /// The field of a name. Only ports have one name for several protocols, of which the match says one.
+    fn named(&self, name: Word) -> Result<Field, TextError> {
+        let anything = Match::default();
+        let known = if name.text.starts_with("tp_") { self.matching } else { &anything };
+        matching::field(name, known).ok_or_else(|| name.wrong("no field has this name"))
     }
 
     /// As Open vSwitch does, a tag comes before what is set in it.
@@ -85,7 +87,7 @@ impl<'a> ActionReader<'a> {
                     .value()?
                     .split_once("->")
                     .ok_or_else(|| whole.wrong("write set_field:VALUE->FIELD"))?;
-                let field = matching::field(name, self.matching).ok_or_else(|| name.wrong("no field has this name"))?;
+                let field = self.named(name)?;
                 return self.set(field, value::value(field, of_value)?, whole);
             }
             "mod_vlan_vid" | "set_vlan_vid" => {
@@ -109,7 +111,7 @@ impl<'a> ActionReader<'a> {
                 return self.set(Field::IpDscp, u128::from(tos >> 2), whole);
             }
             key if shorthand(key).is_some() => {
-                let field = self.named(shorthand(key).unwrap_or_default(), whole)?;
+                let field = self.named(Word::new(shorthand(key).unwrap_or_default()))?;
                 return self.set(field, value::value(field, pair.value()?)?, whole);
             }
             _ if pair.value.is_none() && value::port(pair.key).is_ok() => output(value::port(pair.key)?),
@@ -276,7 +278,9 @@ impl fmt::Display for InstructionsText<'_> {
         let Instructions { meter, apply, clear, write, metadata, goto } = self.0;
         let mut words = Vec::new();
         words.extend(meter.map(|meter| format!("meter:{meter}")));
-        words.extend(apply.as_ref().filter(|apply| !apply.is_empty()).map(|apply| ActionsText(apply).to_string()));
+        words.extend(
+            apply.as_ref().filter(|apply| !apply.is_empty()).map(|apply| ActionsText(apply).to_string()),
+        );
         words.extend(clear.then(|| "clear_actions".to_owned()));
         words.extend(write.as_ref().map(|write| format!("write_actions({})", ActionsText(write))));
         words.extend(metadata.map(|(value, mask)| match mask {

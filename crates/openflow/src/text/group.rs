@@ -73,7 +73,8 @@ impl FromStr for Group {
         }
         let group = number.ok_or_else(|| Word::new(text).wrong("group_id is missing"))?;
         let weight = u16::from(kind == Some(GroupKind::Select));
-        let buckets = buckets.into_iter().map(|bucket| read_bucket(bucket, weight)).collect::<Result<_, _>>()?;
+        let buckets =
+            buckets.into_iter().map(|bucket| read_bucket(bucket, weight)).collect::<Result<_, _>>()?;
         Ok(Self { group, kind, buckets })
     }
 }
@@ -87,8 +88,12 @@ fn first_bucket(text: Word<'_>) -> (Word<'_>, Word<'_>) {
 
 /// Options and actions, with `actions=` between them or not.
 fn read_bucket(text: Word, default_weight: u16) -> Result<Bucket, TextError> {
-    let mut bucket =
-        Bucket { weight: default_weight, watch_port: PortNo::ANY, watch_group: group_id::ANY, actions: Vec::new() };
+    let mut bucket = Bucket {
+        weight: default_weight,
+        watch_port: PortNo::ANY,
+        watch_group: group_id::ANY,
+        actions: Vec::new(),
+    };
     let mut pairs = Pairs::new(text);
     loop {
         if let Some(list) = pairs.all_after(&["actions", "action"]) {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::value::{self, Matched};
 use super::{Pair, TextError, Word};
 use crate::oxm::VLAN_PRESENT;
-use crate::{ErrorCode, Field, FieldMatch, Match};
+use crate::{Field, FieldMatch, Match};
 
 /// Words for an Ethernet type, and for one with an IP protocol. Printing takes the first that fits.
 const PROTOCOLS: [(&str, u128, Option<u128>); 15] = [
@@ -27,7 +27,7 @@ const PROTOCOLS: [(&str, u128, Option<u128>); 15] = [
 ];
 
 /// Other names of fields; where one name is of several fields, what is matched beside it decides.
-const NAMES: [(&str, &[Field]); 27] = [
+const NAMES: [(&str, &[Field]); 26] = [
     ("dl_src", &[Field::EthSrc]),
     ("dl_dst", &[Field::EthDst]),
     ("dl_type", &[Field::EthType]),
@@ -38,6 +38,8 @@ const NAMES: [(&str, &[Field]); 27] = [
     ("ip_dst", &[Field::Ipv4Dst, Field::ArpTpa]),
     ("nw_proto", &[Field::IpProto, Field::ArpOp]),
     ("nw_ecn", &[Field::IpEcn]),
+    ("icmp_type", &[Field::Icmpv4Type, Field::Icmpv6Type]),
+    ("icmp_code", &[Field::Icmpv4Code, Field::Icmpv6Code]),
     ("tp_src", &PORT_SOURCES),
     ("tp_dst", &PORT_DESTINATIONS),
     ("tcp_src", &[Field::TcpSrc]),
@@ -46,15 +48,12 @@ const NAMES: [(&str, &[Field]); 27] = [
     ("udp_dst", &[Field::UdpDst]),
     ("sctp_src", &[Field::SctpSrc]),
     ("sctp_dst", &[Field::SctpDst]),
-    ("icmp_type", &[Field::Icmpv4Type, Field::Icmpv6Type]),
-    ("icmp_code", &[Field::Icmpv4Code, Field::Icmpv6Code]),
     ("ipv6_label", &[Field::Ipv6Flabel]),
     ("nd_target", &[Field::Ipv6NdTarget]),
     ("nd_sll", &[Field::Ipv6NdSll]),
     ("nd_tll", &[Field::Ipv6NdTll]),
     ("tun_id", &[Field::TunnelId]),
     ("arp_op", &[Field::ArpOp]),
-    ("mpls_lse_label", &[Field::MplsLabel]),
 ];
 
 const PORT_SOURCES: [Field; 5] =
@@ -90,7 +89,9 @@ impl<'a> MatchReader<'a> {
             match pair.key.text {
                 "dl_type" | "eth_type" => found.push(value::matched(Field::EthType, pair.value()?)?, pair)?,
                 key => {
-                    if let Some((_, ethernet_type, protocol)) = PROTOCOLS.iter().find(|(word, _, _)| *word == key) {
+                    if let Some((_, ethernet_type, protocol)) =
+                        PROTOCOLS.iter().find(|(word, _, _)| *word == key)
+                    {
                         pair.no_value()?;
                         found.push(FieldMatch::exact(Field::EthType, *ethernet_type), pair)?;
                         if let Some(protocol) = protocol {
@@ -202,11 +203,11 @@ impl<'a> Found<'a> {
             let word = self.fields.iter().find(|(known, _)| known.field == field).map(|(_, word)| *word);
             word.unwrap_or(Word::new(field.name())).wrong(needs(field))
         };
-        Match::sorted(fields).and_then(|built| match built.unmet() {
-            None => Ok(Ok(built)),
-            Some(field) => Ok(Err(unmet(field))),
-        })
-        .unwrap_or_else(|error: ErrorCode| Err(Word::new("").wrong(error.to_string())))
+        let built = Match::sorted(fields).map_err(|error| Word::new("").wrong(error.to_string()))?;
+        match built.unmet() {
+            None => Ok(built),
+            Some(field) => Err(unmet(field)),
+        }
     }
 }
 
@@ -229,7 +230,9 @@ fn needs(field: Field) -> String {
         Field::Ipv6NdTll => "icmp6 and icmp_type=136",
         Field::MplsLabel | Field::MplsTc | Field::MplsBos => "mpls or mplsm",
         Field::PbbIsid => "dl_type=0x88e7",
-        Field::InPort | Field::Metadata | Field::EthDst | Field::EthSrc | Field::EthType | Field::VlanVid => "",
+        Field::InPort | Field::Metadata | Field::EthDst | Field::EthSrc | Field::EthType | Field::VlanVid => {
+            ""
+        }
         Field::TunnelId => "",
     };
     format!("this needs {words} beside it")
@@ -283,6 +286,7 @@ fn printed_name(field: Field) -> &'static str {
         _ if PORT_SOURCES[..3].contains(&field) => "tp_src",
         _ if PORT_DESTINATIONS[..3].contains(&field) => "tp_dst",
         Field::IpEcn => "nw_ecn",
+        Field::ArpSpa | Field::ArpTpa | Field::ArpOp => field.name(),
         _ => NAMES.iter().find(|(_, fields)| fields.contains(&field)).map_or(field.name(), |(name, _)| name),
     }
 }
@@ -295,7 +299,8 @@ impl fmt::Display for MatchText<'_> {
         let matching = self.0;
         let ethernet_type = matching.exact(Field::EthType);
         let shorthand = PROTOCOLS.iter().find(|(_, of_type, protocol)| {
-            Some(*of_type) == ethernet_type && (protocol.is_none() || *protocol == matching.exact(Field::IpProto))
+            Some(*of_type) == ethernet_type
+                && (protocol.is_none() || *protocol == matching.exact(Field::IpProto))
         });
         if let Some((word, _, _)) = shorthand {
             write!(f, "{word},")?;
@@ -324,7 +329,9 @@ fn vlan(vid: &FieldMatch, pcp: Option<u128>, f: &mut fmt::Formatter) -> fmt::Res
         (true, _, None) => write!(f, "dl_vlan={},", vid.value & !VLAN_PRESENT),
         (true, _, Some(pcp)) => write!(f, "dl_vlan={},dl_vlan_pcp={pcp},", vid.value & !VLAN_PRESENT),
         (_, true, Some(pcp)) => write!(f, "dl_vlan_pcp={pcp},"),
-        (_, _, Some(pcp)) => write!(f, "vlan_tci={:#06x}/{:#06x},", vid.value | pcp << 13, vid.mask | 7 << 13),
+        (_, _, Some(pcp)) => {
+            write!(f, "vlan_tci={:#06x}/{:#06x},", vid.value | pcp << 13, vid.mask | 7 << 13)
+        }
         (_, _, None) => write!(f, "vlan_tci={:#06x}/{:#06x},", vid.value, vid.mask),
     }
 }

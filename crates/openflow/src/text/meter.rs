@@ -32,7 +32,8 @@ impl Meter {
     /// The message that adds, changes or deletes the meter. Rates are in kb/s if the text does not say.
     pub fn meter_mod(&self, command: MeterCommand) -> MeterMod {
         let has_unit = self.flags.0 & (MeterFlags::KBPS | MeterFlags::PKTPS).0 != 0;
-        let flags = if has_unit || self.bands.is_empty() { self.flags } else { self.flags | MeterFlags::KBPS };
+        let flags =
+            if has_unit || self.bands.is_empty() { self.flags } else { self.flags | MeterFlags::KBPS };
         MeterMod { command, flags, meter: self.meter, bands: self.bands.clone() }
     }
 }

@@ -90,7 +90,10 @@ impl<'a> Word<'a> {
             None => self.text.parse(),
         };
         // The standard library takes a sign, too.
-        let number = number.ok().filter(|_| !self.text.contains('+')).ok_or_else(|| self.wrong("this is no number"))?;
+        let number = number
+            .ok()
+            .filter(|_| !self.text.contains('+'))
+            .ok_or_else(|| self.wrong("this is no number"))?;
         T::try_from(number).map_err(|_| self.wrong("this number is too large here"))
     }
 }
@@ -142,7 +145,8 @@ impl<'a> Iterator for Pairs<'a> {
             return None;
         }
         let is_delimiter = |c: char| DELIMITERS.contains(&c);
-        let key_end = text.text.find(|c| is_delimiter(c) || matches!(c, '=' | ':' | '(')).unwrap_or(text.text.len());
+        let key_end =
+            text.text.find(|c| is_delimiter(c) || matches!(c, '=' | ':' | '(')).unwrap_or(text.text.len());
         let (key, after) = text.split_at(key_end);
         let opening = after.text.starts_with('(');
         if !opening && !after.text.starts_with(['=', ':']) {
@@ -155,7 +159,9 @@ impl<'a> Iterator for Pairs<'a> {
         for (at, c) in after.text.char_indices() {
             match c {
                 '(' => depth += 1,
-                ')' if depth == 0 => return Some(Err(text.wrong("a parenthesis is closed that was not opened"))),
+                ')' if depth == 0 => {
+                    return Some(Err(text.wrong("a parenthesis is closed that was not opened")));
+                }
                 ')' => {
                     depth -= 1;
                     if depth == 0 && opening {

@@ -14,7 +14,9 @@ pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
         return Ok(*port);
     }
     if !word.text.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(word.wrong("this is no port: a number, or LOCAL, IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER"));
+        return Err(
+            word.wrong("this is no port: a number, or LOCAL, IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER")
+        );
     }
     // The reserved numbers of OpenFlow 1.0, which people still write.
     match word.number::<u32>()? {
@@ -70,7 +72,8 @@ pub(super) fn matched(field: Field, word: Word) -> Result<FieldMatch, TextError>
         && of_mask.text.bytes().all(|digit| digit.is_ascii_digit());
     let mask = if is_prefix {
         let length = of_mask.number::<u32>()?;
-        let host = field.bits().checked_sub(length).ok_or_else(|| of_mask.wrong("this prefix is too long"))?;
+        let host =
+            field.bits().checked_sub(length).ok_or_else(|| of_mask.wrong("this prefix is too long"))?;
         field.all_ones().checked_shl(host).unwrap_or(0) & field.all_ones()
     } else {
         value(field, of_mask)?
@@ -116,7 +119,8 @@ impl fmt::Display for Matched<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let FieldMatch { field, value, mask } = *self.0;
         let prefix = mask.count_ones();
-        let is_prefix = mask.checked_shr(field.bits() - prefix).is_some_and(|mask| mask.trailing_ones() == prefix);
+        let is_prefix =
+            mask.checked_shr(field.bits() - prefix).is_some_and(|mask| mask.trailing_ones() == prefix);
         match field.notation() {
             _ if self.0.is_exact() => write!(f, "{}", Value(field, value)),
             Notation::Decimal => write!(f, "{value:#x}/{mask:#x}"),
