@@ -5,14 +5,12 @@ The text of each error tells what went wrong, where, and what the user can do. T
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ringroad_lab.packages import how_to_install
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-OWN_PACKAGE = "ringroad"
-"""Stands for Ringroad's own programs, which no Debian package has."""
 
 
 def value_problems(error: ValidationError) -> list[str]:
@@ -32,13 +30,6 @@ class ScenarioError(LabError):
     exit_status = 2
 
 
-def how_to_install(packages: Sequence[str]) -> str:
-    """Tell what to do for packages that are missing."""
-    debian = " ".join(package for package in packages if package != OWN_PACKAGE)
-    own = "`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there, or its Debian package"
-    return "; ".join([f"apt-get install {debian}"] * bool(debian) + [own] * (OWN_PACKAGE in packages))
-
-
 class MissingProgramError(LabError):
     """A program that the scenario needs is not installed on the host where it has to run."""
 
@@ -49,6 +40,16 @@ class MissingProgramError(LabError):
         super().__init__(f"{program} is not installed on {host}: {how_to_install([package])}")
         self.program = program
         self.package = package
+
+
+class BuildError(LabError):
+    """The build that a device or guest is to run cannot be had, or does not run here."""
+
+    exit_status = 3
+
+
+class MachineBusyError(LabError):
+    """Another run measures on this machine."""
 
 
 class SandboxError(LabError):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
 
 
@@ -47,6 +49,8 @@ class Placement:
     queues: int = 1
     huge_pages: bool = True
     """Whether pages of 2 MiB are reserved for it; without, drivers use ordinary memory and say so in their settings."""
+    build: Build | None = None
+    """What it runs, where that is not the machine's own; the host gives it these programs by their usual names."""
 
 
 class Dut(ABC):
@@ -67,6 +71,19 @@ class Dut(ABC):
     """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
     huge_pages_mib: ClassVar[int] = 0
     """Memory in pages of 2 MiB that it needs where its placement has such."""
+    start_s: ClassVar[float] = 4.0
+    """What its start, wiring and stop take, s, for the plan."""
+    build_programs: ClassVar[Programs] = {}
+    """Its own programs, of which there may be other builds; empty where the kernel forwards."""
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames",)
+    """Counters of a port, as `collect` names them, whose sum is the frames that came to it, taken or not; the first one has to be there."""
+    sent_counter: ClassVar[str] = "tx_frames"
+    """Counter of the frames that a port handed on."""
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {}
+    """By kind of cable: the counter of frames that a port dropped because the other end did not take them. Only for cables over which the
+    other end's slowness is the only cause: shared memory that it empties, and the queue of a veth's other end."""
+    forwards_for_sender: ClassVar[bool] = False
+    """Whether over veth it does all of its work in the thread of whoever sends."""
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Take checked settings, of `settings_type`."""
@@ -120,6 +137,20 @@ class Dut(ABC):
     @abstractmethod
     def collect(self) -> dict[str, int]:
         """Return its own counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles."""
+
+    def end_counts(self, ports: Sequence[DutPort], collected: Mapping[str, int]) -> dict[int, EndCounts]:
+        """Return what of the collected counters tells which frames came and went, by port; what it does not count is None."""
+        found = {}
+        for port in ports:
+            told = {name: collected.get(f"{port.number}.{name}") for name in (*self.received_counters, self.sent_counter)}
+            no_room = self.no_room_counters.get(port.cable.kind)
+            is_told = told[self.received_counters[0]] is not None
+            found[port.number] = EndCounts(
+                received=sum(told[name] or 0 for name in self.received_counters) if is_told else None,
+                sent=told[self.sent_counter],
+                no_room=collected.get(f"{port.number}.{no_room}") if no_room else None,
+            )
+        return found
 
     @abstractmethod
     def processes(self) -> Sequence[Process]:

@@ -21,7 +21,6 @@ from ringroad_lab.record import (
     GeneratorCeiling,
     LogExcerpt,
     Measurement,
-    NoiseFloor,
     RunRecord,
     RunState,
     Series,
@@ -72,15 +71,14 @@ class Supervisor:
         self,
         record: RunRecord,
         scenarios: tuple[Scenario, ...],
-        floors: Callable[[RunRecord], tuple[NoiseFloor, ...]],
-        settle: Callable[[RunRecord], RunRecord],
+        conclude: Callable[[RunRecord], RunRecord],
         *,
         is_resumed: bool,
     ) -> tuple[RunRecord, int]:
         """Carry out the run whose head, and what of it was measured before, is `record`.
 
         The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
-        A run of which all is measured is kept as `settle` returns it: finished, or as one that is to go on.
+        It is kept as `conclude` returns it: what follows from its measurements, and whether one of which all is measured is to go on.
 
         Returns:
             The whole record, and the exit status that the inner process asks for.
@@ -108,10 +106,7 @@ class Supervisor:
                 last_words = errors.read().decode(errors="replace").strip()
                 ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
-        whole = tally.record(state, ended.failure)
-        whole = whole.model_copy(update={"noise_floors": floors(whole)})
-        if state is RunState.FINISHED:
-            whole = settle(whole)
+        whole = conclude(tally.record(state, ended.failure))
         self._keeper.end_run(whole)
         return whole, ended.exit_status
 
@@ -174,7 +169,8 @@ class _Tally:
         self._head = record
         self._measurements: dict[int, Measurement] = {measurement.number: measurement for measurement in record.measurements}
         self._duts: dict[str, DutRecord] = {dut.label: dut for dut in record.duts}
-        self._ceilings: dict[tuple[str, str], GeneratorCeiling] = {(c.transport, c.frame.name): c for c in record.ceilings}
+        # Those that were measured again, for whatever cause, stand beside the first.
+        self._ceilings: dict[tuple[str, str, str], GeneratorCeiling] = {(c.transport, c.frame.name, c.cause): c for c in record.ceilings}
         self._series: list[Series] = list(record.series)
         self._logs: list[LogExcerpt] = list(record.logs)
         self._generator_version = record.generator_version
@@ -184,9 +180,13 @@ class _Tally:
         match event:
             case BedReady():
                 self._generator_version = event.generator_version or self._generator_version
+                before = self._duts.get(event.dut.label, event.dut)
+                if changed := before.changed_files(event.dut):
+                    self._warnings[f"{event.dut.label}: {changed} changed during the run: its figures are of several builds."] = None
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
-                self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling
+                ceiling = event.ceiling
+                self._ceilings[ceiling.transport, ceiling.frame.name, ceiling.cause] = ceiling
             case MeasurementDone():
                 self._measurements[event.measurement.number] = event.measurement
             case BedEnded():

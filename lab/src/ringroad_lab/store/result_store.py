@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
 
 from ringroad_lab.errors import StoreError
+from ringroad_lab.facts.machine import is_same_machine
 from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
+from ringroad_lab.store.comparisons import forget_comparisons, read_comparisons, write_comparison
 from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
 from ringroad_lab.store.database import DATABASE_ERRORS, for_writing, open_database, why
 from ringroad_lab.store.location import parse_location
@@ -24,6 +27,7 @@ from ringroad_lab.store.queries import (
     MetricPoint,
     RunFilter,
     RunSummary,
+    StoredComparison,
     TesterVerdict,
 )
 from ringroad_lab.store.rows import (
@@ -33,11 +37,15 @@ from ringroad_lab.store.rows import (
     existing_run,
     in_order,
     measurement_row,
+    read_head,
     read_measurements,
     read_run,
     unfinished_run,
     write_head,
 )
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
 
 # Names of runs that nobody can give to a baseline.
 LATEST = "latest"
@@ -125,6 +133,7 @@ class ResultStore:
                 raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
             run.is_ended = False
             session.add(measurement_row(run, measurement))
+            forget_comparisons(session, run_id)
 
     def end_run(self, record: RunRecord) -> None:
         """Store how a run ended, with all that is known of it now. One that was stopped or failed may go on, and end again.
@@ -183,10 +192,10 @@ class ResultStore:
         with self.reading() as session:
             return read_run(session, run_id)
 
-    def resolve(self, text: str, scenario: str | None = None) -> str:
+    def resolve(self, text: str, beside: RunRecord | None = None) -> str:
         """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
 
-        With a scenario, `last-stable` is the last one of that.
+        Beside a run, `last-stable` is the last one of its scenario on its machine.
 
         Raises:
             StoreError: none is, or several are.
@@ -197,13 +206,9 @@ class ResultStore:
                 raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
             return latest[0].run_id
         if text == LAST_STABLE:
-            stable = self.last_stable(scenario)
+            stable = self.last_stable(beside.name if beside else None, beside.facts if beside else None)
             if stable is None:
-                of_scenario = f" of {scenario}" if scenario else ""
-                raise StoreError(
-                    f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
-                    "`ringroad-lab judge RUN pass` makes one"
-                )
+                raise StoreError(self._why_none_is_stable(beside))
             return stable
         with self.reading() as session:
             if session.get(models.Run, text) is not None:
@@ -273,6 +278,22 @@ class ResultStore:
 
             return Choices(names=distinct(models.Run.name), duts=distinct(models.RunDut.label, models.RunDut.driver))
 
+    # Comparisons
+
+    def keep_comparison(self, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
+        """Keep what came of comparing two runs, or two devices of one, in place of an earlier comparison of the same.
+
+        Raises:
+            StoreError: a run is not there.
+        """
+        with self.writing() as session:
+            write_comparison(session, baseline_run_id, run_id, comparison)
+
+    def comparisons(self, run_id: str) -> tuple[StoredComparison, ...]:
+        """Return what came of the comparisons of a run with others, the newest first."""
+        with self.reading() as session:
+            return read_comparisons(session, [run_id]).get(run_id, ())
+
     # Baselines
 
     def set_baseline(self, name: str, run_id: str) -> None:
@@ -297,11 +318,34 @@ class ResultStore:
         with self.reading() as session:
             return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
 
-    def last_stable(self, name: str | None = None) -> str | None:
-        """Return the id of the newest finished run, of this name where one is given, whose last judgement is `pass`; None without one."""
+    def last_stable(self, name: str | None = None, facts: Mapping[str, Mapping[str, str]] | None = None) -> str | None:
+        """Return the id of the newest finished run whose last judgement is `pass`; None without one.
+
+        Where they are given: of this name, and on the machine of which these are facts.
+        """
         which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False)
-        found = self.summaries(which, limit=1)
-        return found[0].run_id if found else None
+        for summary in self.summaries(which, limit=1 if facts is None else self.count(which)):
+            if facts is None or is_same_machine(self._head(summary.run_id).facts, facts):
+                return summary.run_id
+        return None
+
+    def _head(self, run_id: str) -> RunRecord:
+        with self.reading() as session:
+            return read_head(session, run_id)
+
+    def _why_none_is_stable(self, beside: RunRecord | None) -> str:
+        of_scenario = f" of {beside.name}" if beside else ""
+        elsewhere = self.last_stable(beside.name) if beside else None
+        if elsewhere is None:
+            return (
+                f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
+                "`ringroad-lab judge RUN pass` makes one"
+            )
+        machine = self._head(elsewhere).facts.get("machine", {}).get("name", "another machine")
+        return (
+            f"no run{of_scenario} on this machine has a tester's verdict `pass`; {elsewhere[:8]} has, and was measured on {machine}: "
+            f"what differs would be the machines' difference too. To compare with it nevertheless, name it: --baseline {elsewhere[:8]}"
+        )
 
 
 def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]:
@@ -317,6 +361,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
         successors.setdefault(str(superseded), []).append(run_id)
     judged = select(models.Run.run_id, last_verdict()).where(models.Run.run_id.in_(ids))
     verdicts = dict(session.execute(judged).all())
+    comparisons = read_comparisons(session, ids)
     return [
         RunSummary(
             run_id=run.run_id,
@@ -333,6 +378,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
             verdict=TesterVerdict(verdict) if (verdict := verdicts[run.run_id]) else None,
             supersedes=run.supersedes,
             superseded_by=tuple(successors.get(run.run_id, ())),
+            comparisons=comparisons.get(run.run_id, ()),
         )
         for run in runs
     ]
