@@ -553,13 +553,13 @@ impl Agent {
             return Err(ErrorCode::REQUEST_MULTIPART_BUFFER_OVERFLOW);
         }
         let reply = match request {
-            MultipartRequest::Description => MultipartReply::Description(Description {
+            MultipartRequest::Description => MultipartReply::Description(Box::new(Description {
                 manufacturer: Text::new("Ringroad"),
                 hardware: Text::new("software switch"),
                 software: Text::new(&self.identity.version),
                 serial: Text::new("none"),
                 datapath: Text::new(&self.identity.switch),
-            }),
+            })),
             MultipartRequest::Flows(asked) => MultipartReply::Flows(self.state.flow_stats(&asked, now_ns)?),
             MultipartRequest::Aggregate(asked) => MultipartReply::Aggregate(self.state.aggregate(&asked)?),
             MultipartRequest::Tables => MultipartReply::Tables(self.state.table_stats()),
