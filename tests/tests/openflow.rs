@@ -70,7 +70,9 @@ impl FlowSwitch {
     fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
         let mut waiting = PATIENCE.unwrap();
         while !wished(&self.report()) {
-            waiting = waiting.checked_sub(Duration::from_millis(20)).unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
+            waiting = waiting
+                .checked_sub(Duration::from_millis(20))
+                .unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -92,7 +94,10 @@ fn pass(port: &mut Port, frame: &[u8]) {
 #[test]
 fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
     let mut switch = FlowSwitch::new(&[]);
-    switch.ofctl(&["add-flow", "table=0,priority=5,in_port=1,dl_type=0x88b5,actions=mod_dl_src:02:00:00:00:77:09,output:2"]);
+    switch.ofctl(&[
+        "add-flow",
+        "table=0,priority=5,in_port=1,dl_type=0x88b5,actions=mod_dl_src:02:00:00:00:77:09,output:2",
+    ]);
     switch.ofctl(&["add-flow", "table=0,priority=9,dl_dst=02:00:00:00:77:33,actions=push_vlan:0x8100,set_field:4196->vlan_vid,output:2,output:3"]);
     for number in 0..10 {
         pass(&mut switch.a, &numbered(station(2), station(1), number, LEN));
@@ -118,9 +123,64 @@ fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
 }
 
 #[test]
+fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
+    let switch = FlowSwitch::new(&[]);
+    let flows = |arguments: &[&str]| {
+        let told = run(switch.daemon.ringroad(&[&["flows"], arguments].concat()));
+        (told.status.code(), String::from_utf8(told.stdout.clone()).unwrap(), stderr(&told))
+    };
+    let added =
+        flows(&["add", "vale0", "priority=5,in_port=1,actions=output:2", "tcp,tp_dst=80,actions=drop"]);
+    assert_eq!((added.0, added.1.trim()), (Some(0), "2 added"), "{}", added.2);
+    let dump = flows(&["dump", "vale0", "in_port=1"]).1;
+    assert!(
+        dump.contains("n_packets=0, n_bytes=0, priority=5,in_port=1 actions=output:2")
+            && dump.lines().count() == 1,
+        "{dump}"
+    );
+    let by_ofctl = switch.ofctl(&["dump-flows", "in_port=1"]);
+    assert_eq!(without_duration(&dump), without_duration(by_ofctl.lines().nth(1).unwrap()));
+    let file = switch.daemon.folder().join("flows");
+    std::fs::write(&file, "# wanted\npriority=5,in_port=1,actions=output:3\npriority=7,arp,actions=NORMAL\n")
+        .unwrap();
+    let file = file.to_str().unwrap();
+    let difference = flows(&["diff", "vale0", file]);
+    assert_eq!(difference.0, Some(1));
+    assert!(
+        difference.1.contains("-priority=5,in_port=1 actions=output:2")
+            && difference.1.contains("+priority=7,arp actions=NORMAL"),
+        "{}",
+        difference.1
+    );
+    assert_eq!(flows(&["replace", "vale0", file]).1.trim(), "2 added, 1 deleted");
+    assert_eq!(flows(&["diff", "vale0", file]).0, Some(0));
+    assert_eq!(flows(&["del", "vale0", "arp"]).1.trim(), "1 deleted");
+    assert_eq!(switch.report()["flows"], 1);
+    for (arguments, part) in [
+        (&["add", "vale0", "in_port=1"][..], "has no actions"),
+        (&["add", "vale0", "in_port=x,actions=drop"], "in_port"),
+        (&["add", "vale0", "in_port=1,actions=group:9"], "OFPBAC_BAD_OUT_GROUP"),
+        (&["dump", "vale9"], "vale9 has no flow tables"),
+        (&["replace", "vale0", "/nonexistent"], "/nonexistent"),
+    ] {
+        let (status, _, told) = flows(arguments);
+        assert!(status != Some(0) && told.contains(part), "{arguments:?}: {told}");
+    }
+}
+
+/// A dumped flow without what differs from one moment to the next.
+fn without_duration(flow: &str) -> String {
+    let words = flow.trim().split(' ').filter(|word| !word.starts_with("duration="));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
 fn groups_and_meters_of_ovs_ofctl_work() {
     let mut switch = FlowSwitch::new(&[]);
-    switch.ofctl(&["add-group", "group_id=7,type=all,bucket=output:2,bucket=set_field:02:00:00:00:77:44->eth_dst,output:3"]);
+    switch.ofctl(&[
+        "add-group",
+        "group_id=7,type=all,bucket=output:2,bucket=set_field:02:00:00:00:77:44->eth_dst,output:3",
+    ]);
     switch.ofctl(&["add-meter", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=3"]);
     switch.ofctl(&["add-flow", "in_port=1,actions=meter:1,group:7"]);
     for number in 0..20 {
@@ -144,13 +204,22 @@ fn packets_go_to_the_controller_and_come_from_it() {
     switch.ofctl(&["add-flow", "priority=1,in_port=1,actions=CONTROLLER:64"]);
     let mut monitor = Service::start(switch.ofctl_command("monitor", &["65534"]));
     // The monitor has said what it wants to hear once the switch knows of it.
-    switch.await_report("the monitor", |report| report["tools"] == 1 && switch.ofctl(&["show"]).contains("miss_send_len=65534"));
+    switch.await_report("the monitor", |report| {
+        report["tools"] == 1 && switch.ofctl(&["show"]).contains("miss_send_len=65534")
+    });
     pass(&mut switch.a, &numbered(station(2), station(1), 7, LEN));
     let told = monitor.await_line("OFPT_PACKET_IN");
-    assert!(told.contains("total_len=100") && told.contains("in_port=1") && told.contains("action"), "{told}");
+    assert!(
+        told.contains("total_len=100") && told.contains("in_port=1") && told.contains("action"),
+        "{told}"
+    );
     monitor.kill();
-    let packet: String = numbered(station(1), station(8), 5, LEN).iter().map(|byte| format!("{byte:02x}")).collect();
-    switch.ofctl(&["packet-out", &format!("in_port=controller packet={packet} actions=push_vlan:0x8100,output:2,output:3")]);
+    let packet: String =
+        numbered(station(1), station(8), 5, LEN).iter().map(|byte| format!("{byte:02x}")).collect();
+    switch.ofctl(&[
+        "packet-out",
+        &format!("in_port=controller packet={packet} actions=push_vlan:0x8100,output:2,output:3"),
+    ]);
     for port in [&mut switch.b, &mut switch.c] {
         let frame = receive(port);
         assert_eq!((frame.len(), &frame[12..14]), (LEN + 4, &[0x81, 0x00][..]));
@@ -210,7 +279,11 @@ fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
     let listed = || {
         let told = run(daemon.ringroad(&["--json", "switch", "--list"]));
         let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
-        let names = reports.as_array().unwrap().iter().map(|report| report["settings"]["switch"].as_str().unwrap().to_owned());
+        let names = reports
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|report| report["settings"]["switch"].as_str().unwrap().to_owned());
         names.collect::<Vec<_>>()
     };
     assert_eq!(listed(), ["vale1"]);
@@ -250,7 +323,12 @@ fn a_tool_that_sends_nonsense_or_does_not_read_harms_nobody() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     // No length, a wrong version, an unknown type, half a message.
-    for bytes in [&[4, 0, 0, 0, 0, 0, 0, 0][..], &[9, 5, 0, 8, 0, 0, 0, 1], &[4, 99, 0, 8, 0, 0, 0, 1], &[4, 14, 0, 200]] {
+    for bytes in [
+        &[4, 0, 0, 0, 0, 0, 0, 0][..],
+        &[9, 5, 0, 8, 0, 0, 0, 1],
+        &[4, 99, 0, 8, 0, 0, 0, 1],
+        &[4, 14, 0, 200],
+    ] {
         let mut tool = UnixStream::connect(switch.socket()).unwrap();
         tool.write_all(bytes).unwrap();
         tool.shutdown(std::net::Shutdown::Write).unwrap();

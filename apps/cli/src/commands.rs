@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod flows;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
 mod guests;
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Macs(verb) => verb.run(global, output),
         Command::Mirror(verb) => verb.run(global, output),
         Command::Switch(verb) => verb.run(global, output),
+        Command::Flows(verb) => verb.run(global, output),
         Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),

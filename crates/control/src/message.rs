@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{
-    ConfigDifference, ConfigReport, ListReport, MacEntryReport, OpenFlowReport, ReloadReport, SaveReport, StartedBy,
-    StatusReport, TraceReport, UpgradeReport,
+    ConfigDifference, ConfigReport, ListReport, MacEntryReport, OpenFlowReport, ReloadReport, SaveReport,
+    StartedBy, StatusReport, TraceReport, UpgradeReport,
 };
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.

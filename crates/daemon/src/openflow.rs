@@ -78,7 +78,8 @@ fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
     if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
         return Err(format!("{switch:?} is no name of a switch, such as vale0"));
     }
-    let controllers = controllers.iter().map(|address| address.parse()).collect::<Result<Vec<_>, String>>()?;
+    let controllers =
+        controllers.iter().map(|address| address.parse()).collect::<Result<Vec<_>, String>>()?;
     for address in listen {
         let is_address = address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.port() != 0);
         if !is_address {
@@ -91,8 +92,9 @@ fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
             let digits = text.strip_prefix("0x").unwrap_or(text);
             let is_hexadecimal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
             let id = is_hexadecimal.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
-            id.filter(|&id| id != 0)
-                .ok_or_else(|| format!("datapath id {text:?}: write 1 to 16 hexadecimal digits that are not all 0"))?
+            id.filter(|&id| id != 0).ok_or_else(|| {
+                format!("datapath id {text:?}: write 1 to 16 hexadecimal digits that are not all 0")
+            })?
         }
     };
     Ok(Parsed { controllers, datapath_id })
@@ -142,7 +144,8 @@ impl FlowSwitches {
     /// Takes settings over from a daemon that still has the sockets.
     pub(crate) fn await_predecessor(&mut self, settings: Vec<OpenFlow>) {
         let why = "the daemon before this one has the socket";
-        let waiting = settings.into_iter().map(|settings| (settings.switch.clone(), (settings, why.to_owned())));
+        let waiting =
+            settings.into_iter().map(|settings| (settings.switch.clone(), (settings, why.to_owned())));
         self.waiting.extend(waiting);
     }
 }
@@ -156,7 +159,8 @@ impl Ports {
         let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
         let name = &settings.switch;
         if let Some(running) = self.openflow.running.get_mut(name) {
-            let same_identity = running.datapath_id == parsed.datapath_id && running.settings.listen == settings.listen;
+            let same_identity =
+                running.datapath_id == parsed.datapath_id && running.settings.listen == settings.listen;
             if same_identity {
                 running.service.set_controllers(parsed.controllers, fail_mode(settings.fail_mode));
                 running.settings = settings.clone();
@@ -178,7 +182,8 @@ impl Ports {
         let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
         let socket = bind(&socket_path).map_err(failed)?;
         let unix = UnixListener::from(
-            rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(|error| failed(format!("no descriptor: {error}")))?,
+            rustix::io::fcntl_dupfd_cloexec(&socket, 0)
+                .map_err(|error| failed(format!("no descriptor: {error}")))?,
         );
         let listen = |address: &String| {
             TcpListener::bind(address).map_err(|error| failed(format!("cannot listen on {address}: {error}")))
@@ -193,20 +198,24 @@ impl Ports {
         let queues = vec![QueueParts::new(queue)];
         fabric.resume((name, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
         let started = (|| {
-            let learning = fabric.learning(name).ok_or_else(|| failed(format!("there is no switch {name}")))?;
+            let learning =
+                fabric.learning(name).ok_or_else(|| failed(format!("there is no switch {name}")))?;
             let identity = Identity {
                 switch: name.to_owned(),
                 datapath_id: parsed.datapath_id,
                 version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
             };
             let agent = Agent::new(identity, (state, workers), learning, fail_mode(settings.fail_mode));
-            let service = Service::start(agent, parsed.controllers, Listeners { unix: vec![unix], tcp }, packets)
-                .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
+            let service =
+                Service::start(agent, parsed.controllers, Listeners { unix: vec![unix], tcp }, packets)
+                    .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
             let clock = Clock::system();
             let make = move |learning, worker: u8| -> Box<dyn ringroad_port::plan::Decide> {
                 let needs = needs.get(usize::from(worker)).cloned();
                 match needs {
-                    Some(needs) => Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
+                    Some(needs) => {
+                        Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone()))
+                    }
                     None => learning.decider(),
                 }
             };
@@ -268,9 +277,12 @@ impl Ports {
         let on_switches = self.table.on_switches();
         for (switch, running) in &mut self.openflow.running {
             let mut now = BTreeMap::new();
-            for (name, index, past, counters) in fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX) {
+            for (name, index, past, counters) in
+                fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX)
+            {
                 let key = format!("{switch}:{name}");
-                let is_served = on_switches.get(&key).is_none_or(|port| !matches!(port.occupant, Occupant::Nobody));
+                let is_served =
+                    on_switches.get(&key).is_none_or(|port| !matches!(port.occupant, Occupant::Nobody));
                 let is_up = is_served && !self.known_faults.contains_key(&key);
                 let queues = counters.iter().map(|queue| Arc::as_ptr(queue) as usize).collect();
                 let known = Known { name: name.to_owned(), is_up, queues };
@@ -318,7 +330,9 @@ impl Ports {
         });
         let waiting = waiting.values().map(|(settings, why)| OpenFlowReport {
             settings: settings.clone(),
-            datapath_id: parse(settings).map(|parsed| format!("{:016x}", parsed.datapath_id)).unwrap_or_default(),
+            datapath_id: parse(settings)
+                .map(|parsed| format!("{:016x}", parsed.datapath_id))
+                .unwrap_or_default(),
             socket: folder.join(format!("{}.mgmt", settings.switch)).display().to_string(),
             controllers: Vec::new(),
             tools: 0,
@@ -331,8 +345,10 @@ impl Ports {
 }
 
 fn bind(path: &Path) -> Result<BoundSocket, String> {
-    let socket = BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
-    rustix::net::listen(&socket, BACKLOG).map_err(|error| format!("listening on {}: {error}", path.display()))?;
+    let socket =
+        BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
+    rustix::net::listen(&socket, BACKLOG)
+        .map_err(|error| format!("listening on {}: {error}", path.display()))?;
     Ok(socket)
 }
 

@@ -778,7 +778,9 @@ impl Server {
                 let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1, records: false };
                 self.remove_mirror(&mirror)?
             }
-            Request::SetOpenFlow(_) | Request::RemoveOpenFlow { .. } if !administers => denied("change flow tables"),
+            Request::SetOpenFlow(_) | Request::RemoveOpenFlow { .. } if !administers => {
+                denied("change flow tables")
+            }
             Request::SetOpenFlow(settings) => self.set_openflow(&settings),
             Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch),
             Request::OpenFlow => Ok(Reply::OpenFlow(self.parts.ports.openflow_report())),
@@ -1126,7 +1128,11 @@ impl Server {
         self.parts.ports.permissions = rules(&new);
         reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
         reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
-        problems.extend(reload::apply_openflow(&mut self.parts.ports, &self.parts.config.openflow, &new.openflow));
+        problems.extend(reload::apply_openflow(
+            &mut self.parts.ports,
+            &self.parts.config.openflow,
+            &new.openflow,
+        ));
         self.ports_at_look = usize::MAX;
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();

@@ -5,8 +5,8 @@
 //! worker's map, then the fabric takes out its queues. A queue's account joins the totals only when the queue is out,
 //! because frames reach the queue until then.
 
-use std::fmt::{self, Debug};
 use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 

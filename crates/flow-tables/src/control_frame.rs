@@ -101,7 +101,9 @@ pub fn packet_out_header(to: PortMask) -> [u8; PACKET_OUT_BYTES] {
 /// Reads the header in front of a controller's packet.
 #[must_use]
 pub(crate) fn packet_out_ports(header: &[u8; PACKET_OUT_BYTES]) -> PortMask {
-    let is_set = |port: &PortIndex| header.get(usize::from(port.0 / 8)).is_some_and(|byte| byte >> (port.0 % 8) & 1 != 0);
+    let is_set = |port: &PortIndex| {
+        header.get(usize::from(port.0 / 8)).is_some_and(|byte| byte >> (port.0 % 8) & 1 != 0)
+    };
     (0..MAX_PORTS as u8).map(PortIndex).filter(is_set).collect()
 }
 
@@ -132,6 +134,9 @@ mod tests {
         for index in (0..MAX_PORTS as u8).map(PortIndex) {
             assert_eq!(port_index(port_number(index)), Some(index));
         }
-        assert_eq!((port_index(PortNo(0)), port_index(PortNo(255)), port_index(PortNo::ALL)), (None, None, None));
+        assert_eq!(
+            (port_index(PortNo(0)), port_index(PortNo(255)), port_index(PortNo::ALL)),
+            (None, None, None)
+        );
     }
 }

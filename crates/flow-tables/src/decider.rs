@@ -58,7 +58,12 @@ struct OneFrame<'frame> {
 impl FlowDecider {
     /// Decides by the tables; `switch` is what it does with frames that a flow sends to NORMAL.
     #[must_use]
-    pub fn new(needs: WorkerTables, switch: Arc<LearningSwitch>, controllers: PortIndex, clock: Clock) -> Self {
+    pub fn new(
+        needs: WorkerTables,
+        switch: Arc<LearningSwitch>,
+        controllers: PortIndex,
+        clock: Clock,
+    ) -> Self {
         let counts = Vec::with_capacity(4 * BATCH_FRAMES);
         Self {
             needs,
@@ -81,7 +86,9 @@ impl FlowDecider {
             };
             let copy = plan.set(ports).zip(plan.head(PACKET_OUT_BYTES, &[]));
             self.noted.copies.clear();
-            self.noted.copies.extend(copy.map(|(set, head)| FrameCopy { to: Destination::Ports(set), head: Some(head) }));
+            self.noted
+                .copies
+                .extend(copy.map(|(set, head)| FrameCopy { to: Destination::Ports(set), head: Some(head) }));
             plan.copy(frame, &self.noted.copies);
         }
     }
@@ -163,7 +170,9 @@ impl Drop for FlowDecider {
 }
 
 fn header_of(head: &[u8]) -> FrameHeader {
-    let word = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_ne_bytes(word));
+    let word = |at: usize| {
+        head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_ne_bytes(word))
+    };
     FrameHeader::from_words(word(0), word(6), 0)
 }
 
@@ -185,7 +194,9 @@ impl OneFrame<'_> {
         let Some((replaces, head)) = packet.changed_head() else { return Some(None) };
         // Ports one after the other mostly get the same.
         let last = self.noted.copies.last().and_then(|copy| copy.head);
-        let is_same = |&last: &HeadId| self.plan.head_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head);
+        let is_same = |&last: &HeadId| {
+            self.plan.head_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head)
+        };
         if let Some(last) = last.filter(is_same) {
             return Some(Some(last));
         }
@@ -221,7 +232,9 @@ impl Sink for OneFrame<'_> {
                 let (fate, may_loop) = self.switch.forward(self.header, self.from);
                 self.noted.may_loop |= may_loop;
                 match fate {
-                    Fate::Port(port) if port != self.controllers => self.copy(packet, Destination::Port(port)),
+                    Fate::Port(port) if port != self.controllers => {
+                        self.copy(packet, Destination::Port(port))
+                    }
                     Fate::Flood => self.copy_to_all(packet, self.tables.ports.senders()),
                     _ => {}
                 }

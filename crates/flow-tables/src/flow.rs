@@ -140,16 +140,19 @@ impl Classifier {
     /// Adds an entry, in place of one with the same match and priority.
     pub fn insert(&mut self, flow: Arc<Flow>) {
         self.remove(flow.priority, &flow.matching);
-        let place = self.shapes.iter().position(|shaped| shaped.has_shape(&flow.matching)).unwrap_or_else(|| {
-            let shape = shape_of(&flow.matching).collect();
-            self.shapes.push(Shaped { shape, entries: HashTable::new(), priorities: BTreeMap::new() });
-            self.shapes.len() - 1
-        });
+        let place =
+            self.shapes.iter().position(|shaped| shaped.has_shape(&flow.matching)).unwrap_or_else(|| {
+                let shape = shape_of(&flow.matching).collect();
+                self.shapes.push(Shaped { shape, entries: HashTable::new(), priorities: BTreeMap::new() });
+                self.shapes.len() - 1
+            });
         let Some(shaped) = self.shapes.get_mut(place) else { return };
         *shaped.priorities.entry(flow.priority).or_default() += 1;
         self.len += 1;
         let key = hash(values_of(&flow.matching));
-        let rehash = |entries: &Vec<Arc<Flow>>| hash(entries.iter().take(1).flat_map(|flow| values_of(&flow.matching)));
+        let rehash = |entries: &Vec<Arc<Flow>>| {
+            hash(entries.iter().take(1).flat_map(|flow| values_of(&flow.matching)))
+        };
         let same = |entries: &Vec<Arc<Flow>>| has_values(entries, values_of(&flow.matching));
         match shaped.entries.find_mut(key, same) {
             Some(entries) => {
@@ -204,12 +207,15 @@ impl Classifier {
 /// Whether every packet that `narrow` matches is matched by `wide` as well.
 pub(crate) fn covers(wide: &Match, narrow: &Match) -> bool {
     wide.fields().iter().all(|wide| {
-        narrow.get(wide.field).is_some_and(|narrow| narrow.mask & wide.mask == wide.mask && narrow.value & wide.mask == wide.value)
+        narrow.get(wide.field).is_some_and(|narrow| {
+            narrow.mask & wide.mask == wide.mask && narrow.value & wide.mask == wide.value
+        })
     })
 }
 
 /// Whether one packet can be matched by both.
 pub(crate) fn overlap(one: &Match, other: &Match) -> bool {
-    let agrees = |one: &FieldMatch, other: &FieldMatch| (one.value ^ other.value) & one.mask & other.mask == 0;
+    let agrees =
+        |one: &FieldMatch, other: &FieldMatch| (one.value ^ other.value) & one.mask & other.mask == 0;
     one.fields().iter().all(|field| other.get(field.field).is_none_or(|other| agrees(field, other)))
 }

@@ -65,9 +65,11 @@ impl Group {
         match self.kind {
             GroupKind::All => 0..self.buckets.len(),
             GroupKind::Indirect => 0..self.buckets.len().min(1),
-            GroupKind::FastFailover => {
-                self.buckets.iter().position(|bucket| lives(bucket, tables, 0)).map_or(0..0, |first| first..first + 1)
-            }
+            GroupKind::FastFailover => self
+                .buckets
+                .iter()
+                .position(|bucket| lives(bucket, tables, 0))
+                .map_or(0..0, |first| first..first + 1),
             GroupKind::Select => self.selected(packet, tables).map_or(0..0, |one| one..one + 1),
         }
     }
@@ -96,8 +98,9 @@ fn lives(bucket: &Bucket, tables: &Tables, depth: usize) -> bool {
     let port = bucket.watch_port == PortNo::ANY || tables.ports.lives(bucket.watch_port);
     let group = bucket.watch_group == ringroad_openflow::group_id::ANY
         || depth < MAX_WATCHED
-            && tables.groups.get(&bucket.watch_group).is_some_and(|group| {
-                group.buckets.iter().any(|bucket| lives(bucket, tables, depth + 1))
-            });
+            && tables
+                .groups
+                .get(&bucket.watch_group)
+                .is_some_and(|group| group.buckets.iter().any(|bucket| lives(bucket, tables, depth + 1)));
     port && group
 }

@@ -167,7 +167,8 @@ impl Layout {
                 _ => break,
             };
             // Destination options may be there twice: before a routing header, and last.
-            let is_repeated = self.exthdr & bit != 0 && !(bit == exthdr::DESTINATION && order == 7 && rank < 7);
+            let is_repeated =
+                self.exthdr & bit != 0 && !(bit == exthdr::DESTINATION && order == 7 && rank < 7);
             self.exthdr |= bit;
             self.exthdr |= if is_repeated { exthdr::REPEATED } else { 0 };
             self.exthdr |= if order < rank { exthdr::OUT_OF_ORDER } else { 0 };

@@ -40,7 +40,12 @@ pub(crate) enum Metered {
 }
 
 impl Meter {
-    pub(crate) fn new(config: MeterConfig, added_ns: u64, counter: CounterId, counters: impl IntoIterator<Item = CounterId>) -> Self {
+    pub(crate) fn new(
+        config: MeterConfig,
+        added_ns: u64,
+        counter: CounterId,
+        counters: impl IntoIterator<Item = CounterId>,
+    ) -> Self {
         let is_per_packet = config.flags.contains(MeterFlags::PKTPS);
         let has_burst = config.flags.contains(MeterFlags::BURST);
         let bands = config.bands.iter().zip(counters).map(|(band, counter)| {
@@ -50,10 +55,13 @@ impl Meter {
                 true => (u64::from(rate), u64::from(burst)),
                 false => (u64::from(rate) * 1000, u64::from(burst) * 1000),
             };
-            let unit = ((u128::from(NS) << 32) / u128::from(unit_rate.max(1))).min(u128::from(u64::MAX)) as u64;
+            let unit =
+                ((u128::from(NS) << 32) / u128::from(unit_rate.max(1))).min(u128::from(u64::MAX)) as u64;
             // Without a burst of its own the bucket holds what a tenth of a second brings.
             let burst_ns = match has_burst && burst > 0 {
-                true => (u128::from(units_of_burst) * u128::from(unit) >> 32).min(u128::from(u64::MAX / 4)) as u64,
+                true => {
+                    (u128::from(units_of_burst) * u128::from(unit) >> 32).min(u128::from(u64::MAX / 4)) as u64
+                }
                 false => NS / 10,
             };
             Band { counter, unit: if rate == 0 { 0 } else { unit }, burst_ns, full_at: AtomicU64::new(0) }
@@ -115,13 +123,15 @@ mod tests {
     fn a_band_lets_its_rate_pass() {
         let meter = meter(MeterFlags::PKTPS, vec![MeterBand::Drop { rate: 1000, burst: 0 }]);
         // Twice the rate for ten seconds.
-        let passed = (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000) == Metered::Passes).count();
+        let passed =
+            (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000) == Metered::Passes).count();
         assert!((10_000..=10_101).contains(&passed), "{passed}");
     }
 
     #[test]
     fn bits_count_where_the_rate_is_in_bits() {
-        let meter = meter(MeterFlags::KBPS | MeterFlags::BURST, vec![MeterBand::Drop { rate: 1000, burst: 8 }]);
+        let meter =
+            meter(MeterFlags::KBPS | MeterFlags::BURST, vec![MeterBand::Drop { rate: 1000, burst: 8 }]);
         // A burst of 8 kbit holds one thousand bytes.
         assert_eq!(meter.measure(1000, 0), Metered::Passes);
         assert_eq!(meter.measure(1, 0), Metered::Exceeds(0));
@@ -130,7 +140,10 @@ mod tests {
 
     #[test]
     fn the_highest_rate_that_is_exceeded_counts() {
-        let bands = vec![MeterBand::Drop { rate: 20, burst: 2 }, MeterBand::DscpRemark { rate: 10, burst: 1, levels: 1 }];
+        let bands = vec![
+            MeterBand::Drop { rate: 20, burst: 2 },
+            MeterBand::DscpRemark { rate: 10, burst: 1, levels: 1 },
+        ];
         let meter = meter(MeterFlags::PKTPS | MeterFlags::BURST, bands);
         assert_eq!(meter.measure(64, 0), Metered::Passes);
         assert_eq!(meter.measure(64, 0), Metered::Exceeds(1));

@@ -99,9 +99,8 @@ impl Packet {
             Field::TunnelId => Some(self.tunnel_id.into()),
             Field::EthType => Some(self.layout.eth_type.into()),
             Field::VlanVid => Some(self.layout.vlan.map_or(0, |_| VLAN_PRESENT | self.read(field) & 0xfff)),
-            Field::IpProto => {
-                matches!(self.layout.network, Network::Ipv4 | Network::Ipv6).then_some(self.layout.ip_proto.into())
-            }
+            Field::IpProto => matches!(self.layout.network, Network::Ipv4 | Network::Ipv6)
+                .then_some(self.layout.ip_proto.into()),
             Field::Ipv6Exthdr => (self.layout.network == Network::Ipv6).then_some(self.layout.exthdr.into()),
             _ => self.layout.place(&self.head, field).map(|place| self.value(place) & field.all_ones()),
         }
@@ -110,7 +109,10 @@ impl Packet {
     /// Whether the packet has all that a match asks for.
     #[must_use]
     pub fn matches(&self, wanted: &Match) -> bool {
-        wanted.fields().iter().all(|one| self.field(one.field).is_some_and(|value| value & one.mask == one.value))
+        wanted
+            .fields()
+            .iter()
+            .all(|one| self.field(one.field).is_some_and(|value| value & one.mask == one.value))
     }
 
     /// Does what an action says to the headers. Actions about ports, queues and groups do nothing here, nor does one
@@ -219,7 +221,9 @@ impl Packet {
     /// Has checksums follow a change of bytes, of which the first in the packet that differs may be `at`.
     fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport, .. } = self.layout;
-        let Some(offset) = at.checked_sub(network_at).filter(|_| matches!(network, Network::Ipv4 | Network::Ipv6)) else {
+        let Some(offset) =
+            at.checked_sub(network_at).filter(|_| matches!(network, Network::Ipv4 | Network::Ipv6))
+        else {
             return;
         };
         let change = difference(old, new);
@@ -341,7 +345,12 @@ impl Packet {
         let outer = mpls.and_then(|label| self.head.get(label..)?.first_chunk::<LABEL_BYTES>()).copied();
         let label = match outer {
             Some([first, second, third, ttl]) => [first, second, third & !BOTTOM_OF_STACK, ttl],
-            None => [0, 0, BOTTOM_OF_STACK, self.network_ttl().and_then(|at| self.head.get(at)).copied().unwrap_or(0)],
+            None => [
+                0,
+                0,
+                BOTTOM_OF_STACK,
+                self.network_ttl().and_then(|at| self.head.get(at)).copied().unwrap_or(0),
+            ],
         };
         self.store(eth_type_at, &ethertype.to_be_bytes());
         self.replace(eth_type_at + 2, eth_type_at + 2, &label)
@@ -353,8 +362,10 @@ impl Packet {
         let mut header = [0; ADDRESSES_BYTES + 6];
         let (outer_addresses, tag) = header.split_at_mut(ADDRESSES_BYTES);
         outer_addresses.copy_from_slice(addresses);
-        let service = self.layout.service_tag.and_then(|tag| self.head.get(tag..)?.first_chunk::<4>()).copied();
-        let priority = self.layout.vlan.and_then(|tag| self.head.get(tag)).map_or(0, |control| control & 0xe0);
+        let service =
+            self.layout.service_tag.and_then(|tag| self.head.get(tag..)?.first_chunk::<4>()).copied();
+        let priority =
+            self.layout.vlan.and_then(|tag| self.head.get(tag)).map_or(0, |control| control & 0xe0);
         let [first, second, third, fourth] = service.unwrap_or([priority, 0, 0, 0]);
         let [type_high, type_low] = ethertype.to_be_bytes();
         tag.copy_from_slice(&[type_high, type_low, first & 0xe0, second, third, fourth]);

@@ -109,7 +109,9 @@ impl ActionSet {
                 Action::SetNwTtl(_) => self.ttls[2] = Some(action),
                 Action::SetMplsTtl(_) => self.ttls[3] = Some(action),
                 Action::SetField(set) => {
-                    self.fields.retain(|other| !matches!(other, Action::SetField(other) if other.field == set.field));
+                    self.fields.retain(
+                        |other| !matches!(other, Action::SetField(other) if other.field == set.field),
+                    );
                     self.fields.push(action);
                 }
                 Action::SetQueue(queue) => self.queue = Some(queue),
@@ -134,7 +136,8 @@ impl ActionSet {
         let copy_in = self.copy_ttl_in.then_some(Action::CopyTtlIn);
         let copy_out = self.copy_ttl_out.then_some(Action::CopyTtlOut);
         let pushes = [self.push_mpls, self.push_pbb, self.push_vlan];
-        let before = copy_in.into_iter().chain(self.pops.into_iter().flatten()).chain(pushes.into_iter().flatten());
+        let before =
+            copy_in.into_iter().chain(self.pops.into_iter().flatten()).chain(pushes.into_iter().flatten());
         before.chain(copy_out).chain(self.ttls.into_iter().flatten()).chain(self.fields.iter().copied())
     }
 }
@@ -184,7 +187,16 @@ impl Tables {
 
 impl<'walk, S: Sink> Walk<'walk, S> {
     fn new(tables: &'walk Tables, now_ns: u64, table: u8, sink: &'walk mut S) -> Self {
-        Self { tables, now_ns, sink, table, cookie: u64::MAX, queue: None, is_table_miss: false, is_settled: false }
+        Self {
+            tables,
+            now_ns,
+            sink,
+            table,
+            cookie: u64::MAX,
+            queue: None,
+            is_table_miss: false,
+            is_settled: false,
+        }
     }
 }
 
@@ -251,7 +263,12 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    fn apply(&mut self, packet: &mut Packet, actions: impl Iterator<Item = Action>, depth: usize) -> Option<()> {
+    fn apply(
+        &mut self,
+        packet: &mut Packet,
+        actions: impl Iterator<Item = Action>,
+        depth: usize,
+    ) -> Option<()> {
         for action in actions {
             match action {
                 Action::Output { port, max_len } => self.output(packet, port, max_len),
@@ -295,7 +312,9 @@ impl<S: Sink> Walk<'_, S> {
         let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
         self.sink.count(group.counter, packet.bytes());
         for chosen in group.chosen(packet, self.tables) {
-            let (Some(bucket), Some(&counter)) = (group.buckets.get(chosen), group.bucket_counters.get(chosen)) else {
+            let (Some(bucket), Some(&counter)) =
+                (group.buckets.get(chosen), group.bucket_counters.get(chosen))
+            else {
                 continue;
             };
             self.sink.count(counter, packet.bytes());
@@ -348,10 +367,14 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn to_controller(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
-        let config = self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
+        let config =
+            self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
         if !config.contains(PortConfig::NO_PACKET_IN) {
             self.is_settled = true;
-            self.sink.to_controller(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
+            self.sink.to_controller(
+                packet,
+                ToController { reason, table: self.table, cookie: self.cookie, max_len },
+            );
         }
     }
 }

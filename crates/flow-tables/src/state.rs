@@ -9,9 +9,9 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    AggregateStats, BandStats, Bucket, BucketStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason,
-    FlowStats, FlowStatsRequest, GroupCommand, GroupDesc, GroupKind, GroupMod, GroupStats, MeterCommand, MeterConfig,
-    MeterFlags, MeterMod, MeterStats, TableStats,
+    AggregateStats, BandStats, Bucket, BucketStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved,
+    FlowRemovedReason, FlowStats, FlowStatsRequest, GroupCommand, GroupDesc, GroupKind, GroupMod, GroupStats,
+    MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, TableStats,
 };
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::{group_id, meter_id, table_id};
@@ -331,7 +331,11 @@ impl FlowState {
 
     fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<Flow>)> {
         let in_table = |(number, table): (u8, &crate::flow::Classifier)| {
-            table.iter().filter(|flow| chosen.has(flow)).map(|flow| (number, Arc::clone(flow))).collect::<Vec<_>>()
+            table
+                .iter()
+                .filter(|flow| chosen.has(flow))
+                .map(|flow| (number, Arc::clone(flow)))
+                .collect::<Vec<_>>()
         };
         self.numbered(chosen.table).flat_map(in_table).collect()
     }
@@ -342,7 +346,9 @@ impl FlowState {
         };
         let replaced = table.get(request.priority, &request.matching).cloned();
         if request.flags.contains(FlowFlags::CHECK_OVERLAP)
-            && table.iter().any(|flow| flow.priority == request.priority && overlap(&flow.matching, &request.matching))
+            && table
+                .iter()
+                .any(|flow| flow.priority == request.priority && overlap(&flow.matching, &request.matching))
         {
             return Err(ErrorCode::FLOW_OVERLAP);
         }
@@ -377,7 +383,8 @@ impl FlowState {
         if flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0 {
             let packets = self.bank.read(flow.counter).packets;
             let timed = self.timed.entry(flow.counter);
-            let timed = timed.or_insert_with(|| Timed { table, flow: Arc::clone(&flow), packets, used_ns: now_ns });
+            let timed =
+                timed.or_insert_with(|| Timed { table, flow: Arc::clone(&flow), packets, used_ns: now_ns });
             timed.flow = Arc::clone(&flow);
         }
         self.change(Change::Insert(table, flow));
@@ -389,7 +396,12 @@ impl FlowState {
         self.change(Change::Remove(table, flow.priority, flow.matching.clone()));
     }
 
-    fn remove_all(&mut self, flows: Vec<(u8, Arc<Flow>)>, reason: FlowRemovedReason, now_ns: u64) -> Vec<FlowRemoved> {
+    fn remove_all(
+        &mut self,
+        flows: Vec<(u8, Arc<Flow>)>,
+        reason: FlowRemovedReason,
+        now_ns: u64,
+    ) -> Vec<FlowRemoved> {
         if flows.is_empty() {
             return Vec::new();
         }
@@ -459,7 +471,9 @@ impl FlowState {
                     return Err(ErrorCode::ACTION_BAD_OUT_GROUP);
                 }
                 Action::SetField(set) if is_known => {
-                    let is_met = |matching: &Match| set.field.prerequisites().iter().all(|&needed| matching.has(needed));
+                    let is_met = |matching: &Match| {
+                        set.field.prerequisites().iter().all(|&needed| matching.has(needed))
+                    };
                     if !matching.is_none_or(is_met) {
                         return Err(ErrorCode::ACTION_MATCH_INCONSISTENT);
                     }
@@ -507,7 +521,9 @@ impl FlowState {
                 Ok(Vec::new())
             }
             GroupCommand::Delete if request.group == group_id::ALL => {
-                let users = |flow: &Flow| actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)));
+                let users = |flow: &Flow| {
+                    actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)))
+                };
                 let flows = self.with(users);
                 for group in self.tables.groups.keys().copied().collect::<Vec<_>>() {
                     self.remove_group(group);
@@ -517,9 +533,11 @@ impl FlowState {
             GroupCommand::Delete if request.group > group_id::MAX => Err(ErrorCode::GROUP_INVALID),
             GroupCommand::Delete => {
                 let is_used = |group: &Group| {
-                    group.buckets.iter().flat_map(|bucket| &bucket.actions).any(
-                        |action| matches!(action, Action::Group(used) if *used == request.group),
-                    )
+                    group
+                        .buckets
+                        .iter()
+                        .flat_map(|bucket| &bucket.actions)
+                        .any(|action| matches!(action, Action::Group(used) if *used == request.group))
                 };
                 if self.tables.groups.values().any(|group| is_used(group)) {
                     return Err(ErrorCode::GROUP_CHAINED);
@@ -535,7 +553,9 @@ impl FlowState {
     }
 
     fn with(&self, condition: impl Fn(&Flow) -> bool) -> Vec<(u8, Arc<Flow>)> {
-        let flows = self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)));
+        let flows = self
+            .numbered(table_id::ALL)
+            .flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)));
         flows.filter(|(_, flow)| condition(flow)).map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
 
@@ -548,7 +568,8 @@ impl FlowState {
     }
 
     fn check_group(&self, request: &GroupMod) -> Result<(), ErrorCode> {
-        if request.group > group_id::MAX || request.kind == GroupKind::Indirect && request.buckets.len() != 1 {
+        if request.group > group_id::MAX || request.kind == GroupKind::Indirect && request.buckets.len() != 1
+        {
             return Err(ErrorCode::GROUP_INVALID);
         }
         if request.buckets.len() > self.limits.buckets {
@@ -615,7 +636,8 @@ impl FlowState {
                     None => (self.counter(), now_ns),
                 };
                 let bands: Vec<_> = request.bands.iter().map(|_| self.counter()).collect();
-                let config = MeterConfig { flags: request.flags, meter: request.meter, bands: request.bands.clone() };
+                let config =
+                    MeterConfig { flags: request.flags, meter: request.meter, bands: request.bands.clone() };
                 let meter = Meter::new(config, added_ns, counter, bands);
                 self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
                 Ok(Vec::new())
@@ -653,7 +675,8 @@ impl FlowState {
             if packets != timed.packets {
                 (timed.packets, timed.used_ns) = (packets, now_ns);
             }
-            let is_past = |since: u64, after_s: u16| after_s != 0 && now_ns >= since + u64::from(after_s) * NS;
+            let is_past =
+                |since: u64, after_s: u16| after_s != 0 && now_ns >= since + u64::from(after_s) * NS;
             if is_past(timed.flow.added_ns, timed.flow.hard_timeout_s) {
                 over.push((timed.table, Arc::clone(&timed.flow)));
             } else if is_past(timed.used_ns, timed.flow.idle_timeout_s) {
@@ -673,7 +696,9 @@ impl FlowState {
         let mut flows = self.asked(request)?;
         flows.sort_by(|(table, flow), (other_table, other)| {
             let matching = |flow: &Flow| flow.matching.fields().to_vec();
-            (table, other.priority).cmp(&(other_table, flow.priority)).then_with(|| matching(flow).cmp(&matching(other)))
+            (table, other.priority)
+                .cmp(&(other_table, flow.priority))
+                .then_with(|| matching(flow).cmp(&matching(other)))
         });
         let stats = flows.into_iter().map(|(table, flow)| {
             let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
@@ -735,7 +760,8 @@ impl FlowState {
     /// The groups of this number, or all, by number.
     fn groups(&self, number: u32) -> Vec<(u32, &Group)> {
         let groups = self.tables.groups.iter().map(|(&number, group)| (number, &**group));
-        let mut groups: Vec<_> = groups.filter(|&(one, _)| number == group_id::ALL || one == number).collect();
+        let mut groups: Vec<_> =
+            groups.filter(|&(one, _)| number == group_id::ALL || one == number).collect();
         groups.sort_by_key(|&(number, _)| number);
         groups
     }
@@ -753,7 +779,8 @@ impl FlowState {
             let flows = self.with(|flow| uses_group(&flow.instructions, number)).len();
             let of_groups = self.tables.groups.values().flat_map(|group| &group.buckets);
             let of_groups = of_groups.flat_map(|bucket| &bucket.actions);
-            let groups = of_groups.filter(|action| matches!(action, Action::Group(used) if *used == number)).count();
+            let groups =
+                of_groups.filter(|action| matches!(action, Action::Group(used) if *used == number)).count();
             GroupStats {
                 group: number,
                 references: (flows + groups) as u32,
@@ -771,7 +798,13 @@ impl FlowState {
     #[must_use]
     pub fn group_descriptions(&self) -> Vec<GroupDesc> {
         let groups = self.groups(group_id::ALL).into_iter();
-        groups.map(|(number, group)| GroupDesc { kind: group.kind, group: number, buckets: group.buckets.clone() }).collect()
+        groups
+            .map(|(number, group)| GroupDesc {
+                kind: group.kind,
+                group: number,
+                buckets: group.buckets.clone(),
+            })
+            .collect()
     }
 
     /// The meters of this number, or all, by number.

@@ -228,10 +228,14 @@ fn a_tag_begins_as_a_copy_of_the_outermost_one() {
 #[test]
 fn labels_are_pushed_behind_tags_and_hide_what_is_within() {
     let original = frame(false, Some(100), Transport::Tcp, b"");
-    let labelled = after(&original, &[Action::PushMpls(0x8847), set(Field::MplsLabel, 77), set(Field::MplsTc, 3)]);
+    let labelled =
+        after(&original, &[Action::PushMpls(0x8847), set(Field::MplsLabel, 77), set(Field::MplsTc, 3)]);
     assert_eq!(labelled[12..22], [0x81, 0, 0, 100, 0x88, 0x47, 0, 4, 0xd7, 64]);
     let packet = load(&labelled);
-    assert_eq!((packet.field(Field::MplsLabel), packet.field(Field::MplsTc), packet.field(Field::MplsBos)), (Some(77), Some(3), Some(1)));
+    assert_eq!(
+        (packet.field(Field::MplsLabel), packet.field(Field::MplsTc), packet.field(Field::MplsBos)),
+        (Some(77), Some(3), Some(1))
+    );
     assert_eq!((packet.field(Field::Ipv4Src), packet.field(Field::IpProto)), (None, None));
     let twice = load(&after(&labelled, &[Action::PushMpls(0x8847)]));
     assert_eq!((twice.field(Field::MplsLabel), twice.field(Field::MplsBos)), (Some(77), Some(0)));
@@ -242,14 +246,20 @@ fn ttls_are_copied_between_headers() {
     for is_ipv6 in [false, true] {
         let original = frame(is_ipv6, None, Transport::Tcp, b"data");
         let ip = if is_ipv6 { 0x86dd } else { 0x0800 };
-        let inwards = after(&original, &[Action::PushMpls(0x8847), Action::SetMplsTtl(9), Action::CopyTtlIn, Action::PopMpls(ip)]);
+        let inwards = after(
+            &original,
+            &[Action::PushMpls(0x8847), Action::SetMplsTtl(9), Action::CopyTtlIn, Action::PopMpls(ip)],
+        );
         let expected = after(&original, &[Action::SetNwTtl(9)]);
         assert_eq!(inwards, expected);
         check_checksums(&inwards);
         let outwards = [Action::PushMpls(0x8847), Action::SetMplsTtl(9), Action::CopyTtlOut];
         assert_eq!(after(&original, &outwards), after(&original, &[Action::PushMpls(0x8847)]));
     }
-    let stack = after(&frame(false, None, Transport::Tcp, b""), &[Action::PushMpls(0x8847), Action::PushMpls(0x8847), Action::SetMplsTtl(9), Action::CopyTtlIn]);
+    let stack = after(
+        &frame(false, None, Transport::Tcp, b""),
+        &[Action::PushMpls(0x8847), Action::PushMpls(0x8847), Action::SetMplsTtl(9), Action::CopyTtlIn],
+    );
     assert_eq!(stack[21], 9);
 }
 
@@ -373,7 +383,10 @@ fn extension_headers_are_seen_and_passed() {
 #[test]
 fn options_of_neighbour_discovery_are_found() {
     let mut frame = [&MACS[..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 58, 255], &[1; 32]].concat();
-    frame.extend_from_slice(&[&[135, 0, 0, 0, 0, 0, 0, 0][..], &[7; 16], &[14, 1, 0, 0, 0, 0, 0, 0], &[1, 1, 2, 3, 4, 5, 6, 7]].concat());
+    frame.extend_from_slice(
+        &[&[135, 0, 0, 0, 0, 0, 0, 0][..], &[7; 16], &[14, 1, 0, 0, 0, 0, 0, 0], &[1, 1, 2, 3, 4, 5, 6, 7]]
+            .concat(),
+    );
     let packet = load(&frame);
     assert_eq!(packet.field(Field::Ipv6NdTarget), Some(u128::from_be_bytes([7; 16])));
     assert_eq!(packet.field(Field::Ipv6NdSll), Some(0x0203_0405_0607));
@@ -392,7 +405,9 @@ fn a_length_is_no_type() {
 
 #[test]
 fn a_band_raises_the_drop_precedence_of_assured_forwarding_alone() {
-    for (dscp, levels, expected) in [(10, 1, 12), (10, 2, 14), (10, 9, 14), (34, 1, 36), (0, 1, 0), (46, 1, 46), (8, 1, 8)] {
+    for (dscp, levels, expected) in
+        [(10, 1, 12), (10, 2, 14), (10, 9, 14), (34, 1, 36), (0, 1, 0), (46, 1, 46), (8, 1, 8)]
+    {
         let mut packet = load(&frame(false, None, Transport::Tcp, b""));
         packet.apply(&set(Field::IpDscp, dscp)).unwrap();
         packet.remark(levels);

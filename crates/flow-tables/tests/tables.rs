@@ -11,8 +11,8 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, FlowStatsRequest, GroupCommand, GroupKind, GroupMod,
-    MeterBand, MeterCommand, MeterFlags, MeterMod, PacketInReason, PortConfig,
+    Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, FlowStatsRequest, GroupCommand, GroupKind,
+    GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod, PacketInReason, PortConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
 use ringroad_openflow::{group_id, meter_id, table_id};
@@ -129,7 +129,10 @@ fn without_a_flow_a_packet_is_dropped() {
 #[test]
 fn the_highest_priority_decides_and_the_next_table_sees_the_changed_packet() {
     let mut state = state();
-    let set = Action::SetField(ringroad_openflow::oxm::FieldValue { field: Field::EthDst, value: 0x0200_0000_0007 });
+    let set = Action::SetField(ringroad_openflow::oxm::FieldValue {
+        field: Field::EthDst,
+        value: 0x0200_0000_0007,
+    });
     let first = Instructions { goto: Some(3), metadata: Some((5, 7)), ..apply(vec![set]) };
     state.flow_mod(&add(0, 1, vec![], apply(vec![output(2)])), 0).unwrap();
     state.flow_mod(&add(0, 9, vec![exact(Field::InPort, 1)], first), 0).unwrap();
@@ -144,9 +147,18 @@ fn the_highest_priority_decides_and_the_next_table_sees_the_changed_packet() {
 #[test]
 fn an_action_set_is_done_last_and_in_its_own_order() {
     let mut state = state();
-    let write = Instructions { write: Some(vec![output(2), Action::PushVlan(0x8100)]), goto: Some(1), ..Instructions::default() };
+    let write = Instructions {
+        write: Some(vec![output(2), Action::PushVlan(0x8100)]),
+        goto: Some(1),
+        ..Instructions::default()
+    };
     state.flow_mod(&add(0, 1, vec![], write), 0).unwrap();
-    state.flow_mod(&add(1, 1, vec![], Instructions { write: Some(vec![output(3)]), ..Instructions::default() }), 0).unwrap();
+    state
+        .flow_mod(
+            &add(1, 1, vec![], Instructions { write: Some(vec![output(3)]), ..Instructions::default() }),
+            0,
+        )
+        .unwrap();
     let seen = send(&state, 1, &frame(1, 0x0800), 0);
     assert_eq!(ports(&seen), [3], "one output of a set: the last one written");
     assert_eq!(seen.outputs[0].1[12..14], [0x81, 0x00], "the tag is pushed before");
@@ -166,7 +178,10 @@ fn the_controller_hears_why_a_packet_comes() {
     assert_eq!(send(&state, 1, &frame(1, 0x88b5), 0).packet_ins, [(PacketInReason::NoMatch, 0)]);
     assert_eq!(send(&state, 2, &frame(1, 0x88b5), 0).packet_ins, [(PacketInReason::Action, 0)]);
     let expired = send(&state, 1, &ip(1, 1), 0);
-    assert_eq!((expired.packet_ins, expired.dropped), (vec![(PacketInReason::InvalidTtl, 0)], vec![Dropped::TtlInvalid]));
+    assert_eq!(
+        (expired.packet_ins, expired.dropped),
+        (vec![(PacketInReason::InvalidTtl, 0)], vec![Dropped::TtlInvalid])
+    );
     let config = PortConfig::NO_PACKET_IN;
     state.set_port(PortNo(1), Some(PortState { config, is_live: true }));
     assert_eq!(send(&state, 1, &frame(1, 0x88b5), 0).packet_ins, []);
@@ -232,7 +247,23 @@ fn a_group_is_refused_that_leads_to_itself_and_takes_its_flows_along() {
     let remove = |number| group(GroupCommand::Delete, GroupKind::All, number, vec![]);
     assert_eq!(state.group_mod(&remove(1), 0), Err(ErrorCode::GROUP_CHAINED));
     state.flow_mod(&add(7, 1, vec![], apply(vec![Action::Group(2)])), 0).unwrap();
-    assert_eq!(ports(&send(&{ state.flow_mod(&add(0, 1, vec![], Instructions { goto: Some(7), ..Instructions::default() }), 0).unwrap(); state }, 1, &frame(1, 1), 0)), [2]);
+    assert_eq!(
+        ports(&send(
+            &{
+                state
+                    .flow_mod(
+                        &add(0, 1, vec![], Instructions { goto: Some(7), ..Instructions::default() }),
+                        0,
+                    )
+                    .unwrap();
+                state
+            },
+            1,
+            &frame(1, 1),
+            0
+        )),
+        [2]
+    );
 }
 
 #[test]
@@ -240,16 +271,35 @@ fn the_end_of_a_group_or_a_meter_ends_the_flows_that_use_it() {
     let mut state = state();
     let buckets = vec![bucket(0, PortNo::ANY, vec![output(2)])];
     state.group_mod(&group(GroupCommand::Add, GroupKind::All, 5, buckets), 0).unwrap();
-    let meter = |command| MeterMod { command, flags: MeterFlags::PKTPS, meter: 6, bands: vec![MeterBand::Drop { rate: 1, burst: 1 }] };
+    let meter = |command| MeterMod {
+        command,
+        flags: MeterFlags::PKTPS,
+        meter: 6,
+        bands: vec![MeterBand::Drop { rate: 1, burst: 1 }],
+    };
     assert_eq!(
         state.flow_mod(&add(0, 2, vec![], Instructions { meter: Some(6), ..Instructions::default() }), 0),
         Err(ErrorCode::METER_UNKNOWN)
     );
     state.meter_mod(&meter(MeterCommand::Add), 0).unwrap();
     state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(5)])), 0).unwrap();
-    state.flow_mod(&add(0, 2, vec![exact(Field::InPort, 1)], Instructions { meter: Some(6), ..apply(vec![output(2)]) }), 0).unwrap();
-    let gone = state.group_mod(&group(GroupCommand::Delete, GroupKind::All, group_id::ALL, vec![]), NS).unwrap();
-    assert_eq!(gone.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(), [(1, FlowRemovedReason::GroupDelete)]);
+    state
+        .flow_mod(
+            &add(
+                0,
+                2,
+                vec![exact(Field::InPort, 1)],
+                Instructions { meter: Some(6), ..apply(vec![output(2)]) },
+            ),
+            0,
+        )
+        .unwrap();
+    let gone =
+        state.group_mod(&group(GroupCommand::Delete, GroupKind::All, group_id::ALL, vec![]), NS).unwrap();
+    assert_eq!(
+        gone.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(),
+        [(1, FlowRemovedReason::GroupDelete)]
+    );
     let all = MeterMod { meter: meter_id::ALL, ..meter(MeterCommand::Delete) };
     assert_eq!(state.meter_mod(&all, NS).unwrap().len(), 1);
     assert_eq!(state.flows(), 0);
@@ -262,21 +312,32 @@ fn a_meter_drops_what_is_above_its_rate() {
     let flags = MeterFlags::PKTPS | MeterFlags::BURST;
     state.meter_mod(&MeterMod { command: MeterCommand::Add, flags, meter: 1, bands }, 0).unwrap();
     state.flow_mod(&add(0, 1, vec![], Instructions { meter: Some(1), ..apply(vec![output(2)]) }), 0).unwrap();
-    let passed: usize = (0..100u64).map(|packet| send(&state, 1, &frame(1, 1), packet * NS / 100).outputs.len()).sum();
+    let passed: usize =
+        (0..100u64).map(|packet| send(&state, 1, &frame(1, 1), packet * NS / 100).outputs.len()).sum();
     assert!((9..=12).contains(&passed), "{passed}");
 }
 
 #[test]
 fn entries_end_after_their_time() {
     let mut state = state();
-    let timed = |priority, idle_timeout_s, hard_timeout_s| FlowMod { idle_timeout_s, hard_timeout_s, ..add(0, priority, vec![], Instructions::default()) };
+    let timed = |priority, idle_timeout_s, hard_timeout_s| FlowMod {
+        idle_timeout_s,
+        hard_timeout_s,
+        ..add(0, priority, vec![], Instructions::default())
+    };
     state.flow_mod(&timed(1, 2, 0), 0).unwrap();
     state.flow_mod(&timed(2, 0, 3), 0).unwrap();
     assert_eq!(state.expire(NS), []);
     let idle = state.expire(2 * NS);
-    assert_eq!(idle.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(), [(1, FlowRemovedReason::IdleTimeout)]);
+    assert_eq!(
+        idle.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(),
+        [(1, FlowRemovedReason::IdleTimeout)]
+    );
     let over = state.expire(3 * NS);
-    assert_eq!(over.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(), [(2, FlowRemovedReason::HardTimeout)]);
+    assert_eq!(
+        over.iter().map(|flow| (flow.priority, flow.reason)).collect::<Vec<_>>(),
+        [(2, FlowRemovedReason::HardTimeout)]
+    );
     assert_eq!(over[0].duration_s, 3);
     assert_eq!(state.flows(), 0);
 }
@@ -287,7 +348,9 @@ fn deletes_choose_by_match_cookie_port_and_group() {
     let fill = |state: &mut FlowState| {
         for (priority, cookie, port) in [(1, 1, 2), (2, 2, 2), (3, 3, 3)] {
             let fields = vec![exact(Field::InPort, priority.into()), exact(Field::EthType, 0x0800)];
-            state.flow_mod(&FlowMod { cookie, ..add(0, priority, fields, apply(vec![output(port)])) }, 0).unwrap();
+            state
+                .flow_mod(&FlowMod { cookie, ..add(0, priority, fields, apply(vec![output(port)])) }, 0)
+                .unwrap();
         }
     };
     let cases = [
@@ -334,20 +397,30 @@ fn what_cannot_be_is_refused_with_its_code() {
         (add(0, 1, vec![], apply(vec![Action::Group(1)])), ErrorCode::ACTION_BAD_OUT_GROUP),
         (add(0, 1, vec![], apply(vec![set_port])), ErrorCode::ACTION_MATCH_INCONSISTENT),
         (add(0, 1, vec![], apply(vec![output(PortNo::TABLE.0)])), ErrorCode::ACTION_BAD_OUT_PORT),
-        (FlowMod { buffer_id: Some(1), ..add(0, 1, vec![], Instructions::default()) }, ErrorCode::REQUEST_BUFFER_UNKNOWN),
+        (
+            FlowMod { buffer_id: Some(1), ..add(0, 1, vec![], Instructions::default()) },
+            ErrorCode::REQUEST_BUFFER_UNKNOWN,
+        ),
     ];
     for (request, code) in cases {
         assert_eq!(state.flow_mod(&request, 0), Err(code), "{request:?}");
     }
     state.flow_mod(&add(0, 1, vec![], Instructions::default()), 0).unwrap();
-    assert_eq!(state.flow_mod(&add(0, 2, vec![], Instructions::default()), 0), Err(ErrorCode::FLOW_TABLE_FULL));
+    assert_eq!(
+        state.flow_mod(&add(0, 2, vec![], Instructions::default()), 0),
+        Err(ErrorCode::FLOW_TABLE_FULL)
+    );
 }
 
 /// Fields of small tables and packets, so that many entries match.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     let field = prop_oneof![
         (1..4u128).prop_map(|port| exact(Field::InPort, port)),
-        (0..4u128, 0..4u128).prop_map(|(value, mask)| FieldMatch { field: Field::EthDst, value: value & mask, mask }),
+        (0..4u128, 0..4u128).prop_map(|(value, mask)| FieldMatch {
+            field: Field::EthDst,
+            value: value & mask,
+            mask
+        }),
         (0..4u128, 0..3u32).prop_map(|(value, short)| {
             let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
             FieldMatch { field: Field::Ipv4Dst, value: (0x0a00_0000 + value) & mask, mask }

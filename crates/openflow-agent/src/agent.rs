@@ -16,8 +16,9 @@ use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
     Capabilities, Description, Features, FlowCommand, FlowFlags, FlowMod, FlowRemoved, Fragments,
     GroupCapabilities, GroupFeatures, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest,
-    MultipartRequestMessage, PacketIn, PacketInReason, PacketOut, PortConfig, PortDesc, PortFeatures, PortMod,
-    PortState, PortStats, PortStatus, PortStatusReason, QueueConfig, Reply, Request, Role, RoleMessage, SwitchConfig,
+    MultipartRequestMessage, PacketIn, PacketInReason, PacketOut, PortConfig, PortDesc, PortFeatures,
+    PortMod, PortState, PortStats, PortStatus, PortStatusReason, QueueConfig, Reply, Request, Role,
+    RoleMessage, SwitchConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
 use ringroad_openflow::{Text, WHOLE_PACKET, group_id, table_id};
@@ -219,7 +220,9 @@ impl Agent {
 
     /// A port has left.
     pub fn remove_port(&mut self, number: PortNo) {
-        let Some(description) = self.ports.get(&number).map(|port| self.describe(number, port)) else { return };
+        let Some(description) = self.ports.get(&number).map(|port| self.describe(number, port)) else {
+            return;
+        };
         self.ports.remove(&number);
         self.state.set_port(number, None);
         self.state.publish();
@@ -391,11 +394,13 @@ impl Agent {
                     | Capabilities::PORT_STATS
                     | Capabilities::GROUP_STATS;
                 let datapath_id = self.identity.datapath_id;
-                let features = Features { datapath_id, buffers: 0, tables: TABLES as u8, auxiliary_id: 0, capabilities };
+                let features =
+                    Features { datapath_id, buffers: 0, tables: TABLES as u8, auxiliary_id: 0, capabilities };
                 session.reply(xid, &Reply::Features(features));
             }
             Request::GetConfig => {
-                let config = SwitchConfig { fragments: self.fragments, miss_send_bytes: self.miss_send_bytes };
+                let config =
+                    SwitchConfig { fragments: self.fragments, miss_send_bytes: self.miss_send_bytes };
                 session.reply(xid, &Reply::Config(config));
             }
             Request::SetConfig(config) => {
@@ -458,13 +463,19 @@ impl Agent {
     fn role(&mut self, id: SessionId, xid: u32, wanted: RoleMessage) -> Result<(), ErrorCode> {
         if matches!(wanted.role, Role::Master | Role::Slave) {
             // A number that is behind is of a master that was (OpenFlow 1.3.5, 6.3.6).
-            if self.generation.is_some_and(|generation| (wanted.generation.wrapping_sub(generation) as i64) < 0) {
+            if self
+                .generation
+                .is_some_and(|generation| (wanted.generation.wrapping_sub(generation) as i64) < 0)
+            {
                 return Err(ErrorCode::ROLE_STALE);
             }
             self.generation = Some(wanted.generation);
         }
         if wanted.role == Role::Master {
-            let others = self.sessions.iter_mut().filter(|(other, session)| **other != id && session.role == Role::Master);
+            let others = self
+                .sessions
+                .iter_mut()
+                .filter(|(other, session)| **other != id && session.role == Role::Master);
             others.for_each(|(_, session)| session.role = Role::Slave);
         }
         let generation = self.generation.unwrap_or(u64::MAX);
@@ -567,7 +578,10 @@ impl Agent {
                 if asked.port != PortNo::ANY && !self.ports.contains_key(&asked.port) {
                     return Err(ErrorCode::REQUEST_BAD_PORT);
                 }
-                let ports = self.ports.iter().filter(|(number, _)| asked.port == PortNo::ANY || **number == asked.port);
+                let ports = self
+                    .ports
+                    .iter()
+                    .filter(|(number, _)| asked.port == PortNo::ANY || **number == asked.port);
                 MultipartReply::Ports(ports.map(|(&number, port)| port_stats(number, port, now_ns)).collect())
             }
             MultipartRequest::Queues(asked) => {
@@ -576,8 +590,12 @@ impl Agent {
                 }
                 MultipartReply::Queues(Vec::new())
             }
-            MultipartRequest::Groups(asked) => MultipartReply::Groups(self.state.group_stats(asked.group, now_ns)),
-            MultipartRequest::GroupDescriptions => MultipartReply::GroupDescriptions(self.state.group_descriptions()),
+            MultipartRequest::Groups(asked) => {
+                MultipartReply::Groups(self.state.group_stats(asked.group, now_ns))
+            }
+            MultipartRequest::GroupDescriptions => {
+                MultipartReply::GroupDescriptions(self.state.group_descriptions())
+            }
             MultipartRequest::GroupFeatures => MultipartReply::GroupFeatures(GroupFeatures {
                 kinds: 0b1111,
                 capabilities: GroupCapabilities::SELECT_WEIGHT
@@ -587,7 +605,9 @@ impl Agent {
                 max_groups: [self.state.limits().groups as u32; 4],
                 actions: [crate::features::action_bits(); 4],
             }),
-            MultipartRequest::Meters(asked) => MultipartReply::Meters(self.state.meter_stats(asked.meter, now_ns)?),
+            MultipartRequest::Meters(asked) => {
+                MultipartReply::Meters(self.state.meter_stats(asked.meter, now_ns)?)
+            }
             MultipartRequest::MeterConfigs(asked) => {
                 MultipartReply::MeterConfigs(self.state.meter_configs(asked.meter)?)
             }
@@ -607,7 +627,9 @@ impl Agent {
                     return Err(ErrorCode::FEATURES_EPERM);
                 }
                 let max_entries = self.state.limits().flows as u32;
-                MultipartReply::TableFeatures((0..TABLES as u8).map(|table| table_features(table, max_entries)).collect())
+                MultipartReply::TableFeatures(
+                    (0..TABLES as u8).map(|table| table_features(table, max_entries)).collect(),
+                )
             }
             MultipartRequest::PortDescriptions => MultipartReply::PortDescriptions(
                 self.ports.iter().map(|(&number, port)| self.describe(number, port)).collect(),
@@ -692,7 +714,10 @@ impl Sink for PacketOutSink<'_> {
             Target::Normal => {
                 let bytes = self.bytes(packet);
                 let word = |at: usize| {
-                    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_ne_bytes(word))
+                    bytes
+                        .get(at..)
+                        .and_then(|rest| rest.first_chunk())
+                        .map_or(0, |&word| u64::from_ne_bytes(word))
                 };
                 let header = FrameHeader::from_words(word(0), word(6), FrameHeader::NO_LEARN);
                 let from = port_index(packet.in_port).unwrap_or(ringroad_port::port_index::NO_PORT_INDEX);

@@ -348,7 +348,8 @@ impl Turn {
         let mut before = std::mem::take(&mut self.dialed);
         let now = Instant::now();
         for address in controllers {
-            let kept = before.iter().position(|dialed| dialed.address == address).map(|place| before.remove(place));
+            let kept =
+                before.iter().position(|dialed| dialed.address == address).map(|place| before.remove(place));
             self.dialed.push(kept.unwrap_or_else(|| Dialed::new(address, now)));
         }
         for dialed in before {
@@ -387,13 +388,19 @@ impl Turn {
                 Dialing::Connecting(result) => match result.try_recv() {
                     Ok(Ok(stream)) => {
                         let id = self.agent.connect(Peer::Controller);
-                        let link =
-                            Link { stream: Stream::Tcp(stream), controller: Some(place), heard: now, is_probed: false };
+                        let link = Link {
+                            stream: Stream::Tcp(stream),
+                            controller: Some(place),
+                            heard: now,
+                            is_probed: false,
+                        };
                         self.links.insert(id, link);
                         dialed.state = Dialing::Connected(id);
                     }
                     Ok(Err(problem)) => dialed.lost(problem, now),
-                    Err(TryRecvError::Disconnected) => dialed.lost("the attempt was given up".to_owned(), now),
+                    Err(TryRecvError::Disconnected) => {
+                        dialed.lost("the attempt was given up".to_owned(), now)
+                    }
                     Err(TryRecvError::Empty) => {}
                 },
                 Dialing::Waiting(_) | Dialing::Connected(_) => {}
@@ -403,10 +410,13 @@ impl Turn {
 
     /// Waits for something to do, or for the time to look at something. Returns the descriptors that are ready.
     fn wait(&mut self) -> Vec<i32> {
-        let mut descriptors = vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
+        let mut descriptors =
+            vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
         if self.links.values().filter(|link| link.controller.is_none()).count() < MAX_TOOLS {
-            descriptors.extend(self.listeners.unix.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-            descriptors.extend(self.listeners.tcp.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+            descriptors
+                .extend(self.listeners.unix.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+            descriptors
+                .extend(self.listeners.tcp.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         }
         for (id, link) in &self.links {
             let is_waiting = self.agent.session(*id).is_some_and(|session| !session.waiting().is_empty());
@@ -592,9 +602,22 @@ mod tests {
             ("tcp:[::1]:6633", "tcp:[::1]:6633"),
             ("tcp:[::1]", "tcp:[::1]:6653"),
         ] {
-            assert_eq!(text.parse::<ControllerAddress>().map(|address| address.to_string()), Ok(shown.to_owned()));
+            assert_eq!(
+                text.parse::<ControllerAddress>().map(|address| address.to_string()),
+                Ok(shown.to_owned())
+            );
         }
-        for text in ["", "127.0.0.1:6653", "tcp:", "tcp::1", "tcp:a:0", "tcp:a:x", "tcp:a b:1", "tcp:[::1", "tcp:[::1]x"] {
+        for text in [
+            "",
+            "127.0.0.1:6653",
+            "tcp:",
+            "tcp::1",
+            "tcp:a:0",
+            "tcp:a:x",
+            "tcp:a b:1",
+            "tcp:[::1",
+            "tcp:[::1]x",
+        ] {
             let refused = text.parse::<ControllerAddress>().unwrap_err();
             assert!(refused.contains("tcp:HOST:PORT"), "{text}: {refused}");
         }

@@ -1,7 +1,9 @@
 //! One connection: what has come in and goes out, and what the other side wants to hear.
 
 use ringroad_openflow::error::ErrorCode;
-use ringroad_openflow::message::{AsyncMasks, ErrorMessage, Hello, MultipartReply, MultipartReplyMessage, Reply, Role};
+use ringroad_openflow::message::{
+    AsyncMasks, ErrorMessage, Hello, MultipartReply, MultipartReplyMessage, Reply, Role,
+};
 use ringroad_openflow::{first_message, message};
 
 /// What waits to be sent may be so much; then messages that nobody asked for are dropped, and counted.
