@@ -79,7 +79,7 @@ impl Group {
         let weight = |bucket: &Bucket| if lives(bucket, tables, 0) { u64::from(bucket.weight) } else { 0 };
         let total: u64 = self.buckets.iter().map(weight).sum();
         // The product's high half is evenly spread over the weights.
-        let mut point = (u128::from(flow_hash(packet)) * u128::from(total) >> 64) as u64;
+        let mut point = ((u128::from(flow_hash(packet)) * u128::from(total)) >> 64) as u64;
         self.buckets.iter().position(|bucket| match point.checked_sub(weight(bucket)) {
             Some(rest) => {
                 point = rest;

@@ -59,9 +59,8 @@ impl Meter {
                 ((u128::from(NS) << 32) / u128::from(unit_rate.max(1))).min(u128::from(u64::MAX)) as u64;
             // Without a burst of its own the bucket holds what a tenth of a second brings.
             let burst_ns = match has_burst && burst > 0 {
-                true => {
-                    (u128::from(units_of_burst) * u128::from(unit) >> 32).min(u128::from(u64::MAX / 4)) as u64
-                }
+                true => ((u128::from(units_of_burst) * u128::from(unit)) >> 32).min(u128::from(u64::MAX / 4))
+                    as u64,
                 false => NS / 10,
             };
             Band { counter, unit: if rate == 0 { 0 } else { unit }, burst_ns, full_at: AtomicU64::new(0) }
@@ -89,7 +88,7 @@ impl Band {
         if self.unit == 0 {
             return false;
         }
-        let needed = (u128::from(units) * u128::from(self.unit) >> 32) as u64;
+        let needed = ((u128::from(units) * u128::from(self.unit)) >> 32) as u64;
         let mut full_at = self.full_at.load(Ordering::Relaxed);
         // Another worker may be first a few times; then the packet passes, rather than that this worker goes on trying.
         for _ in 0..8 {

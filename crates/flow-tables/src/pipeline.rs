@@ -64,7 +64,7 @@ pub trait Sink {
     /// It leaves, as it is now, by a queue of the port if the flow says which.
     fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>);
     /// The controllers get it, as it is now.
-    fn to_controller(&mut self, packet: &Packet, why: ToController);
+    fn packet_in(&mut self, packet: &Packet, why: ToController);
     /// It goes nowhere.
     fn dropped(&mut self, why: Dropped);
     /// A table looked for an entry, and found this one.
@@ -300,7 +300,7 @@ impl<S: Sink> Walk<'_, S> {
                 None
             }
             Err(Unable::TtlInvalid) => {
-                self.to_controller(packet, PacketInReason::InvalidTtl, u16::MAX);
+                self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
                 self.sink.dropped(Dropped::TtlInvalid);
                 None
             }
@@ -337,7 +337,7 @@ impl<S: Sink> Walk<'_, S> {
                     true => PacketInReason::NoMatch,
                     false => PacketInReason::Action,
                 };
-                return self.to_controller(packet, reason, max_len);
+                return self.packet_in(packet, reason, max_len);
             }
             // Only what a controller sends goes through the tables by this name.
             PortNo::TABLE if self.table == NO_TABLE => {
@@ -366,15 +366,13 @@ impl<S: Sink> Walk<'_, S> {
         self.sink.output(packet, target, self.queue);
     }
 
-    fn to_controller(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
+    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
         let config =
             self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
         if !config.contains(PortConfig::NO_PACKET_IN) {
             self.is_settled = true;
-            self.sink.to_controller(
-                packet,
-                ToController { reason, table: self.table, cookie: self.cookie, max_len },
-            );
+            self.sink
+                .packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
         }
     }
 }

@@ -1,5 +1,9 @@
 //! The tables as controllers change them and ask for them.
 
+mod groups;
+mod meters;
+mod reports;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +12,12 @@ use left_right::{ReadHandle, WriteHandle};
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{
-    AggregateStats, BandStats, Bucket, BucketStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved,
-    FlowRemovedReason, FlowStats, FlowStatsRequest, GroupCommand, GroupDesc, GroupKind, GroupMod, GroupStats,
-    MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, TableStats,
-};
+use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason};
 use ringroad_openflow::oxm::Match;
-use ringroad_openflow::{group_id, meter_id, table_id};
+use ringroad_openflow::{group_id, table_id};
 
 use crate::counters::{CounterBank, CounterId};
 use crate::flow::{Flow, covers, overlap};
-use crate::group::Group;
-use crate::meter::Meter;
 use crate::tables::{Change, Fragments, PortState, TABLES, Tables};
 
 const NS: u64 = 1_000_000_000;
@@ -490,180 +488,12 @@ impl FlowState {
         Ok(())
     }
 
-    /// Changes groups. Returns the entries that went with a group.
-    ///
-    /// # Errors
-    /// What the controller is told; nothing has changed then.
-    pub fn group_mod(&mut self, request: &GroupMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
-        let old = self.tables.groups.get(&request.group).cloned();
-        match request.command {
-            GroupCommand::Add | GroupCommand::Modify => {
-                match (request.command, &old) {
-                    (GroupCommand::Add, Some(_)) => return Err(ErrorCode::GROUP_EXISTS),
-                    (GroupCommand::Modify, None) => return Err(ErrorCode::GROUP_UNKNOWN),
-                    _ => {}
-                }
-                self.check_group(request)?;
-                if old.is_none() && self.tables.groups.len() >= self.limits.groups {
-                    return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
-                }
-                let (counter, added_ns) = match &old {
-                    Some(old) => {
-                        self.unpublished.extend(&old.bucket_counters);
-                        (old.counter, old.added_ns)
-                    }
-                    None => (self.counter(), now_ns),
-                };
-                let bucket_counters = request.buckets.iter().map(|_| self.counter()).collect();
-                let buckets = request.buckets.clone();
-                let group = Group { kind: request.kind, buckets, added_ns, counter, bucket_counters };
-                self.change(Change::Group(request.group, Some(Arc::new(group))));
-                Ok(Vec::new())
-            }
-            GroupCommand::Delete if request.group == group_id::ALL => {
-                let users = |flow: &Flow| {
-                    actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)))
-                };
-                let flows = self.with(users);
-                for group in self.tables.groups.keys().copied().collect::<Vec<_>>() {
-                    self.remove_group(group);
-                }
-                Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
-            }
-            GroupCommand::Delete if request.group > group_id::MAX => Err(ErrorCode::GROUP_INVALID),
-            GroupCommand::Delete => {
-                let is_used = |group: &Group| {
-                    group
-                        .buckets
-                        .iter()
-                        .flat_map(|bucket| &bucket.actions)
-                        .any(|action| matches!(action, Action::Group(used) if *used == request.group))
-                };
-                if self.tables.groups.values().any(|group| is_used(group)) {
-                    return Err(ErrorCode::GROUP_CHAINED);
-                }
-                if old.is_none() {
-                    return Ok(Vec::new());
-                }
-                let flows = self.with(|flow| uses_group(&flow.instructions, request.group));
-                self.remove_group(request.group);
-                Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
-            }
-        }
-    }
-
+    /// Entries of all tables that meet a condition.
     fn with(&self, condition: impl Fn(&Flow) -> bool) -> Vec<(u8, Arc<Flow>)> {
         let flows = self
             .numbered(table_id::ALL)
             .flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)));
         flows.filter(|(_, flow)| condition(flow)).map(|(number, flow)| (number, Arc::clone(flow))).collect()
-    }
-
-    fn remove_group(&mut self, number: u32) {
-        if let Some(group) = self.tables.groups.get(&number).cloned() {
-            self.unpublished.push(group.counter);
-            self.unpublished.extend(&group.bucket_counters);
-            self.change(Change::Group(number, None));
-        }
-    }
-
-    fn check_group(&self, request: &GroupMod) -> Result<(), ErrorCode> {
-        if request.group > group_id::MAX || request.kind == GroupKind::Indirect && request.buckets.len() != 1
-        {
-            return Err(ErrorCode::GROUP_INVALID);
-        }
-        if request.buckets.len() > self.limits.buckets {
-            return Err(ErrorCode::GROUP_OUT_OF_BUCKETS);
-        }
-        for bucket in &request.buckets {
-            if self.leads_to(bucket, request.group, 0) {
-                return Err(ErrorCode::GROUP_LOOP);
-            }
-            self.check_actions(&bucket.actions, Some(&Match::default())).or_else(|error| match error {
-                // Whether a field is there, only the entries that use the group know.
-                ErrorCode::ACTION_MATCH_INCONSISTENT => Ok(()),
-                error => Err(error),
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Whether a bucket's packets come to a group.
-    fn leads_to(&self, bucket: &Bucket, wanted: u32, depth: usize) -> bool {
-        let next = bucket.actions.iter().filter_map(|action| match action {
-            Action::Group(group) => Some(*group),
-            _ => None,
-        });
-        next.chain(Some(bucket.watch_group).filter(|&group| group != group_id::ANY)).any(|group| {
-            group == wanted
-                || depth >= 16
-                || self.tables.groups.get(&group).is_some_and(|group| {
-                    group.buckets.iter().any(|bucket| self.leads_to(bucket, wanted, depth + 1))
-                })
-        })
-    }
-
-    /// Changes meters. Returns the entries that went with a meter.
-    ///
-    /// # Errors
-    /// What the controller is told; nothing has changed then.
-    pub fn meter_mod(&mut self, request: &MeterMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
-        let old = self.tables.meters.get(&request.meter).cloned();
-        match request.command {
-            MeterCommand::Add | MeterCommand::Modify => {
-                if request.meter == 0 || request.meter > meter_id::MAX {
-                    return Err(ErrorCode::METER_INVALID);
-                }
-                match (request.command, &old) {
-                    (MeterCommand::Add, Some(_)) => return Err(ErrorCode::METER_EXISTS),
-                    (MeterCommand::Modify, None) => return Err(ErrorCode::METER_UNKNOWN),
-                    _ => {}
-                }
-                if request.flags.contains(MeterFlags::KBPS) && request.flags.contains(MeterFlags::PKTPS) {
-                    return Err(ErrorCode::METER_BAD_FLAGS);
-                }
-                if request.bands.len() > self.limits.bands {
-                    return Err(ErrorCode::METER_OUT_OF_BANDS);
-                }
-                if old.is_none() && self.tables.meters.len() >= self.limits.meters {
-                    return Err(ErrorCode::METER_OUT_OF_METERS);
-                }
-                let (counter, added_ns) = match &old {
-                    Some(old) => {
-                        self.unpublished.extend(old.bands.iter().map(|band| band.counter));
-                        (old.counter, old.added_ns)
-                    }
-                    None => (self.counter(), now_ns),
-                };
-                let bands: Vec<_> = request.bands.iter().map(|_| self.counter()).collect();
-                let config =
-                    MeterConfig { flags: request.flags, meter: request.meter, bands: request.bands.clone() };
-                let meter = Meter::new(config, added_ns, counter, bands);
-                self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
-                Ok(Vec::new())
-            }
-            MeterCommand::Delete if request.meter == meter_id::ALL => {
-                let flows = self.with(|flow| flow.instructions.meter.is_some());
-                for meter in self.tables.meters.keys().copied().collect::<Vec<_>>() {
-                    self.remove_meter(meter);
-                }
-                Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
-            }
-            MeterCommand::Delete if old.is_none() => Err(ErrorCode::METER_UNKNOWN),
-            MeterCommand::Delete => {
-                let flows = self.with(|flow| flow.instructions.meter == Some(request.meter));
-                self.remove_meter(request.meter);
-                Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
-            }
-        }
-    }
-
-    fn remove_meter(&mut self, number: u32) {
-        if let Some(meter) = self.tables.meters.get(&number).cloned() {
-            self.unpublished.push(meter.counter);
-            self.unpublished.extend(meter.bands.iter().map(|band| band.counter));
-            self.change(Change::Meter(number, None));
-        }
     }
 
     /// Ends the entries whose time is over. Returns those whose end is to be told.
@@ -686,173 +516,6 @@ impl FlowState {
         let mut told = self.remove_all(over, FlowRemovedReason::HardTimeout, now_ns);
         told.extend(self.remove_all(idle, FlowRemovedReason::IdleTimeout, now_ns));
         told
-    }
-
-    /// Entries and their counters, in the order of tables, and the highest priority first.
-    ///
-    /// # Errors
-    /// There is no such table.
-    pub fn flow_stats(&self, request: &FlowStatsRequest, now_ns: u64) -> Result<Vec<FlowStats>, ErrorCode> {
-        let mut flows = self.asked(request)?;
-        flows.sort_by(|(table, flow), (other_table, other)| {
-            let matching = |flow: &Flow| flow.matching.fields().to_vec();
-            (table, other.priority)
-                .cmp(&(other_table, flow.priority))
-                .then_with(|| matching(flow).cmp(&matching(other)))
-        });
-        let stats = flows.into_iter().map(|(table, flow)| {
-            let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
-            let count = self.bank.read(flow.counter);
-            FlowStats {
-                table,
-                duration_s,
-                duration_ns,
-                priority: flow.priority,
-                idle_timeout_s: flow.idle_timeout_s,
-                hard_timeout_s: flow.hard_timeout_s,
-                flags: flow.flags,
-                cookie: flow.cookie,
-                packets: count.packets,
-                bytes: count.bytes,
-                matching: flow.matching.clone(),
-                instructions: flow.instructions.clone(),
-            }
-        });
-        Ok(stats.collect())
-    }
-
-    /// The sum of entries.
-    ///
-    /// # Errors
-    /// There is no such table.
-    pub fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
-        let flows = self.asked(request)?;
-        let mut sum = AggregateStats { packets: 0, bytes: 0, flows: flows.len() as u32 };
-        for (_, flow) in flows {
-            let count = self.bank.read(flow.counter);
-            sum.packets += count.packets;
-            sum.bytes += count.bytes;
-        }
-        Ok(sum)
-    }
-
-    fn asked(&self, request: &FlowStatsRequest) -> Result<Vec<(u8, Arc<Flow>)>, ErrorCode> {
-        if usize::from(request.table) >= TABLES && request.table != table_id::ALL {
-            return Err(ErrorCode::REQUEST_BAD_TABLE_ID);
-        }
-        let &FlowStatsRequest { table, out_port, out_group, cookie, cookie_mask, ref matching } = request;
-        Ok(self.chosen(&Chosen { table, matching, cookie, cookie_mask, out_port, out_group }))
-    }
-
-    /// What the tables have counted.
-    #[must_use]
-    pub fn table_stats(&self) -> Vec<TableStats> {
-        let tables = (0..).zip(&self.tables.tables).zip(&self.lookups);
-        let stats = tables.map(|((table, entries), (lookups, matched))| TableStats {
-            table,
-            active: entries.len() as u32,
-            lookups: self.bank.read(*lookups).packets,
-            matched: self.bank.read(*matched).packets,
-        });
-        stats.collect()
-    }
-
-    /// The groups of this number, or all, by number.
-    fn groups(&self, number: u32) -> Vec<(u32, &Group)> {
-        let groups = self.tables.groups.iter().map(|(&number, group)| (number, &**group));
-        let mut groups: Vec<_> =
-            groups.filter(|&(one, _)| number == group_id::ALL || one == number).collect();
-        groups.sort_by_key(|&(number, _)| number);
-        groups
-    }
-
-    /// What groups have counted: one, or all.
-    #[must_use]
-    pub fn group_stats(&self, number: u32, now_ns: u64) -> Vec<GroupStats> {
-        let stats = self.groups(number).into_iter().map(|(number, group)| {
-            let (duration_s, duration_ns) = duration(group.added_ns, now_ns);
-            let count = self.bank.read(group.counter);
-            let buckets = group.bucket_counters.iter().map(|&counter| {
-                let count = self.bank.read(counter);
-                BucketStats { packets: count.packets, bytes: count.bytes }
-            });
-            let flows = self.with(|flow| uses_group(&flow.instructions, number)).len();
-            let of_groups = self.tables.groups.values().flat_map(|group| &group.buckets);
-            let of_groups = of_groups.flat_map(|bucket| &bucket.actions);
-            let groups =
-                of_groups.filter(|action| matches!(action, Action::Group(used) if *used == number)).count();
-            GroupStats {
-                group: number,
-                references: (flows + groups) as u32,
-                packets: count.packets,
-                bytes: count.bytes,
-                duration_s,
-                duration_ns,
-                buckets: buckets.collect(),
-            }
-        });
-        stats.collect()
-    }
-
-    /// All groups, as they were made.
-    #[must_use]
-    pub fn group_descriptions(&self) -> Vec<GroupDesc> {
-        let groups = self.groups(group_id::ALL).into_iter();
-        groups
-            .map(|(number, group)| GroupDesc {
-                kind: group.kind,
-                group: number,
-                buckets: group.buckets.clone(),
-            })
-            .collect()
-    }
-
-    /// The meters of this number, or all, by number.
-    ///
-    /// # Errors
-    /// There is no such meter.
-    fn meters(&self, number: u32) -> Result<Vec<&Meter>, ErrorCode> {
-        let meters = self.tables.meters.values().map(|meter| &**meter);
-        let mut meters: Vec<_> =
-            meters.filter(|meter| number == meter_id::ALL || meter.config.meter == number).collect();
-        if meters.is_empty() && number != meter_id::ALL {
-            return Err(ErrorCode::METER_UNKNOWN);
-        }
-        meters.sort_by_key(|meter| meter.config.meter);
-        Ok(meters)
-    }
-
-    /// What meters have counted: one, or all.
-    ///
-    /// # Errors
-    /// There is no such meter.
-    pub fn meter_stats(&self, number: u32, now_ns: u64) -> Result<Vec<MeterStats>, ErrorCode> {
-        let stats = self.meters(number)?.into_iter().map(|meter| {
-            let (duration_s, duration_ns) = duration(meter.added_ns, now_ns);
-            let count = self.bank.read(meter.counter);
-            let bands = meter.bands.iter().map(|band| {
-                let count = self.bank.read(band.counter);
-                BandStats { packets: count.packets, bytes: count.bytes }
-            });
-            MeterStats {
-                meter: meter.config.meter,
-                flows: self.with(|flow| flow.instructions.meter == Some(meter.config.meter)).len() as u32,
-                packets: count.packets,
-                bytes: count.bytes,
-                duration_s,
-                duration_ns,
-                bands: bands.collect(),
-            }
-        });
-        Ok(stats.collect())
-    }
-
-    /// Meters as they were made: one, or all.
-    ///
-    /// # Errors
-    /// There is no such meter.
-    pub fn meter_configs(&self, number: u32) -> Result<Vec<MeterConfig>, ErrorCode> {
-        Ok(self.meters(number)?.into_iter().map(|meter| meter.config.clone()).collect())
     }
 
     /// The limits that it was made with.

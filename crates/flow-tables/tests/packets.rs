@@ -1,5 +1,7 @@
 //! Packets' fields and actions. `etherparse` builds and judges IP packets; the rest is compared with bytes written here.
 
+#![allow(clippy::unwrap_used)]
+
 use etherparse::{IpNumber, PacketBuilder, PacketHeaders, SlicedPacket, TransportHeader, TransportSlice};
 use proptest::prelude::*;
 use ringroad_flow_tables::packet::{HEAD_BYTES, MAX_HEAD_BYTES, Packet, Unable};
@@ -199,7 +201,9 @@ proptest! {
                 11 => Action::CopyTtlOut,
                 _ => set(field, value & field.all_ones()),
             });
-            Field::ALL.iter().for_each(|&field| drop(packet.field(field)));
+            for field in Field::ALL {
+                let _ = packet.field(field);
+            }
             if done == Err(Unable::TooLong) {
                 break;
             }

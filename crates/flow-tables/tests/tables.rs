@@ -1,5 +1,7 @@
 //! Tables, groups and meters as controllers change them. Where a test is about lookups, the oracle is a linear search.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use ringroad_flow_tables::counters::CounterId;
 use ringroad_flow_tables::flow::Flow;
@@ -76,7 +78,7 @@ impl Sink for Seen {
     fn output(&mut self, packet: &Packet, to: Target, _: Option<u32>) {
         self.outputs.push((to, packet.changed_head().map_or(Vec::new(), |(_, head)| head.to_vec())));
     }
-    fn to_controller(&mut self, _: &Packet, why: ToController) {
+    fn packet_in(&mut self, _: &Packet, why: ToController) {
         self.packet_ins.push((why.reason, why.table));
     }
     fn dropped(&mut self, why: Dropped) {

@@ -734,7 +734,7 @@ impl Sink for PacketOutSink<'_> {
         }
     }
 
-    fn to_controller(&mut self, packet: &Packet, why: ToController) {
+    fn packet_in(&mut self, packet: &Packet, why: ToController) {
         let header = PacketInHeader {
             in_port: packet.in_port,
             reason: why.reason,

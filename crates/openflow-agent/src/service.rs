@@ -102,7 +102,7 @@ pub struct Report {
 /// What the owner of the switch tells the thread.
 #[derive(Debug)]
 enum Command {
-    SetPort(PortNo, Port),
+    SetPort(PortNo, Box<Port>),
     RemovePort(PortNo),
     Controllers(Vec<ControllerAddress>, FailMode),
     End,
@@ -171,7 +171,7 @@ impl Service {
 
     /// A port came, or has changed.
     pub fn set_port(&self, number: PortNo, port: Port) {
-        self.tell(Command::SetPort(number, port));
+        self.tell(Command::SetPort(number, Box::new(port)));
     }
 
     /// A port has left.
@@ -331,7 +331,7 @@ impl Turn {
             match self.commands.try_recv() {
                 Ok(Command::SetPort(number, mut port)) => {
                     port.since_ns = self.now_ns();
-                    self.agent.set_port(number, port);
+                    self.agent.set_port(number, *port);
                 }
                 Ok(Command::RemovePort(number)) => self.agent.remove_port(number),
                 Ok(Command::Controllers(controllers, fail_mode)) => {
