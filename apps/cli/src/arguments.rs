@@ -8,9 +8,9 @@ use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
-    link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow, status, sze2,
-    testpmd, top, trace, trial, unlink, up, upgrade, vm,
+    attach, bench, capture, completions, config, container, demo, detach, doctor, down, flows, fwd, r#gen,
+    kinds, link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow, status,
+    switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Upgrade(upgrade::Upgrade),
     Macs(macs::Macs),
     Mirror(mirror::Mirror),
+    Switch(switch::Switch),
+    Flows(flows::Flows),
     Trace(trace::Trace),
     Gen(Box<r#gen::Gen>),
     Trial(Box<trial::Trial>),

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod flows;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
 mod guests;
@@ -29,6 +30,7 @@ pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod sflow;
 pub(crate) mod status;
+pub(crate) mod switch;
 pub(crate) mod sze2;
 pub(crate) mod testpmd;
 pub(crate) mod top;
@@ -64,6 +66,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Mirror(verb) => verb.run(global, output),
+        Command::Switch(verb) => verb.run(global, output),
+        Command::Flows(verb) => verb.run(global, output),
         Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),

@@ -12,6 +12,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod flow_client;
 mod forwarder;
 mod frame_options;
 mod output;

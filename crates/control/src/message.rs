@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{
-    ConfigDifference, ConfigReport, ListReport, MacEntryReport, ReloadReport, SaveReport, StartedBy,
-    StatusReport, TraceReport, UpgradeReport,
+    ConfigDifference, ConfigReport, ListReport, MacEntryReport, OpenFlowReport, ReloadReport, SaveReport,
+    StartedBy, StatusReport, TraceReport, UpgradeReport,
 };
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
@@ -120,6 +120,16 @@ pub enum Request {
     },
     /// Asks for all mirrors. Answered by [`Reply::Mirrors`].
     Mirrors,
+    /// Has flow tables decide for a switch, and OpenFlow controllers and tools change them. Settings that the switch had are
+    /// replaced, and its flows stay. Answered by [`Reply::Done`].
+    SetOpenFlow(OpenFlow),
+    /// Has a switch decide by the addresses that it learns again. Answered by [`Reply::Done`].
+    RemoveOpenFlow {
+        /// Name of the switch.
+        switch: String,
+    },
+    /// Asks for all switches with flow tables. Answered by [`Reply::OpenFlow`].
+    OpenFlow,
     /// Notes what happens to the next frames of a switch. There is one trace at a time: it ends with its client's
     /// connection. Answered by [`Reply::Done`].
     StartTrace {
@@ -193,6 +203,40 @@ pub struct Mirror {
     /// Whether the port gets a record of each frame (number, ports, length, first bytes) in place of the frame.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub records: bool,
+}
+
+/// OpenFlow for a switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OpenFlow {
+    /// Name of the switch, such as `vale0`. It comes into being with these settings if it is not there.
+    pub switch: String,
+    /// Controllers that the switch connects to, such as `tcp:127.0.0.1:6653`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<String>,
+    /// Addresses on which the switch listens for tools, such as `127.0.0.1:6654`. Tools of this machine have the socket
+    /// `SWITCH.mgmt` beside the control socket.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<String>,
+    /// What the switch does without a controller.
+    #[serde(default)]
+    pub fail_mode: FailMode,
+    /// Number of the switch for controllers, 1 to 16 hexadecimal digits; `None`: made from its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datapath_id: Option<String>,
+}
+
+/// What a switch with flow tables does while no controller is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FailMode {
+    /// Its flows stay, and frames that match none are dropped.
+    #[default]
+    Secure,
+    /// It is a learning switch until a controller comes.
+    Standalone,
 }
 
 /// Which frames of a port are copied, seen from the switch.
@@ -309,6 +353,8 @@ pub enum Reply {
     List(ListReport),
     /// The mirrors.
     Mirrors(Vec<Mirror>),
+    /// The switches with flow tables.
+    OpenFlow(Vec<OpenFlowReport>),
     /// The frames of a trace.
     Traced(TraceReport),
     /// Learned addresses are forgotten.

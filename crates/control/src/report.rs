@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::message::OpenFlow;
+
 /// The whole daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -45,6 +47,42 @@ pub struct StatusReport {
     pub waiting: BTreeMap<String, String>,
     /// Requests that were answered with an error, bytes that were no request included.
     pub rejected_requests: u64,
+}
+
+/// A switch with flow tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OpenFlowReport {
+    /// Its settings.
+    pub settings: OpenFlow,
+    /// Number of the switch for controllers, 16 hexadecimal digits.
+    pub datapath_id: String,
+    /// Path of the socket for tools of this machine.
+    pub socket: String,
+    /// Its connections to controllers, in the order of the settings.
+    pub controllers: Vec<ControllerReport>,
+    /// Connections of tools.
+    pub tools: u64,
+    /// Flow entries in all tables.
+    pub flows: u64,
+    /// Messages that a controller did not get because it did not read.
+    pub dropped_news: u64,
+    /// Why the settings are not in force yet; empty where they are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waiting: String,
+}
+
+/// A connection to a controller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ControllerReport {
+    /// Where the controller is.
+    pub address: String,
+    /// Whether switch and controller have greeted each other.
+    pub is_connected: bool,
+    /// Why the connection failed or ended last; empty while it is there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub problem: String,
 }
 
 /// What started the daemon.

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
 use ringroad_control::message::{
-    AttachedPort, ErrorKind, ErrorReply, HugePages, Mirror, MirrorDirection, OpenedPort, PortKind, PortWish,
+    AttachedPort, ErrorKind, ErrorReply, FailMode, HugePages, Mirror, MirrorDirection, OpenFlow, OpenedPort,
+    PortKind, PortWish,
 };
 use ringroad_control::report::{
-    ConfigDifference, ConfigReport, CounterReport, KeyDifference, LinkReport, ListReport, MacEntryReport,
-    Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport,
-    TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport,
-    WorkerReport, WorkerState,
+    ConfigDifference, ConfigReport, ControllerReport, CounterReport, KeyDifference, LinkReport, ListReport,
+    MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy,
+    StatusReport, SwitchReport, TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason,
+    TracedSource, UpgradeReport, WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -49,6 +50,16 @@ fn traced_frame() -> TracedFrameReport {
             dropped: Some("no_space".to_owned()),
             held: false,
         }],
+    }
+}
+
+fn openflow() -> OpenFlow {
+    OpenFlow {
+        switch: "vale0".to_owned(),
+        controllers: vec!["tcp:127.0.0.1:6653".to_owned()],
+        listen: vec!["127.0.0.1:6654".to_owned()],
+        fail_mode: FailMode::Standalone,
+        datapath_id: Some("abc".to_owned()),
     }
 }
 
@@ -92,6 +103,9 @@ fn requests() -> Vec<Request> {
         Request::SetMirror(mirror()),
         Request::RemoveMirror { from: "vale0:a".to_owned(), to: "vale0:m".to_owned() },
         Request::Mirrors,
+        Request::SetOpenFlow(openflow()),
+        Request::RemoveOpenFlow { switch: "vale0".to_owned() },
+        Request::OpenFlow,
         Request::StartTrace { switch: "vale0".to_owned(), from: Some("a".to_owned()), count: 4096 },
         Request::Traced,
         Request::StopTrace,
@@ -238,6 +252,20 @@ fn replies() -> Vec<Reply> {
         Reply::Done,
         Reply::Forgotten { addresses: 3 },
         Reply::Mirrors(vec![mirror()]),
+        Reply::OpenFlow(vec![OpenFlowReport {
+            settings: openflow(),
+            datapath_id: "0000000000000abc".to_owned(),
+            socket: "/run/ringroad/vale0.mgmt".to_owned(),
+            controllers: vec![ControllerReport {
+                address: "tcp:127.0.0.1:6653".to_owned(),
+                is_connected: false,
+                problem: "Connection refused".to_owned(),
+            }],
+            tools: 1,
+            flows: 2,
+            dropped_news: 3,
+            waiting: "the address is in use".to_owned(),
+        }]),
         Reply::Traced(TraceReport { frames: vec![traced_frame()], left: 3 }),
         Reply::Saved(SaveReport {
             config: "/etc/ringroad/ringroadd.toml".to_owned(),

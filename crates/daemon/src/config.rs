@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use ringroad_control::message::Mirror;
+use ringroad_control::message::{Mirror, OpenFlow};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_switch::Mac;
 use serde::{Deserialize, Serialize};
 
 use crate::mirrors;
+use crate::openflow;
 
 /// More memory than any machine has, MiB: its bytes are still a number.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
@@ -55,6 +56,8 @@ pub struct Config {
     pub address: Vec<StaticAddress>,
     /// Ports that look on at others.
     pub mirror: Vec<Mirror>,
+    /// `[[openflow]]`: switches with flow tables.
+    pub openflow: Vec<OpenFlow>,
     /// `[[allow]]`: who may open which ports.
     pub allow: Vec<Allow>,
 }
@@ -337,6 +340,12 @@ impl Config {
             let same = |other: &Mirror| (&other.from, &other.to) == (&mirror.from, &mirror.to);
             if self.mirror.iter().skip(index + 1).any(same) {
                 return Err(format!("[[mirror]] from {} to {} stands there twice", mirror.from, mirror.to));
+            }
+        }
+        for (index, settings) in self.openflow.iter().enumerate() {
+            openflow::check(settings).map_err(|error| format!("[[openflow]]: {error}"))?;
+            if self.openflow.iter().skip(index + 1).any(|other| other.switch == settings.switch) {
+                return Err(format!("[[openflow]] of {} stands there twice", settings.switch));
             }
         }
         for allow in &self.allow {

@@ -25,6 +25,7 @@ pub mod log_limit;
 pub mod logging;
 mod mirrors;
 pub mod netmap;
+pub mod openflow;
 pub mod permissions;
 pub mod port_entries;
 pub mod ports;

@@ -14,6 +14,7 @@ use ringroad_control::socket_path::default_socket_path;
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
 use ringroad_daemon::logging::LogPlace;
+use ringroad_daemon::openflow::FlowSwitches;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
 use ringroad_daemon::revival::{self, Revival};
@@ -224,8 +225,12 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
     }
     let Some(listener) = listener else { return Ok(None) };
     let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
+    ports.openflow = FlowSwitches::beside(&socket);
     reload::apply_addresses(&mut ports, &[], &config.address);
     reload::apply_mirrors(&mut ports, &[], &config.mirror).map_err(|error| error.to_string())?;
+    for problem in reload::apply_openflow(&mut ports, &[], &config.openflow) {
+        tracing::warn!("{problem}; it is tried again every second");
+    }
     let applied = reload::apply_ports(&mut ports, &config.port);
     if !applied.problems.is_empty() {
         return Err(applied.problems.join("; "));

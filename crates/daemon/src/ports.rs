@@ -22,6 +22,7 @@ use ringroad_ring::eventfd;
 use crate::claims::holder_of;
 use crate::config::StaticPort;
 use crate::devices::{NamedDevice, SwitchDevice};
+use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Kept, Opened, Origin, PortTable};
 use crate::quotas::{Demand, Holding, Quotas};
@@ -68,6 +69,8 @@ pub struct Ports {
     /// Configured ports whose devices are not there yet, or busy, and why.
     pub(crate) waiting: BTreeMap<String, String>,
     pub(crate) quotas: Quotas,
+    /// Switches that have flow tables.
+    pub openflow: FlowSwitches,
     /// Ports that commands attached, for a daemon after this one.
     pub revival: Revival,
 }
@@ -86,6 +89,7 @@ impl Ports {
             known_peers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             quotas,
+            openflow: FlowSwitches::default(),
             revival: Revival::default(),
         })
     }

@@ -1,12 +1,13 @@
 //! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
-use ringroad_control::message::{ErrorKind, Mirror};
+use ringroad_control::message::{ErrorKind, Mirror, OpenFlow};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
 use crate::config::{Config, Limits, Log, StaticAddress, StaticPort, Switch, Workers};
 use crate::mirrors;
+use crate::openflow;
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::saving::wish_of;
@@ -108,6 +109,18 @@ pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) ->
         fabric.set_mirror(&switch, mirror)?;
     }
     Ok(())
+}
+
+/// Brings OpenFlow from what `before` says to what `wanted` says. Settings of commands stay. Returns what is tried again.
+pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow]) -> Vec<String> {
+    let is_wanted = |old: &OpenFlow| wanted.iter().any(|new| new.switch == old.switch);
+    for old in before.iter().filter(|old| !is_wanted(old)) {
+        // It may have been removed by a command.
+        let _ = ports.remove_openflow(&old.switch);
+    }
+    let now = openflow::in_force(ports);
+    let changed = wanted.iter().filter(|settings| !now.contains(settings));
+    changed.filter_map(|settings| ports.want_openflow(settings)).collect()
 }
 
 /// The keys that differ between the two and take effect when the daemon starts the next time only.

@@ -1,6 +1,6 @@
 //! The configuration file, brought to what operators have set at run time, and compared with it.
 //!
-//! Only `[[port]]`, `[[address]]` and `[[mirror]]` tables are written. All else in the file stays as its user wrote it,
+//! Only `[[port]]`, `[[address]]`, `[[mirror]]` and `[[openflow]]` tables are written. All else in the file stays as its user wrote it,
 //! comments included.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::io::{Error, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, PortWish};
+use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, OpenFlow, PortWish};
 use ringroad_control::report::{ConfigDifference, KeyDifference, SaveReport};
 use ringroad_drivers::catalogue::NETNS;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
@@ -18,6 +18,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::config::{Config, StaticAddress, StaticPort};
 use crate::mirrors;
+use crate::openflow;
 use crate::port_entries::Origin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
@@ -170,12 +171,17 @@ pub(crate) fn save(
             .ok_or_else(|| failed(&"write mirrors as [[mirror]] tables"))?;
         added.extend(new);
         removed.extend(old);
+        let (new, old) = save_openflow(ports, config, &mut document)
+            .ok_or_else(|| failed(&"write OpenFlow as [[openflow]] tables"))?;
+        added.extend(new);
+        removed.extend(old);
     }
     let text = document.to_string();
     // What a reload would refuse is not written.
     let new = Config::parse(&text, &path.display().to_string()).map_err(|error| failed(&error))?;
     replace(path, &text).map_err(|error| failed(&error))?;
     (config.port, config.address, config.mirror) = (new.port, new.address, new.mirror);
+    config.openflow = new.openflow;
     for (key, port) in &added_ports {
         if let Some(kept) = ports.table.kept_mut(key) {
             kept.origin = Origin::Config(port.clone());
@@ -274,6 +280,30 @@ fn save_mirrors(
     Some((words(added), words(removed)))
 }
 
+/// Brings the `[[openflow]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+fn save_openflow(
+    ports: &Ports,
+    config: &Config,
+    document: &mut DocumentMut,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let now = openflow::in_force(ports);
+    let added: Vec<_> = now.iter().filter(|settings| !config.openflow.contains(settings)).collect();
+    let removed: Vec<_> = config.openflow.iter().filter(|settings| !now.contains(settings)).collect();
+    if added.is_empty() && removed.is_empty() {
+        return Some(Default::default());
+    }
+    let tables = document.entry("openflow").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let tables = tables.as_array_of_tables_mut()?;
+    let of = |table: &Table| table.get("switch").and_then(Item::as_str).unwrap_or_default().to_owned();
+    tables.retain(|table| !removed.iter().any(|settings| settings.switch == of(table)));
+    for settings in &added {
+        let text = toml::to_string(settings).ok()?;
+        tables.push(text.parse::<DocumentMut>().ok()?.as_table().clone());
+    }
+    let words = |settings: Vec<&OpenFlow>| settings.into_iter().map(openflow::words).collect();
+    Some((words(added), words(removed)))
+}
+
 fn table(port: &StaticPort) -> Table {
     let StaticPort { name, driver, queues, slots, buffer_bytes } = port;
     let mut table = Table::new();
@@ -340,9 +370,12 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
     let mirrors = mirrors::in_force(ports);
     let mirrors_here = mirrors.iter().filter(|mirror| !other.mirror.contains(mirror)).map(mirrors::words);
     let mirrors_there = other.mirror.iter().filter(|mirror| !mirrors.contains(mirror)).map(mirrors::words);
+    let flows = openflow::in_force(ports);
+    let flows_here = flows.iter().filter(|settings| !other.openflow.contains(settings)).map(openflow::words);
+    let flows_there = other.openflow.iter().filter(|settings| !flows.contains(settings)).map(openflow::words);
     ConfigDifference {
         keys: keys.collect(),
-        only_attached: attached.chain(only_here).chain(mirrors_here).collect(),
+        only_attached: attached.chain(only_here).chain(mirrors_here).chain(flows_here).collect(),
         only_configured: other
             .port
             .iter()
@@ -350,15 +383,16 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
             .map(key_of)
             .chain(only_there)
             .chain(mirrors_there)
+            .chain(flows_there)
             .collect(),
     }
 }
 
-/// The values of all keys but those of ports, static addresses and mirrors, in TOML.
+/// The values of all keys but those of ports, static addresses, mirrors and OpenFlow, in TOML.
 fn keys_of(config: &Config) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let all = toml::Table::try_from(config).unwrap_or_default();
-    let is_list = |section: &String| ["port", "address", "mirror"].contains(&section.as_str());
+    let is_list = |section: &String| ["port", "address", "mirror", "openflow"].contains(&section.as_str());
     for (section, values) in all.into_iter().filter(|(section, _)| !is_list(section)) {
         match values {
             toml::Value::Table(values) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Reply, Request};
+use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, OpenFlow, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, ReloadReport, StartedBy, StatusReport};
@@ -348,6 +348,8 @@ impl Server {
             self.parts.ports.table.fabric().tick();
             self.tell_of_loops();
             survive(self.parts.ports.watch_devices())?;
+            self.parts.ports.retry_openflow();
+            self.parts.ports.follow_openflow();
             self.parts.log.limit.report();
             self.refill_spares();
         }
@@ -367,6 +369,7 @@ impl Server {
             self.parts.ports.revive();
             self.watch_waiting_ports();
         }
+        self.parts.ports.follow_openflow_ports();
         let ports = self.parts.ports.table.on_switches().len();
         if self.ports_at_look != ports || self.shortcuts_at.is_some_and(|at| at <= now) {
             self.ports_at_look = ports;
@@ -775,6 +778,12 @@ impl Server {
                 let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1, records: false };
                 self.remove_mirror(&mirror)?
             }
+            Request::SetOpenFlow(_) | Request::RemoveOpenFlow { .. } if !administers => {
+                denied("change flow tables")
+            }
+            Request::SetOpenFlow(settings) => self.set_openflow(&settings),
+            Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch),
+            Request::OpenFlow => Ok(Reply::OpenFlow(self.parts.ports.openflow_report())),
             Request::StartTrace { .. } | Request::Traced | Request::StopTrace if !administers => {
                 denied("trace frames")
             }
@@ -990,6 +999,20 @@ impl Server {
         }))
     }
 
+    fn set_openflow(&mut self, settings: &OpenFlow) -> Result<Reply, ErrorReply> {
+        self.parts.ports.set_openflow(settings)?;
+        self.ports_at_look = usize::MAX;
+        info!(switch = %settings.switch, controllers = ?settings.controllers, "flow tables decide");
+        Ok(Reply::Done)
+    }
+
+    fn remove_openflow(&mut self, switch: &str) -> Result<Reply, ErrorReply> {
+        self.parts.ports.remove_openflow(switch)?;
+        self.ports_at_look = usize::MAX;
+        info!(%switch, "learned addresses decide");
+        Ok(Reply::Done)
+    }
+
     fn start_trace(
         &mut self,
         client: ClientId,
@@ -1105,6 +1128,11 @@ impl Server {
         self.parts.ports.permissions = rules(&new);
         reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
         reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
+        problems.extend(reload::apply_openflow(
+            &mut self.parts.ports,
+            &self.parts.config.openflow,
+            &new.openflow,
+        ));
         self.ports_at_look = usize::MAX;
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();

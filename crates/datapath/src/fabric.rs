@@ -6,6 +6,7 @@
 //! because frames reach the queue until then.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -157,10 +158,14 @@ impl FabricPort {
     }
 }
 
-#[derive(Debug)]
+/// Makes what decides for a switch in place of the learning switch, which it is given, on the worker of a number.
+pub type MakeDecider = Box<dyn Fn(Arc<LearningSwitch>, u8) -> Box<dyn Decide> + Send>;
+
 struct Switch {
     id: SwitchId,
     learning: Arc<LearningSwitch>,
+    /// What decides, if not the learning switch.
+    make_decider: Option<MakeDecider>,
     topology: Topology,
     ports: BTreeMap<String, FabricPort>,
     /// The mirrors that the workers' deciders know.
@@ -169,6 +174,12 @@ struct Switch {
     worker_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of ports that have left.
     departed: CounterSnapshot,
+}
+
+impl Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switch").field("id", &self.id).field("ports", &self.ports).finish_non_exhaustive()
+    }
 }
 
 impl Switch {
@@ -245,6 +256,8 @@ pub struct Fabric {
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
     departed: CounterSnapshot,
+    /// Changes of ports so far.
+    revision: u64,
 }
 
 impl Drop for Fabric {
@@ -325,6 +338,7 @@ impl Fabric {
             trace: None,
             engine_counters,
             departed: CounterSnapshot::default(),
+            revision: 0,
         }
     }
 
@@ -686,12 +700,15 @@ impl Fabric {
             .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
     }
 
-    /// Whether the switch decides by its addresses alone: it has no mirror with a port, and no trace of it runs.
+    /// Whether the switch decides by its addresses alone: nothing else decides for it, it has no mirror with a port, and no
+    /// trace of it runs.
     #[must_use]
     pub fn only_learns(&self, switch: &str) -> bool {
         let is_traced = self.trace.as_ref().is_some_and(|(traced, _)| traced == switch);
         !is_traced
-            && self.switches.get(switch).is_none_or(|state| self.mirrors_in_force(switch, state).is_empty())
+            && self.switches.get(switch).is_none_or(|state| {
+                state.make_decider.is_none() && self.mirrors_in_force(switch, state).is_empty()
+            })
     }
 
     /// The mirrors of a switch whose ports are there.
@@ -732,11 +749,50 @@ impl Fabric {
         Ok(())
     }
 
-    /// Gives each worker the decider of a switch: the learning one, behind one for mirrors and one for a trace where
+    /// What the workers share of a switch's learning.
+    #[must_use]
+    pub fn learning(&self, switch: &str) -> Option<Arc<LearningSwitch>> {
+        self.switches.get(switch).map(|state| Arc::clone(&state.learning))
+    }
+
+    /// The ports of a switch: name, index, account so far, and the account of each queue since.
+    pub fn ports_of(
+        &self,
+        switch: &str,
+    ) -> impl Iterator<Item = (&str, PortIndex, &CounterSnapshot, &[Arc<QueueCounters>])> {
+        let ports = self.switches.get(switch).into_iter().flat_map(|state| &state.ports);
+        ports.map(|(name, port)| (name.as_str(), port.index, &port.past, port.counters.as_slice()))
+    }
+
+    /// A number that changes with every port that comes, leaves or gets other queues.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Has something else than the learning switch decide for a switch; `None`: the learning switch again. It lasts until
+    /// the last port of the switch has left.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`] where there is no such switch, or a worker that is gone.
+    pub fn set_decider(&mut self, switch: &str, make: Option<MakeDecider>) -> Result<(), FabricError> {
+        let Some(state) = self.switches.get_mut(switch) else {
+            return Err(FabricError::NoSuchPort(format!("{switch}:")));
+        };
+        state.make_decider = make;
+        let mirrors = state.mirrors.clone();
+        self.switches.get(switch).map_or(Ok(()), |state| self.install_deciders(switch, state, &mirrors))
+    }
+
+    /// Gives each worker the decider of a switch: the learning one or what is in its place, behind one for mirrors and one for a trace where
     /// there are such.
     fn install_deciders(&self, name: &str, switch: &Switch, mirrors: &[Mirror]) -> Result<(), FabricError> {
         for (worker, runner) in (0..).zip(&self.runners) {
-            let mut decide: Box<dyn Decide> = switch.learning.decider();
+            let learning = Arc::clone(&switch.learning);
+            let mut decide = match &switch.make_decider {
+                Some(make) => make(learning, worker),
+                None => learning.decider(),
+            };
             if !mirrors.is_empty() {
                 let learning = Arc::clone(&switch.learning);
                 decide = Box::new(Mirroring::new(decide, learning, mirrors.to_vec(), worker));
@@ -930,6 +986,7 @@ impl Fabric {
         let switch = Switch {
             id,
             learning: Arc::new(LearningSwitch::new(MacTable::new(table)?)),
+            make_decider: None,
             topology: Topology::default(),
             ports: BTreeMap::new(),
             mirrors: Vec::new(),
@@ -958,7 +1015,8 @@ impl Fabric {
         Ok(())
     }
 
-    fn publish_topology(&self, name: &str) -> Result<(), FabricError> {
+    fn publish_topology(&mut self, name: &str) -> Result<(), FabricError> {
+        self.revision += 1;
         let Some(switch) = self.switches.get(name) else { return Ok(()) };
         let topology = Arc::new(switch.topology.clone());
         for runner in &self.runners {

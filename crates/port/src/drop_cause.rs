@@ -53,6 +53,18 @@ causes! {
     Looped = "looped",
     /// From a port to which a mirror leads: such a port only looks on. Counted at the source.
     MirrorPort = "mirror_port",
+    /// No entry of a flow table matched it. Counted at the source.
+    NoFlow = "no_flow",
+    /// The flow entries that matched it send it nowhere. Counted at the source.
+    ByFlow = "by_flow",
+    /// A band of a meter dropped it. Counted at the source.
+    Metered = "metered",
+    /// Its TTL was over where a flow entry decrements it. Counted at the source.
+    TtlExpired = "ttl_expired",
+    /// A fragment of an IP packet, on a switch whose controller has them dropped. Counted at the source.
+    Fragment = "fragment",
+    /// A controller has disabled the port for frames that come in. Counted at the source.
+    PortDisabled = "port_disabled",
     /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
     /// source, as received and dropped.
     KernelDropped = "kernel_dropped",

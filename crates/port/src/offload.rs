@@ -202,7 +202,10 @@ impl Unfinished {
         self.gso_type != 0
     }
 
-    fn has_open_checksum(self) -> bool {
+    /// Whether a checksum is left to do.
+    #[inline]
+    #[must_use]
+    pub fn has_open_checksum(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
     }
 

@@ -1,5 +1,6 @@
 //! A learning switch: the state that its workers share, and each worker's decider.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -57,6 +58,21 @@ impl LearningSwitch {
             self.loops.note(&moves, from);
         }
         self.loops.looks()
+    }
+
+    /// Where one frame from the port `from` goes, for a decider that asks for some frames only. Also says whether it may
+    /// go round in a loop: then [`LearningSwitch::drop_looped`] is to look at the plan.
+    #[must_use]
+    pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> (Fate, bool) {
+        let mut fate = [Fate::Flood];
+        let may_loop = self.decide(&[frame], from, &mut fate);
+        let [fate] = fate;
+        (fate, may_loop)
+    }
+
+    /// Drops frames that would be flooded and came by another port, too.
+    pub fn drop_looped(&self, batch: &Batch, frames: Range<usize>, from: PortIndex, plan: &mut Plan) {
+        self.loops.drop_looped(batch, frames, from, plan);
     }
 
     /// What decides for one worker.

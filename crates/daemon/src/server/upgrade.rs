@@ -20,6 +20,7 @@ use super::{Server, ServerError, ServerParts, Session, interest_in, rules};
 use crate::config::Config;
 use crate::listen::BACKLOG;
 use crate::logging::RunningLog;
+use crate::openflow::FlowSwitches;
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use crate::quotas::Quotas;
@@ -173,6 +174,7 @@ impl Server {
             sessions.push(session);
         }
         let mut ports = Ports::new(fabric, quotas).map_err(|error| told(&error))?;
+        ports.openflow = FlowSwitches::beside(&socket);
         ports.permissions = rules(&config);
         let kept = state.ports.on_switches.len() + state.ports.devices.len() + state.ports.pipes.len();
         let mut report = UpgradeReport {
@@ -196,6 +198,7 @@ impl Server {
             port: old.port,
             address: old.address,
             mirror: old.mirror,
+            openflow: old.openflow,
             allow: old.allow,
             ..config
         };

@@ -122,6 +122,7 @@ impl Ports {
         self.revival = revival;
         reload::apply_addresses(self, &[], &state.addresses);
         reload::apply_mirrors(self, &[], &state.mirrors).map_err(failed("mirrors"))?;
+        self.openflow.await_predecessor(state.openflow);
         let mut arrival = Arrival { estate, clients, homes: Vec::new() };
         for home in state.homes {
             let home = self.home_again(home, &mut arrival)?;

@@ -14,6 +14,7 @@ use super::state::{
 };
 use crate::config::StaticAddress;
 use crate::mirrors;
+use crate::openflow;
 use crate::port_entries::{Client, ClientId, Kept, Origin};
 use crate::ports::Ports;
 
@@ -82,6 +83,7 @@ impl Ports {
                 })
                 .collect(),
             mirrors: mirrors::in_force(self),
+            openflow: openflow::in_force(self),
             learned: fabric
                 .switch_names()
                 .map(|switch| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringroad_control::message::Mirror;
+use ringroad_control::message::{Mirror, OpenFlow};
 use ringroad_control::report::StartedBy;
 use ringroad_drivers::shm::PortShape;
 use ringroad_port::counters::CounterSnapshot;
@@ -54,6 +54,9 @@ pub(crate) struct PortsState {
     pub(crate) pipes: Vec<PipeState>,
     pub(crate) addresses: Vec<StaticAddress>,
     pub(crate) mirrors: Vec<Mirror>,
+    /// Their flows do not come along: controllers fill the tables anew.
+    #[serde(default)]
+    pub(crate) openflow: Vec<OpenFlow>,
     /// Learned addresses of each switch, with their ports.
     pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
     pub(crate) departed_of_switches: BTreeMap<String, Account>,

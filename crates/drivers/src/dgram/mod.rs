@@ -7,11 +7,12 @@
 //! peer's path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ringroad_control::listening_socket::BoundSocket;
-use ringroad_port::port_queue::Capabilities;
-use rustix::net::SocketType;
+use ringroad_port::port_queue::{Capabilities, PortQueue};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::device::{Device, DeviceError};
@@ -44,6 +45,24 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let queue = DatagramQueue::new(socket, peer)?;
     let capabilities = Capabilities { driver: "dgram", mode, max_frame_bytes: queue::MAX_FRAME_BYTES as u32 };
     Ok(Device::new(vec![Box::new(queue)], capabilities))
+}
+
+/// Room for frames that the other end has not taken yet, bytes.
+const PAIR_BYTES: usize = 4 << 20;
+
+/// A queue, and the socket at its other end: each packet there is a frame. For ports whose frames this process takes.
+///
+/// # Errors
+/// The kernel has no descriptors left.
+pub fn pair() -> rustix::io::Result<(Box<dyn PortQueue>, OwnedFd)> {
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    for socket in [&near, &far] {
+        // More than an unprivileged process may have where the kernel allows it, else what is allowed.
+        if sockopt::set_socket_send_buffer_size_force(socket, PAIR_BYTES).is_err() {
+            sockopt::set_socket_send_buffer_size(socket, PAIR_BYTES)?;
+        }
+    }
+    Ok((Box::new(DatagramQueue::connected(near)), far))
 }
 
 /// Where the peer of the socket at `path` has its own.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io::{Error, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use ringroad_control::listening_socket::{BoundSocket, ListenError};
@@ -13,7 +13,7 @@ use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, 
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, recv, sendmsg_addr};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, recv, sendmsg, sendmsg_addr};
 
 /// Longest frame that a slot can describe, bytes.
 pub(super) const MAX_FRAME_BYTES: usize = 65535;
@@ -27,12 +27,35 @@ const STRIDE_BYTES: usize = 1025 * 64;
 
 const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
 
-/// The only queue of a `dgram:` port.
+/// Where the frames go.
+#[derive(Debug)]
+enum Peer {
+    /// To whoever has a socket at this path.
+    At(SocketAddrUnix, PathBuf),
+    /// To the other end of the socket.
+    Connected,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Bound(BoundSocket),
+    Pair(OwnedFd),
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Bound(socket) => socket.as_fd(),
+            Self::Pair(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// The only queue of a `dgram:` port, or of one whose frames the daemon itself takes.
 #[derive(Debug)]
 pub(super) struct DatagramQueue {
-    socket: BoundSocket,
-    peer: SocketAddrUnix,
-    peer_path: PathBuf,
+    socket: Socket,
+    peer: Peer,
     arena: Vec<u8>,
     /// Buffer that is filled next.
     next: usize,
@@ -49,17 +72,25 @@ impl DatagramQueue {
     pub(super) fn new(socket: BoundSocket, peer_path: PathBuf) -> Result<Self, ListenError> {
         let peer =
             SocketAddrUnix::new(&peer_path).map_err(|_| ListenError::Path { path: peer_path.clone() })?;
-        Ok(Self {
+        Ok(Self::with(Socket::Bound(socket), Peer::At(peer, peer_path)))
+    }
+
+    /// A queue at one end of a pair of sockets that keep each packet whole.
+    pub(super) fn connected(socket: OwnedFd) -> Self {
+        Self::with(Socket::Pair(socket), Peer::Connected)
+    }
+
+    fn with(socket: Socket, peer: Peer) -> Self {
+        Self {
             socket,
             peer,
-            peer_path,
             arena: vec![0; BUFFERS * STRIDE_BYTES],
             next: 0,
             borrowed: 0,
             longest_bytes: USUAL_FRAME_BYTES,
             cut: 0,
             refusal: None,
-        })
+        }
     }
 
     /// Sends the frame of `fragments`. The peer is found by its path each time: a new program there is another socket.
@@ -79,14 +110,18 @@ impl DatagramQueue {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut no_descriptors = SendAncillaryBuffer::default();
         let sent = loop {
-            match sendmsg_addr(&self.socket, &self.peer, parts, &mut no_descriptors, flags) {
+            let sent = match &self.peer {
+                Peer::At(peer, _) => sendmsg_addr(&self.socket, peer, parts, &mut no_descriptors, flags),
+                Peer::Connected => sendmsg(&self.socket, parts, &mut no_descriptors, flags),
+            };
+            match sent {
                 Err(Errno::INTR) => {}
                 sent => break sent,
             }
         };
         self.refusal = None;
         sent.map(|_| ()).map_err(|errno| match errno {
-            Errno::NOENT | Errno::CONNREFUSED => DropCause::NotBound,
+            Errno::NOENT | Errno::CONNREFUSED | Errno::PIPE => DropCause::NotBound,
             Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => DropCause::NoSpace,
             Errno::MSGSIZE => DropCause::TooLong,
             other => {
@@ -173,8 +208,11 @@ impl Sleep for DatagramQueue {
 
 impl Diagnose for DatagramQueue {
     fn fault(&self) -> Option<String> {
-        let peer = self.peer_path.display();
-        self.refusal.map(|errno| format!("sending to {peer}: {}", Error::from(errno)))
+        let refused = |errno| match &self.peer {
+            Peer::At(_, path) => format!("sending to {}: {}", path.display(), Error::from(errno)),
+            Peer::Connected => format!("sending: {}", Error::from(errno)),
+        };
+        self.refusal.map(refused)
     }
 
     fn missed_frames(&mut self) -> u64 {

@@ -1,0 +1,278 @@
+//! `ringroad flows`: flow entries of a switch, shown, added, deleted, replaced and compared.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStats};
+use ringroad_openflow::oxm::Match;
+use ringroad_openflow::text::Flow;
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::flow_client::FlowClient;
+use crate::output::Output;
+
+/// Show, add, delete, replace or compare the flows of a switch
+///
+/// Flows are in the syntax of ovs-ofctl, which works with the switch, too. See docs/openflow.md.
+#[derive(Debug, Args)]
+pub(crate) struct Flows {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show flows and their counters
+    Dump {
+        /// Name of the switch, such as vale0
+        switch: String,
+        /// Only flows that match no packet beyond these, such as table=1,ip,nw_dst=10.0.0.0/8
+        #[arg(value_name = "MATCH", default_value = "")]
+        matching: String,
+    },
+    /// Add flows; one with the same table, match and priority is replaced
+    Add {
+        /// Name of the switch
+        switch: String,
+        /// Flows, such as priority=10,in_port=1,actions=output:2
+        #[arg(value_name = "FLOW", required_unless_present = "file")]
+        flows: Vec<String>,
+        /// File with a flow in each line; - for standard input
+        #[arg(long, short, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Delete flows
+    Del {
+        /// Name of the switch
+        switch: String,
+        /// Which: those that match no packet beyond these [default: all]
+        #[arg(value_name = "MATCH", default_value = "")]
+        matching: String,
+        /// Only the flow with exactly this match and priority
+        #[arg(long, requires = "matching")]
+        strict: bool,
+    },
+    /// Make the flows those of a file: others are deleted, and equal ones keep their counters
+    Replace {
+        /// Name of the switch
+        switch: String,
+        /// File with a flow in each line; - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Show how the flows differ from those of a file
+    ///
+    /// Lines with - are only in the switch, lines with + only in the file. Exit status: 0 where they do not differ, 1
+    /// where they do.
+    Diff {
+        /// Name of the switch
+        switch: String,
+        /// File with a flow in each line; - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// A flow for programs.
+#[derive(Debug, Serialize)]
+struct FlowReport {
+    table: u8,
+    priority: u16,
+    cookie: u64,
+    packets: u64,
+    bytes: u64,
+    duration_s: u32,
+    idle_timeout_s: u16,
+    hard_timeout_s: u16,
+    /// Match and actions, as they are added.
+    flow: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Changed {
+    added: usize,
+    deleted: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Difference {
+    only_in_switch: Vec<String>,
+    only_in_file: Vec<String>,
+}
+
+impl Flows {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match &self.verb {
+            Verb::Dump { switch, matching } => {
+                let wanted = parse(matching)?;
+                let flows = FlowClient::connect(global, switch)?.flows(wanted.stats_request())?;
+                let reports: Vec<FlowReport> = flows.iter().map(report).collect();
+                output.result(&reports, |_| {
+                    flows.iter().map(|flow| format!("{flow}\n")).collect::<String>().trim_end().to_owned()
+                })
+            }
+            Verb::Add { switch, flows, file } => {
+                let mut all = flows.iter().map(|flow| parse_entry(flow)).collect::<Result<Vec<_>, _>>()?;
+                all.extend(file.as_deref().map(read).transpose()?.unwrap_or_default());
+                let changes: Vec<_> = all.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
+                FlowClient::connect(global, switch)?.change(&changes)?;
+                done(output, changes.len(), 0)
+            }
+            Verb::Del { switch, matching, strict } => {
+                let wanted = parse(matching)?;
+                let command = if *strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
+                let mut client = FlowClient::connect(global, switch)?;
+                let before = client.flows(wanted.stats_request())?.len();
+                client.change(&[wanted.flow_mod(command)])?;
+                let after = client.flows(wanted.stats_request())?.len();
+                done(output, 0, before.saturating_sub(after))
+            }
+            Verb::Replace { switch, file } => {
+                let wanted = read(file)?;
+                let mut client = FlowClient::connect(global, switch)?;
+                let there = client.flows(parse("")?.stats_request())?;
+                let (surplus, missing) = compare(&there, &wanted);
+                let adds: Vec<FlowMod> = missing.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
+                // What is only changed is added over what is there: no packet sees neither.
+                let replaced: HashSet<_> = adds.iter().map(place_of_add).collect();
+                let gone = surplus.iter().copied().filter(|flow| !replaced.contains(&place_of(flow)));
+                let gone: Vec<FlowMod> = gone.map(removal).collect();
+                client.change(&adds)?;
+                client.change(&gone)?;
+                done(output, adds.len(), gone.len())
+            }
+            Verb::Diff { switch, file } => {
+                let wanted = read(file)?;
+                let there = FlowClient::connect(global, switch)?.flows(parse("")?.stats_request())?;
+                let (surplus, missing) = compare(&there, &wanted);
+                let difference = Difference {
+                    only_in_switch: surplus.iter().map(|flow| entry_text(flow)).collect(),
+                    only_in_file: missing.iter().map(ToString::to_string).collect(),
+                };
+                output.result(&difference, |difference| {
+                    let here = difference.only_in_switch.iter().map(|flow| format!("-{flow}\n"));
+                    let there = difference.only_in_file.iter().map(|flow| format!("+{flow}\n"));
+                    here.chain(there).collect::<String>().trim_end().to_owned()
+                })?;
+                let is_same = difference.only_in_switch.is_empty() && difference.only_in_file.is_empty();
+                if is_same { Ok(()) } else { Err(Failure::status(1)) }
+            }
+        }
+    }
+}
+
+fn done(output: &Output, added: usize, deleted: usize) -> Result<(), Failure> {
+    output.result(&Changed { added, deleted }, |changed| match (changed.added, changed.deleted) {
+        (added, 0) => format!("{added} added"),
+        (0, deleted) => format!("{deleted} deleted"),
+        (added, deleted) => format!("{added} added, {deleted} deleted"),
+    })
+}
+
+fn parse(text: &str) -> Result<Flow, Failure> {
+    text.parse()
+        .map_err(|error| Failure::usage(format!("flow {text:?}: {error}"), "man ovs-ofctl has the syntax"))
+}
+
+/// A flow to be added: it says what is to be done.
+fn parse_entry(text: &str) -> Result<Flow, Failure> {
+    let flow = parse(text)?;
+    if flow.instructions.is_none() {
+        let advice = "add actions=..., such as actions=output:2 or actions=drop";
+        return Err(Failure::usage(format!("flow {text:?} has no actions"), advice));
+    }
+    Ok(flow)
+}
+
+/// Reads a file with a flow in each line. Lines may be empty, or comments.
+fn read(path: &Path) -> Result<Vec<Flow>, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()), "");
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        text
+    } else {
+        fs::read_to_string(path).map_err(failed)?
+    };
+    let lines = (1..)
+        .zip(text.lines())
+        .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()));
+    let flows = lines.filter(|(_, line)| !line.is_empty()).map(|(number, line)| {
+        parse_entry(line).map_err(|failure| failure.after(&format!("{}, line {number}", path.display())))
+    });
+    flows.collect()
+}
+
+fn report(flow: &FlowStats) -> FlowReport {
+    FlowReport {
+        table: flow.table,
+        priority: flow.priority,
+        cookie: flow.cookie,
+        packets: flow.packets,
+        bytes: flow.bytes,
+        duration_s: flow.duration_s,
+        idle_timeout_s: flow.idle_timeout_s,
+        hard_timeout_s: flow.hard_timeout_s,
+        flow: entry_text(flow),
+    }
+}
+
+/// The flow as it is added.
+fn entry(flow: &FlowStats) -> Flow {
+    Flow {
+        table: Some(flow.table).filter(|&table| table != 0),
+        priority: Some(flow.priority),
+        cookie: Some((flow.cookie, None)).filter(|&(cookie, _)| cookie != 0),
+        idle_timeout_s: flow.idle_timeout_s,
+        hard_timeout_s: flow.hard_timeout_s,
+        flags: flow.flags,
+        out_port: None,
+        out_group: None,
+        matching: flow.matching.clone(),
+        instructions: Some(flow.instructions.clone()),
+    }
+}
+
+fn entry_text(flow: &FlowStats) -> String {
+    entry(flow).to_string()
+}
+
+/// Only one entry of a switch has the same.
+type Place<'a> = (u8, u16, &'a Match);
+
+fn place_of(flow: &FlowStats) -> Place<'_> {
+    (flow.table, flow.priority, &flow.matching)
+}
+
+fn place_of_add(add: &FlowMod) -> Place<'_> {
+    (add.table, add.priority, &add.matching)
+}
+
+fn removal(flow: &FlowStats) -> FlowMod {
+    // A cookie would choose, here: the place alone says which.
+    Flow { cookie: None, ..entry(flow) }.flow_mod(FlowCommand::DeleteStrict)
+}
+
+/// What is only in the switch, and what is only in the file.
+fn compare<'a>(there: &'a [FlowStats], wanted: &'a [Flow]) -> (Vec<&'a FlowStats>, Vec<&'a Flow>) {
+    let adds: Vec<FlowMod> = wanted.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
+    let wanted_places: HashMap<_, _> = adds.iter().map(|add| (place_of_add(add), add)).collect();
+    let places: HashMap<_, _> = there.iter().map(|flow| (place_of(flow), flow)).collect();
+    let is_equal = |flow: &FlowStats, add: &FlowMod| {
+        (flow.cookie, flow.idle_timeout_s, flow.hard_timeout_s, flow.flags, &flow.instructions)
+            == (add.cookie, add.idle_timeout_s, add.hard_timeout_s, add.flags, &add.instructions)
+    };
+    let surplus = there
+        .iter()
+        .filter(|flow| !wanted_places.get(&place_of(flow)).is_some_and(|add| is_equal(flow, add)));
+    let missing = wanted
+        .iter()
+        .zip(&adds)
+        .filter(|(_, add)| !places.get(&place_of_add(add)).is_some_and(|flow| is_equal(flow, add)));
+    (surplus.collect(), missing.map(|(flow, _)| flow).collect())
+}

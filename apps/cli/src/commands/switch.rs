@@ -1,0 +1,105 @@
+//! `ringroad switch`.
+
+use clap::{Args, ValueEnum};
+use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
+use ringroad_control::{Reply, Request};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::table::Columns;
+
+/// Have flow tables decide for a switch, under OpenFlow controllers, or learned addresses again
+///
+/// Without options it lists the switches that have flow tables. With --openflow the switch speaks OpenFlow 1.3: it
+/// connects to the controllers, and tools such as ovs-ofctl change its flows through the socket SWITCH.mgmt beside the
+/// daemon's. Without flows it drops all frames. Ports have the numbers of their indexes, from 1. `ringroad config save`
+/// writes the settings into the daemon's configuration; flows are the controllers' affair.
+#[derive(Debug, Args)]
+pub(crate) struct Switch {
+    /// Name of the switch, such as vale0
+    #[arg(value_name = "SWITCH", required_unless_present_any = ["list"])]
+    switch: Option<String>,
+    /// List the switches with flow tables
+    #[arg(long, conflicts_with_all = ["switch", "openflow", "learn"])]
+    list: bool,
+    /// Use flow tables, and connect to these controllers (none: tools alone change flows)
+    #[arg(long, value_name = "tcp:HOST:PORT", num_args = 0.., conflicts_with = "learn")]
+    openflow: Option<Vec<String>>,
+    /// Listen for tools at this address too
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "openflow")]
+    listen: Vec<String>,
+    /// What the switch does while no controller is connected
+    #[arg(long, value_name = "MODE", default_value = "secure", requires = "openflow")]
+    fail_mode: FailMode,
+    /// Number of the switch for controllers, hexadecimal [default: made from its name]
+    #[arg(long, value_name = "HEX", requires = "openflow")]
+    datapath_id: Option<String>,
+    /// Use learned addresses again; all flows go
+    #[arg(long)]
+    learn: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FailMode {
+    /// Its flows stay, and frames that match none are dropped
+    Secure,
+    /// It is a learning switch until a controller comes
+    Standalone,
+}
+
+impl Switch {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let Some(switch) = self.switch.clone() else { return list(None, global, output) };
+        if self.learn {
+            let request = Request::RemoveOpenFlow { switch: switch.clone() };
+            return super::ask(global, output, &request, "learned addresses decide", Some(&switch));
+        }
+        let Some(controllers) = self.openflow.clone() else { return list(Some(&switch), global, output) };
+        let settings = OpenFlow {
+            switch: switch.clone(),
+            controllers,
+            listen: self.listen.clone(),
+            fail_mode: match self.fail_mode {
+                FailMode::Secure => WantedFailMode::Secure,
+                FailMode::Standalone => WantedFailMode::Standalone,
+            },
+            datapath_id: self.datapath_id.clone(),
+        };
+        super::ask(global, output, &Request::SetOpenFlow(settings), "flow tables decide", Some(&switch))
+    }
+}
+
+fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Failure> {
+    let mut reports = match global.connect()?.request(&Request::OpenFlow)?.0 {
+        Reply::OpenFlow(reports) => reports,
+        reply => return Err(Failure::reply(&reply)),
+    };
+    reports.retain(|report| switch.is_none_or(|switch| report.settings.switch == switch));
+    output.result(&reports, |reports| {
+        let mut columns = Columns::new(&["switch", "datapath", ">flows", "controller", "state"]);
+        for report in reports {
+            let mut first =
+                [report.settings.switch.clone(), report.datapath_id.clone(), report.flows.to_string()];
+            let mut row = |controller: String, state: String| {
+                let [switch, datapath, flows] = std::mem::take(&mut first);
+                columns.row([switch, datapath, flows, controller, state]);
+            };
+            if !report.waiting.is_empty() {
+                row(String::new(), report.waiting.clone());
+            }
+            for controller in &report.controllers {
+                let state = match (controller.is_connected, controller.problem.as_str()) {
+                    (true, _) => "connected".to_owned(),
+                    (false, "") => "connecting".to_owned(),
+                    (false, problem) => problem.to_owned(),
+                };
+                row(controller.address.clone(), state);
+            }
+            if report.controllers.is_empty() && report.waiting.is_empty() {
+                row("none".to_owned(), format!("tools: unix:{}", report.socket));
+            }
+        }
+        columns.lines_or("no switch has flow tables")
+    })
+}

@@ -1,0 +1,393 @@
+//! Switches whose frames go by flow tables: the settings, and what serves them.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringroad_control::listening_socket::BoundSocket;
+use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
+use ringroad_control::report::{ControllerReport, OpenFlowReport};
+use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
+use ringroad_drivers::dgram;
+use ringroad_flow_tables::control_frame::port_number;
+use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::state::{FlowState, Limits};
+use ringroad_openflow_agent::agent::{Agent, FailMode, Identity, Port};
+use ringroad_openflow_agent::service::{ControllerAddress, Listeners, Service};
+use ringroad_port::clock::Clock;
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_port::port_index::{MAX_PORTS, PortIndex};
+use ringroad_port_table::entry::Occupant;
+use rustix::net::SocketType;
+
+use crate::ports::Ports;
+use crate::refusal::{Refusal, fabric_refusal, refuse};
+
+/// The port behind which controllers are; no user can name one like that.
+const CONTROLLERS_PORT: &str = "(controllers)";
+/// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
+const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
+/// The socket's owner alone may change flows.
+const SOCKET_MODE: u32 = 0o600;
+const BACKLOG: i32 = 16;
+
+/// The switches that have flow tables.
+#[derive(Debug, Default)]
+pub struct FlowSwitches {
+    /// Where sockets for tools are.
+    folder: PathBuf,
+    running: BTreeMap<String, Running>,
+    /// Settings that could not be put in force yet, and why: they are tried again.
+    waiting: BTreeMap<String, (OpenFlow, String)>,
+    /// The fabric's revision at the last look.
+    revision: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    settings: OpenFlow,
+    datapath_id: u64,
+    service: Service,
+    socket_path: PathBuf,
+    /// Takes the socket's file away.
+    _socket: BoundSocket,
+    /// What the service knows of each port.
+    known: BTreeMap<PortIndex, Known>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    name: String,
+    is_up: bool,
+    /// Tells an account from another one.
+    queues: Vec<usize>,
+}
+
+/// What settings say, checked.
+struct Parsed {
+    controllers: Vec<ControllerAddress>,
+    datapath_id: u64,
+}
+
+fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
+    let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
+    let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
+    if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
+        return Err(format!("{switch:?} is no name of a switch, such as vale0"));
+    }
+    let controllers =
+        controllers.iter().map(|address| address.parse()).collect::<Result<Vec<_>, String>>()?;
+    for address in listen {
+        let is_address = address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.port() != 0);
+        if !is_address {
+            return Err(format!("{address:?} is no address to listen on: write 127.0.0.1:6654"));
+        }
+    }
+    let datapath_id = match datapath_id {
+        None => named_id(switch),
+        Some(text) => {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            let is_hexadecimal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let id = is_hexadecimal.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+            id.filter(|&id| id != 0).ok_or_else(|| {
+                format!("datapath id {text:?}: write 1 to 16 hexadecimal digits that are not all 0")
+            })?
+        }
+    };
+    Ok(Parsed { controllers, datapath_id })
+}
+
+/// Checks settings.
+///
+/// # Errors
+/// What is wrong, and what would do.
+pub(crate) fn check(settings: &OpenFlow) -> Result<(), String> {
+    parse(settings).map(|_| ())
+}
+
+/// A number from a name, the same each time (FNV-1a), in the half of the numbers that is for local use.
+fn named_id(name: &str) -> u64 {
+    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+    (hash & 0xffff_ffff_ffff) | 0x0200_0000_0000
+}
+
+fn fail_mode(wanted: WantedFailMode) -> FailMode {
+    match wanted {
+        WantedFailMode::Secure => FailMode::Secure,
+        WantedFailMode::Standalone => FailMode::Standalone,
+    }
+}
+
+/// For people.
+pub(crate) fn words(settings: &OpenFlow) -> String {
+    format!("OpenFlow for {}", settings.switch)
+}
+
+/// The settings in force, and those that wait.
+pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
+    let FlowSwitches { running, waiting, .. } = &ports.openflow;
+    let running = running.values().map(|running| &running.settings);
+    running.chain(waiting.values().map(|(settings, _)| settings)).cloned().collect()
+}
+
+impl FlowSwitches {
+    /// No switch; sockets for tools will be beside the control socket.
+    #[must_use]
+    pub fn beside(socket: &Path) -> Self {
+        Self { folder: socket.parent().unwrap_or(Path::new("/")).to_owned(), ..Self::default() }
+    }
+
+    /// Takes settings over from a daemon that still has the sockets.
+    pub(crate) fn await_predecessor(&mut self, settings: Vec<OpenFlow>) {
+        let why = "the daemon before this one has the socket";
+        let waiting =
+            settings.into_iter().map(|settings| (settings.switch.clone(), (settings, why.to_owned())));
+        self.waiting.extend(waiting);
+    }
+}
+
+impl Ports {
+    /// Has flow tables decide for a switch, by these settings.
+    ///
+    /// # Errors
+    /// The refusal to send; the switch is as it was then.
+    pub(crate) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<(), Refusal> {
+        let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
+        let name = &settings.switch;
+        if let Some(running) = self.openflow.running.get_mut(name) {
+            let same_identity =
+                running.datapath_id == parsed.datapath_id && running.settings.listen == settings.listen;
+            if same_identity {
+                running.service.set_controllers(parsed.controllers, fail_mode(settings.fail_mode));
+                running.settings = settings.clone();
+                return Ok(());
+            }
+            self.remove_openflow(name)?;
+        }
+        let running = self.start_openflow(settings, parsed)?;
+        self.openflow.waiting.remove(name);
+        self.openflow.running.insert(name.clone(), running);
+        self.openflow.revision = u64::MAX;
+        self.follow_openflow();
+        Ok(())
+    }
+
+    fn start_openflow(&mut self, settings: &OpenFlow, parsed: Parsed) -> Result<Running, Refusal> {
+        let name = settings.switch.as_str();
+        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
+        let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
+        let socket = bind(&socket_path).map_err(failed)?;
+        let unix = UnixListener::from(
+            rustix::io::fcntl_dupfd_cloexec(&socket, 0)
+                .map_err(|error| failed(format!("no descriptor: {error}")))?,
+        );
+        let listen = |address: &String| {
+            TcpListener::bind(address).map_err(|error| failed(format!("cannot listen on {address}: {error}")))
+        };
+        let tcp = settings.listen.iter().map(listen).collect::<Result<_, _>>()?;
+        let (queue, packets) = dgram::pair().map_err(|error| failed(format!("no descriptor: {error}")))?;
+        let fabric = self.table.fabric_mut();
+        let workers = fabric.runners().len();
+        // The agent counts like a worker, as the last of them.
+        let (state, needs) = FlowState::new(workers + 1, Limits::default());
+        let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
+        let queues = vec![QueueParts::new(queue)];
+        fabric.resume((name, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
+        let started = (|| {
+            let learning =
+                fabric.learning(name).ok_or_else(|| failed(format!("there is no switch {name}")))?;
+            let identity = Identity {
+                switch: name.to_owned(),
+                datapath_id: parsed.datapath_id,
+                version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
+            };
+            let agent = Agent::new(identity, (state, workers), learning, fail_mode(settings.fail_mode));
+            let service =
+                Service::start(agent, parsed.controllers, Listeners { unix: vec![unix], tcp }, packets)
+                    .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
+            let clock = Clock::system();
+            let make = move |learning, worker: u8| -> Box<dyn ringroad_port::plan::Decide> {
+                let needs = needs.get(usize::from(worker)).cloned();
+                match needs {
+                    Some(needs) => {
+                        Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone()))
+                    }
+                    None => learning.decider(),
+                }
+            };
+            fabric.set_decider(name, Some(Box::new(make))).map_err(fabric_refusal)?;
+            Ok(service)
+        })();
+        match started {
+            Ok(service) => Ok(Running {
+                settings: settings.clone(),
+                datapath_id: parsed.datapath_id,
+                service,
+                socket_path,
+                _socket: socket,
+                known: BTreeMap::new(),
+            }),
+            Err(refusal) => {
+                let _ = fabric.detach(name, CONTROLLERS_PORT);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Has a switch learn addresses again.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    pub(crate) fn remove_openflow(&mut self, switch: &str) -> Result<(), Refusal> {
+        let waited = self.openflow.waiting.remove(switch).is_some();
+        let Some(running) = self.openflow.running.remove(switch) else {
+            if waited {
+                return Ok(());
+            }
+            let what = format!("{switch} has no flow tables");
+            return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad switch lists the switches that have"));
+        };
+        let fabric = self.table.fabric_mut();
+        let learned = fabric.set_decider(switch, None).and_then(|()| fabric.detach(switch, CONTROLLERS_PORT));
+        drop(running);
+        learned.map(|_| ()).map_err(fabric_refusal)
+    }
+
+    /// Puts settings in force, now or as soon as that can be done.
+    pub(crate) fn want_openflow(&mut self, settings: &OpenFlow) -> Option<String> {
+        let refusal = self.set_openflow(settings).err()?;
+        self.openflow.waiting.insert(settings.switch.clone(), (settings.clone(), refusal.message.clone()));
+        Some(refusal.message)
+    }
+
+    /// Tries again what could not be put in force.
+    pub(crate) fn retry_openflow(&mut self) {
+        for (settings, _) in std::mem::take(&mut self.openflow.waiting).into_values() {
+            self.want_openflow(&settings);
+        }
+    }
+
+    /// Tells controllers of ports that came, left or changed since the last look.
+    pub(crate) fn follow_openflow(&mut self) {
+        let fabric = self.table.fabric();
+        let on_switches = self.table.on_switches();
+        for (switch, running) in &mut self.openflow.running {
+            let mut now = BTreeMap::new();
+            for (name, index, past, counters) in
+                fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX)
+            {
+                let key = format!("{switch}:{name}");
+                let is_served =
+                    on_switches.get(&key).is_none_or(|port| !matches!(port.occupant, Occupant::Nobody));
+                let is_up = is_served && !self.known_faults.contains_key(&key);
+                let queues = counters.iter().map(|queue| Arc::as_ptr(queue) as usize).collect();
+                let known = Known { name: name.to_owned(), is_up, queues };
+                if running.known.get(&index) != Some(&known) {
+                    let port = Port::new(name.to_owned(), is_up, counters.to_vec(), past.clone());
+                    running.service.set_port(port_number(index), port);
+                }
+                now.insert(index, known);
+            }
+            for index in running.known.keys().filter(|index| !now.contains_key(index)) {
+                running.service.remove_port(port_number(*index));
+            }
+            running.known = now;
+        }
+        self.openflow.revision = fabric.revision();
+    }
+
+    /// The same, if a port came or left since.
+    pub(crate) fn follow_openflow_ports(&mut self) {
+        if !self.openflow.running.is_empty() && self.openflow.revision != self.table.fabric().revision() {
+            self.follow_openflow();
+        }
+    }
+
+    /// The switches with flow tables.
+    pub(crate) fn openflow_report(&self) -> Vec<OpenFlowReport> {
+        let FlowSwitches { running, waiting, folder, .. } = &self.openflow;
+        let running = running.values().map(|running| {
+            let report = running.service.report();
+            let controllers = report.controllers.into_iter().map(|controller| ControllerReport {
+                address: controller.address,
+                is_connected: controller.is_connected,
+                problem: controller.problem.unwrap_or_default(),
+            });
+            OpenFlowReport {
+                settings: running.settings.clone(),
+                datapath_id: format!("{:016x}", running.datapath_id),
+                socket: running.socket_path.display().to_string(),
+                controllers: controllers.collect(),
+                tools: report.tools as u64,
+                flows: report.flows as u64,
+                dropped_news: report.dropped_news,
+                waiting: String::new(),
+            }
+        });
+        let waiting = waiting.values().map(|(settings, why)| OpenFlowReport {
+            settings: settings.clone(),
+            datapath_id: parse(settings)
+                .map(|parsed| format!("{:016x}", parsed.datapath_id))
+                .unwrap_or_default(),
+            socket: folder.join(format!("{}.mgmt", settings.switch)).display().to_string(),
+            controllers: Vec::new(),
+            tools: 0,
+            flows: 0,
+            dropped_news: 0,
+            waiting: why.clone(),
+        });
+        running.chain(waiting).collect()
+    }
+}
+
+fn bind(path: &Path) -> Result<BoundSocket, String> {
+    let socket =
+        BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
+    rustix::net::listen(&socket, BACKLOG)
+        .map_err(|error| format!("listening on {}: {error}", path.display()))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(switch: &str) -> OpenFlow {
+        OpenFlow {
+            switch: switch.to_owned(),
+            controllers: vec!["tcp:127.0.0.1:6653".to_owned()],
+            listen: vec!["127.0.0.1:6654".to_owned()],
+            fail_mode: WantedFailMode::Secure,
+            datapath_id: Some("abc".to_owned()),
+        }
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        assert_eq!(parse(&settings("vale0")).map(|parsed| parsed.datapath_id), Ok(0xabc));
+        let wrong = [
+            settings("eth0"),
+            settings("vale0:a"),
+            settings(""),
+            OpenFlow { controllers: vec!["127.0.0.1".to_owned()], ..settings("vale0") },
+            OpenFlow { listen: vec!["6654".to_owned()], ..settings("vale0") },
+            OpenFlow { datapath_id: Some("0".to_owned()), ..settings("vale0") },
+            OpenFlow { datapath_id: Some("+1".to_owned()), ..settings("vale0") },
+            OpenFlow { datapath_id: Some("10000000000000000".to_owned()), ..settings("vale0") },
+        ];
+        for settings in wrong {
+            assert!(check(&settings).is_err(), "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn a_switch_has_a_number_of_its_own_without_one_in_the_settings() {
+        assert_eq!(named_id("vale0"), named_id("vale0"));
+        assert_ne!(named_id("vale0"), named_id("vale1"));
+        assert_eq!(named_id("vale0") >> 40 & 3, 2, "locally administered, no group");
+    }
+}

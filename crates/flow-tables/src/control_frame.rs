@@ -1,0 +1,142 @@
+//! Frames between a switch and what speaks for it with controllers. They pass the controllers' port of the switch: each
+//! frame begins with a header that says where it came from and why, or where it goes.
+
+use ringroad_openflow::action::PortNo;
+use ringroad_openflow::message::PacketInReason;
+use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
+
+/// Bytes of the header in front of a frame for the controllers.
+pub const PACKET_IN_BYTES: usize = 36;
+/// Bytes of the header in front of a frame of the controllers.
+pub const PACKET_OUT_BYTES: usize = 34;
+
+/// The number of a switch's port for controllers: they begin at 1.
+#[must_use]
+pub fn port_number(index: PortIndex) -> PortNo {
+    PortNo(u32::from(index.0) + 1)
+}
+
+/// The port of a controller's number.
+#[must_use]
+pub fn port_index(port: PortNo) -> Option<PortIndex> {
+    let index = port.0.checked_sub(1).and_then(|index| u8::try_from(index).ok())?;
+    Some(PortIndex(index)).filter(|index| index.is_port())
+}
+
+/// What is known of a packet that goes to the controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketInHeader {
+    /// The port that it came in by.
+    pub in_port: PortNo,
+    /// Why it goes to the controllers.
+    pub reason: PacketInReason,
+    /// The table of the entry that sends it.
+    pub table: u8,
+    /// How many of its bytes they get.
+    pub max_len: u16,
+    /// The entry's cookie.
+    pub cookie: u64,
+    /// The packet's metadata.
+    pub metadata: u64,
+    /// The packet's tunnel.
+    pub tunnel_id: u64,
+}
+
+impl PacketInHeader {
+    /// As bytes in front of the packet.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; PACKET_IN_BYTES] {
+        let mut bytes = [0; PACKET_IN_BYTES];
+        let parts: [&[u8]; 7] = [
+            &self.in_port.0.to_be_bytes(),
+            &[self.reason as u8, self.table],
+            &self.max_len.to_be_bytes(),
+            &self.cookie.to_be_bytes(),
+            &self.metadata.to_be_bytes(),
+            &self.tunnel_id.to_be_bytes(),
+            &[0; 4],
+        ];
+        let all = parts.into_iter().flatten();
+        bytes.iter_mut().zip(all).for_each(|(byte, &value)| *byte = value);
+        bytes
+    }
+
+    /// Reads the header in front of a packet, and returns the packet.
+    #[must_use]
+    pub fn read(frame: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, packet) = frame.split_first_chunk::<PACKET_IN_BYTES>()?;
+        let long = |at: usize| Some(u64::from_be_bytes(*header.get(at..)?.first_chunk()?));
+        let reason = match header[4] {
+            0 => PacketInReason::NoMatch,
+            1 => PacketInReason::Action,
+            2 => PacketInReason::InvalidTtl,
+            _ => return None,
+        };
+        let header = Self {
+            in_port: PortNo(u32::from_be_bytes(*header.first_chunk()?)),
+            reason,
+            table: header[5],
+            max_len: u16::from_be_bytes([header[6], header[7]]),
+            cookie: long(8)?,
+            metadata: long(16)?,
+            tunnel_id: long(24)?,
+        };
+        Some((header, packet))
+    }
+}
+
+/// The ports to which a controller's packet goes; the port that it is said to have come in by is none of them unless
+/// the controller wants that.
+#[must_use]
+pub fn packet_out_header(to: PortMask) -> [u8; PACKET_OUT_BYTES] {
+    let mut bytes = [0; PACKET_OUT_BYTES];
+    for port in to.iter() {
+        if let Some(byte) = bytes.get_mut(usize::from(port.0 / 8)) {
+            *byte |= 1 << (port.0 % 8);
+        }
+    }
+    bytes
+}
+
+/// Reads the header in front of a controller's packet.
+#[must_use]
+pub(crate) fn packet_out_ports(header: &[u8; PACKET_OUT_BYTES]) -> PortMask {
+    let is_set = |port: &PortIndex| {
+        header.get(usize::from(port.0 / 8)).is_some_and(|byte| byte >> (port.0 % 8) & 1 != 0)
+    };
+    (0..MAX_PORTS as u8).map(PortIndex).filter(is_set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        let header = PacketInHeader {
+            in_port: PortNo(7),
+            reason: PacketInReason::InvalidTtl,
+            table: 3,
+            max_len: 128,
+            cookie: 0x0102_0304_0506_0708,
+            metadata: u64::MAX,
+            tunnel_id: 9,
+        };
+        let frame = [&header.to_bytes()[..], b"packet"].concat();
+        assert_eq!(PacketInHeader::read(&frame), Some((header, &b"packet"[..])));
+        assert_eq!(PacketInHeader::read(&frame[..PACKET_IN_BYTES - 1]), None);
+        let ports: PortMask = [0, 7, 8, 253].into_iter().map(PortIndex).collect();
+        assert_eq!(packet_out_ports(&packet_out_header(ports)), ports);
+    }
+
+    #[test]
+    fn ports_are_numbered_from_one() {
+        for index in (0..MAX_PORTS as u8).map(PortIndex) {
+            assert_eq!(port_index(port_number(index)), Some(index));
+        }
+        assert_eq!(
+            (port_index(PortNo(0)), port_index(PortNo(255)), port_index(PortNo::ALL)),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Counters of packets and bytes. Each worker adds to cells of its own; whoever asks gets the sum over all workers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Packets and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// The number of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CounterId(u32);
+
+const BLOCK_CELLS: usize = 1024;
+
+/// One worker's part of a counter. Only that worker writes it.
+#[derive(Debug, Default)]
+struct Cell {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Some counters: a row of cells for each worker.
+#[derive(Debug)]
+pub(crate) struct Block {
+    workers: Box<[Box<[Cell]>]>,
+}
+
+impl Block {
+    fn new(workers: usize) -> Self {
+        let row = || (0..BLOCK_CELLS).map(|_| Cell::default()).collect();
+        Self { workers: (0..workers).map(|_| row()).collect() }
+    }
+}
+
+/// The counters as a worker sees them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counters {
+    blocks: Vec<Arc<Block>>,
+}
+
+impl Counters {
+    pub fn push(&mut self, block: Arc<Block>) {
+        self.blocks.push(block);
+    }
+
+    fn cell(&self, worker: usize, id: CounterId) -> Option<&Cell> {
+        let id = id.0 as usize;
+        self.blocks.get(id / BLOCK_CELLS)?.workers.get(worker)?.get(id % BLOCK_CELLS)
+    }
+
+    /// Adds to a counter. Only the thread that is this worker calls it.
+    #[inline]
+    pub fn add(&self, worker: usize, id: CounterId, count: Count) {
+        if let Some(cell) = self.cell(worker, id) {
+            // One writer: a load and a store lose nothing, and need no locked instruction.
+            let add = |counter: &AtomicU64, more: u64| {
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+            };
+            add(&cell.packets, count.packets);
+            add(&cell.bytes, count.bytes);
+        }
+    }
+}
+
+/// Gives counters out and takes them back.
+#[derive(Debug)]
+pub(crate) struct CounterBank {
+    workers: usize,
+    counters: Counters,
+    /// Counters that are given back, with what they showed then: they begin at zero again for their next owner.
+    free: Vec<CounterId>,
+    /// What each counter showed when its owner got it.
+    begins: Vec<Count>,
+}
+
+impl CounterBank {
+    pub fn new(workers: usize) -> Self {
+        Self { workers, counters: Counters::default(), free: Vec::new(), begins: Vec::new() }
+    }
+
+    /// A counter at zero, and the block that it is the first of, if it is.
+    pub fn take(&mut self) -> (CounterId, Option<Arc<Block>>) {
+        if let Some(id) = self.free.pop() {
+            self.reset(id);
+            return (id, None);
+        }
+        let id = CounterId(self.begins.len() as u32);
+        let block = self.begins.len().is_multiple_of(BLOCK_CELLS).then(|| Arc::new(Block::new(self.workers)));
+        if let Some(block) = &block {
+            self.counters.push(Arc::clone(block));
+        }
+        self.begins.push(Count::default());
+        (id, block)
+    }
+
+    /// Takes a counter back. No worker may still add to it.
+    pub fn give_back(&mut self, id: CounterId) {
+        self.free.push(id);
+    }
+
+    /// Has a counter begin at zero again.
+    pub fn reset(&mut self, id: CounterId) {
+        let now = self.total(id);
+        if let Some(begin) = self.begins.get_mut(id.0 as usize) {
+            *begin = now;
+        }
+    }
+
+    /// What a counter shows.
+    pub fn read(&self, id: CounterId) -> Count {
+        let (total, begin) = (self.total(id), self.begins.get(id.0 as usize).copied().unwrap_or_default());
+        Count {
+            packets: total.packets.wrapping_sub(begin.packets),
+            bytes: total.bytes.wrapping_sub(begin.bytes),
+        }
+    }
+
+    fn total(&self, id: CounterId) -> Count {
+        let mut total = Count::default();
+        for worker in 0..self.workers {
+            if let Some(cell) = self.counters.cell(worker, id) {
+                total += Count {
+                    packets: cell.packets.load(Ordering::Relaxed),
+                    bytes: cell.bytes.load(Ordering::Relaxed),
+                };
+            }
+        }
+        total
+    }
+}

@@ -1,0 +1,420 @@
+//! The packet that goes through the tables: its fields, and what actions do to its headers.
+
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::oxm::{Field, FieldValue, Match, VLAN_PRESENT};
+
+use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
+use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, Place, eth_type, ip_proto, u16_at};
+
+/// How many of a frame's first bytes are looked at. Fields behind them do not exist.
+pub const HEAD_BYTES: usize = 160;
+/// How long the head may become by tags that actions push: a plan's head has room for it behind a header for controllers.
+pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
+
+/// In the third byte of an MPLS header: it is the last one.
+const BOTTOM_OF_STACK: u8 = 1;
+
+/// Why an action could not be done. The packet goes no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unable {
+    /// The TTL would become zero.
+    TtlInvalid,
+    /// The headers would become longer than [`MAX_HEAD_BYTES`].
+    TooLong,
+}
+
+/// A packet and its pipeline fields. Allocated once, and loaded with frame after frame.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// The port that it came from.
+    pub in_port: PortNo,
+    /// What tables tell the tables behind them.
+    pub metadata: u64,
+    /// The tunnel that it came from or goes to.
+    pub tunnel_id: u64,
+    head: Vec<u8>,
+    /// How many bytes of the frame the head was.
+    taken: usize,
+    /// Bytes of the frame behind the head.
+    behind: usize,
+    layout: Layout,
+    has_open_checksum: bool,
+    is_changed: bool,
+}
+
+impl Default for Packet {
+    fn default() -> Self {
+        Self {
+            in_port: PortNo(0),
+            metadata: 0,
+            tunnel_id: 0,
+            head: Vec::with_capacity(MAX_HEAD_BYTES),
+            taken: 0,
+            behind: 0,
+            layout: Layout::default(),
+            has_open_checksum: false,
+            is_changed: false,
+        }
+    }
+}
+
+impl Packet {
+    /// Loads a frame of `frame_bytes` bytes, whose first ones are `head`; at most [`HEAD_BYTES`] of these count. Where
+    /// `has_open_checksum`, the sender left the sum over addresses and ports to a card.
+    pub fn load(&mut self, in_port: PortNo, head: &[u8], frame_bytes: usize, has_open_checksum: bool) {
+        let head = head.get(..HEAD_BYTES).unwrap_or(head);
+        self.head.clear();
+        self.head.extend_from_slice(head);
+        (self.in_port, self.metadata, self.tunnel_id) = (in_port, 0, 0);
+        (self.taken, self.behind) = (head.len(), frame_bytes.saturating_sub(head.len()));
+        self.has_open_checksum = has_open_checksum;
+        self.is_changed = false;
+        self.layout = Layout::of(&self.head);
+    }
+
+    /// The head as it is now, and how many bytes of the frame it replaces; `None` where no action has changed it.
+    #[must_use]
+    pub fn changed_head(&self) -> Option<(usize, &[u8])> {
+        self.is_changed.then_some((self.taken, self.head.as_slice()))
+    }
+
+    /// Length of the packet as it is now, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.head.len() + self.behind
+    }
+
+    /// Whether it is a fragment of an IP packet.
+    #[must_use]
+    pub fn is_fragment(&self) -> bool {
+        self.layout.is_fragment
+    }
+
+    /// A field's value; `None` where the packet does not have this field.
+    #[must_use]
+    pub fn field(&self, field: Field) -> Option<u128> {
+        match field {
+            Field::InPort | Field::InPhyPort => Some(self.in_port.0.into()),
+            Field::Metadata => Some(self.metadata.into()),
+            Field::TunnelId => Some(self.tunnel_id.into()),
+            Field::EthType => Some(self.layout.eth_type.into()),
+            Field::VlanVid => Some(self.layout.vlan.map_or(0, |_| VLAN_PRESENT | self.read(field) & 0xfff)),
+            Field::IpProto => matches!(self.layout.network, Network::Ipv4 | Network::Ipv6)
+                .then_some(self.layout.ip_proto.into()),
+            Field::Ipv6Exthdr => (self.layout.network == Network::Ipv6).then_some(self.layout.exthdr.into()),
+            _ => self.layout.place(&self.head, field).map(|place| self.value(place) & field.all_ones()),
+        }
+    }
+
+    /// Whether the packet has all that a match asks for.
+    #[must_use]
+    pub fn matches(&self, wanted: &Match) -> bool {
+        wanted
+            .fields()
+            .iter()
+            .all(|one| self.field(one.field).is_some_and(|value| value & one.mask == one.value))
+    }
+
+    /// Does what an action says to the headers. Actions about ports, queues and groups do nothing here, nor does one
+    /// about a header that is not there.
+    ///
+    /// # Errors
+    /// The packet must go no further.
+    pub fn apply(&mut self, action: &Action) -> Result<(), Unable> {
+        match *action {
+            Action::SetField(set) => self.set(set),
+            Action::PushVlan(ethertype) => self.push_vlan(ethertype)?,
+            Action::PopVlan => {
+                if let Some(tag) = self.layout.vlan {
+                    self.replace(tag - 2, tag + 2, &[])?;
+                }
+            }
+            Action::PushMpls(ethertype) => self.push_mpls(ethertype)?,
+            Action::PopMpls(ethertype) => {
+                if let Some(label) = self.layout.mpls {
+                    self.write(self.layout.eth_type_at, &ethertype.to_be_bytes());
+                    self.replace(label, label + LABEL_BYTES, &[])?;
+                }
+            }
+            Action::PushPbb(ethertype) => self.push_pbb(ethertype)?,
+            Action::PopPbb => {
+                if let Some(tag) = self.layout.service_tag {
+                    self.replace(0, tag + 4, &[])?;
+                }
+            }
+            Action::SetMplsTtl(ttl) => self.set_ttl(self.layout.mpls.map(|label| label + 3), ttl),
+            Action::SetNwTtl(ttl) => self.set_ttl(self.network_ttl(), ttl),
+            Action::DecMplsTtl => self.decrement_ttl(self.layout.mpls.map(|label| label + 3))?,
+            Action::DecNwTtl => self.decrement_ttl(self.network_ttl())?,
+            Action::CopyTtlOut => {
+                if let Some((outer, inner, _)) = self.nested_ttls()
+                    && let Some(&ttl) = self.head.get(inner)
+                {
+                    self.write(outer, &[ttl]);
+                }
+            }
+            Action::CopyTtlIn => self.copy_ttl_in(),
+            Action::Output { .. } | Action::SetQueue(_) | Action::Group(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by so many levels, as a meter's band does. Packets of
+    /// other classes stay as they are.
+    pub fn remark(&mut self, levels: u8) {
+        let Some(dscp) = self.field(Field::IpDscp) else { return };
+        let (class, precedence) = (dscp >> 3, dscp >> 1 & 3);
+        if (1..=4).contains(&class) && dscp & 1 == 0 && precedence != 0 {
+            let raised = (precedence + u128::from(levels)).min(3);
+            self.set(FieldValue { field: Field::IpDscp, value: class << 3 | raised << 1 });
+        }
+    }
+
+    fn set(&mut self, FieldValue { field, value }: FieldValue) {
+        if field == Field::TunnelId {
+            self.tunnel_id = value as u64;
+            return;
+        }
+        let Some(place) = self.layout.place(&self.head, field) else { return };
+        // The bit that says whether there is a tag is none of the tag's.
+        let width = if field == Field::VlanVid { 0xfff } else { field.all_ones() };
+        let bits = width << place.shift;
+        let new = self.raw(place) & !bits | (value << place.shift) & bits;
+        let Some(new) = new.to_be_bytes().get(16 - place.bytes..).map(<[u8]>::to_vec) else { return };
+        if field == Field::IpProto {
+            self.follow_protocol(value as u8);
+        }
+        self.write(place.at, &new);
+        if matches!(field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos) {
+            self.layout = Layout::of(&self.head);
+        }
+    }
+
+    fn raw(&self, place: Place) -> u128 {
+        let bytes = self.head.get(place.at..place.at + place.bytes).unwrap_or(&[]);
+        bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte))
+    }
+
+    fn value(&self, place: Place) -> u128 {
+        self.raw(place) >> place.shift
+    }
+
+    fn read(&self, field: Field) -> u128 {
+        self.layout.place(&self.head, field).map_or(0, |place| self.value(place))
+    }
+
+    /// Writes bytes of a header, and has the checksums follow.
+    fn write(&mut self, at: usize, new: &[u8]) {
+        self.is_changed = true;
+        // Checksums sum up pairs of bytes, counted from the network header's first.
+        let network_at = self.layout.network_at;
+        let is_odd = at.checked_sub(network_at).is_some_and(|offset| offset % 2 == 1);
+        let window = at - usize::from(is_odd)..(at + new.len()).min(self.head.len());
+        let old = self.head.get(window.clone()).unwrap_or(&[]).to_vec();
+        if let Some(bytes) = self.head.get_mut(at..at + new.len()) {
+            bytes.copy_from_slice(new);
+        }
+        let new = self.head.get(window).unwrap_or(&[]).to_vec();
+        self.follow(at, &old, &new);
+    }
+
+    /// Has checksums follow a change of bytes, of which the first in the packet that differs may be `at`.
+    fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
+        let Layout { network, network_at, transport, .. } = self.layout;
+        let Some(offset) =
+            at.checked_sub(network_at).filter(|_| matches!(network, Network::Ipv4 | Network::Ipv6))
+        else {
+            return;
+        };
+        let change = difference(old, new);
+        let header_bytes = match network {
+            Network::Ipv4 => usize::from(self.head.get(network_at).map_or(0, |&first| first & 0xf)) * 4,
+            _ => 0,
+        };
+        if offset < header_bytes {
+            self.follow_at(network_at + 10, change);
+        }
+        let is_address = match network {
+            Network::Ipv4 => (12..20).contains(&offset),
+            _ => (8..40).contains(&offset),
+        };
+        if is_address {
+            self.follow_in_transport(change, true);
+        } else if transport.is_some_and(|transport| at >= transport) {
+            if self.layout.ip_proto == ip_proto::SCTP {
+                self.follow_in_sctp(at, old, new);
+            } else {
+                self.follow_in_transport(change, false);
+            }
+        }
+    }
+
+    /// The protocol is a part of the transport's checksum.
+    fn follow_protocol(&mut self, new: u8) {
+        let old = self.layout.ip_proto;
+        self.follow_in_transport(difference(&[0, old], &[0, new]), true);
+    }
+
+    fn follow_in_transport(&mut self, change: u16, is_pseudo_header: bool) {
+        let Some(transport) = self.layout.transport else { return };
+        let (offset, has_pseudo_header) = match self.layout.ip_proto {
+            ip_proto::TCP => (16, true),
+            ip_proto::UDP => (6, true),
+            ip_proto::ICMPV6 => (2, true),
+            ip_proto::ICMP => (2, false),
+            _ => return,
+        };
+        if is_pseudo_header && !has_pseudo_header {
+            return;
+        }
+        let at = transport + offset;
+        let Some(checksum) = u16_at(&self.head, at) else { return };
+        let checksum = match self.layout.ip_proto {
+            // The sum of the pseudo header stands there; the card adds the rest.
+            _ if self.has_open_checksum && is_pseudo_header => updated_sum(checksum, change),
+            _ if self.has_open_checksum => return,
+            // The sender has made none (RFC 768).
+            ip_proto::UDP if checksum == 0 => return,
+            ip_proto::UDP => match updated(checksum, change) {
+                0 => 0xffff,
+                checksum => checksum,
+            },
+            _ => updated(checksum, change),
+        };
+        self.store(at, &checksum.to_be_bytes());
+    }
+
+    fn follow_at(&mut self, at: usize, change: u16) {
+        if let Some(checksum) = u16_at(&self.head, at) {
+            self.store(at, &updated(checksum, change).to_be_bytes());
+        }
+    }
+
+    fn follow_in_sctp(&mut self, at: usize, old: &[u8], new: &[u8]) {
+        let Layout { network, network_at, transport: Some(transport), .. } = self.layout else { return };
+        let ip_bytes = match network {
+            Network::Ipv4 => u16_at(&self.head, network_at + 2).map(usize::from),
+            _ => u16_at(&self.head, network_at + 4).map(|payload| usize::from(payload) + 40),
+        };
+        // Padding of the frame is no part of the packet.
+        let end = ip_bytes.map_or(0, |bytes| network_at + bytes);
+        let begin = (at - network_at) / 2 * 2 + network_at;
+        let changed: Vec<u8> = old.iter().zip(new).map(|(old, new)| old ^ new).collect();
+        let Some(behind) = end.checked_sub(begin + changed.len()) else { return };
+        let place = transport + 8;
+        if let Some(&stored) = self.head.get(place..).and_then(|rest| rest.first_chunk::<4>()) {
+            let checksum = updated_crc32c(u32::from_le_bytes(stored), &changed, behind);
+            self.store(place, &checksum.to_le_bytes());
+        }
+    }
+
+    fn store(&mut self, at: usize, new: &[u8]) {
+        if let Some(bytes) = self.head.get_mut(at..at + new.len()) {
+            bytes.copy_from_slice(new);
+        }
+    }
+
+    /// Puts other bytes, perhaps more or fewer, in the place of those from `from` to `to`.
+    fn replace(&mut self, from: usize, to: usize, bytes: &[u8]) -> Result<(), Unable> {
+        if self.head.len() - (to - from) + bytes.len() > MAX_HEAD_BYTES {
+            return Err(Unable::TooLong);
+        }
+        self.head.splice(from..to, bytes.iter().copied());
+        self.is_changed = true;
+        self.layout = Layout::of(&self.head);
+        Ok(())
+    }
+
+    fn push_vlan(&mut self, ethertype: u16) -> Result<(), Unable> {
+        if self.head.len() < ADDRESSES_BYTES {
+            return Ok(());
+        }
+        // The new tag begins as a copy (OpenFlow 1.3.5, 5.12.1).
+        let control = self.layout.vlan.and_then(|tag| u16_at(&self.head, tag)).unwrap_or(0);
+        let [type_high, type_low] = ethertype.to_be_bytes();
+        let [control_high, control_low] = control.to_be_bytes();
+        self.replace(ADDRESSES_BYTES, ADDRESSES_BYTES, &[type_high, type_low, control_high, control_low])
+    }
+
+    /// The header comes behind VLAN tags, where every receiver looks for it.
+    fn push_mpls(&mut self, ethertype: u16) -> Result<(), Unable> {
+        let Layout { eth_type_at, mpls, .. } = self.layout;
+        if u16_at(&self.head, eth_type_at).is_none_or(|found| found < eth_type::LEAST) {
+            return Ok(());
+        }
+        let outer = mpls.and_then(|label| self.head.get(label..)?.first_chunk::<LABEL_BYTES>()).copied();
+        let label = match outer {
+            Some([first, second, third, ttl]) => [first, second, third & !BOTTOM_OF_STACK, ttl],
+            None => [
+                0,
+                0,
+                BOTTOM_OF_STACK,
+                self.network_ttl().and_then(|at| self.head.get(at)).copied().unwrap_or(0),
+            ],
+        };
+        self.store(eth_type_at, &ethertype.to_be_bytes());
+        self.replace(eth_type_at + 2, eth_type_at + 2, &label)
+    }
+
+    /// The frame becomes what another one carries, between the same addresses (IEEE 802.1Q, 9.7).
+    fn push_pbb(&mut self, ethertype: u16) -> Result<(), Unable> {
+        let Some(addresses) = self.head.first_chunk::<ADDRESSES_BYTES>() else { return Ok(()) };
+        let mut header = [0; ADDRESSES_BYTES + 6];
+        let (outer_addresses, tag) = header.split_at_mut(ADDRESSES_BYTES);
+        outer_addresses.copy_from_slice(addresses);
+        let service =
+            self.layout.service_tag.and_then(|tag| self.head.get(tag..)?.first_chunk::<4>()).copied();
+        let priority =
+            self.layout.vlan.and_then(|tag| self.head.get(tag)).map_or(0, |control| control & 0xe0);
+        let [first, second, third, fourth] = service.unwrap_or([priority, 0, 0, 0]);
+        let [type_high, type_low] = ethertype.to_be_bytes();
+        tag.copy_from_slice(&[type_high, type_low, first & 0xe0, second, third, fourth]);
+        self.replace(0, 0, &header)
+    }
+
+    fn network_ttl(&self) -> Option<usize> {
+        match self.layout.network {
+            Network::Ipv4 => Some(self.layout.network_at + 8),
+            Network::Ipv6 => Some(self.layout.network_at + 7),
+            Network::None | Network::Arp => None,
+        }
+    }
+
+    fn set_ttl(&mut self, at: Option<usize>, ttl: u8) {
+        if let Some(at) = at {
+            self.write(at, &[ttl]);
+        }
+    }
+
+    fn decrement_ttl(&mut self, at: Option<usize>) -> Result<(), Unable> {
+        let Some((at, &ttl)) = at.and_then(|at| Some((at, self.head.get(at)?))) else { return Ok(()) };
+        if ttl <= 1 {
+            return Err(Unable::TtlInvalid);
+        }
+        self.write(at, &[ttl - 1]);
+        Ok(())
+    }
+
+    /// The TTLs of the outermost MPLS header and of the header within, and where that is an IPv4 header.
+    fn nested_ttls(&self) -> Option<(usize, usize, Option<usize>)> {
+        let label = self.layout.mpls?;
+        let inner = label + LABEL_BYTES;
+        if self.head.get(label + 2)? & BOTTOM_OF_STACK == 0 {
+            return Some((label + 3, inner + 3, None));
+        }
+        match self.head.get(inner)? >> 4 {
+            4 => Some((label + 3, inner + 8, Some(inner))),
+            6 => Some((label + 3, inner + 7, None)),
+            _ => None,
+        }
+    }
+
+    fn copy_ttl_in(&mut self) {
+        let Some((outer, inner, ipv4)) = self.nested_ttls() else { return };
+        let (Some(&ttl), Some(&old)) = (self.head.get(outer), self.head.get(inner)) else { return };
+        self.write(inner, &[ttl]);
+        if let Some(header) = ipv4 {
+            self.follow_at(header + 10, difference(&[old, 0], &[ttl, 0]));
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The way of a packet through the tables (OpenFlow 1.3.5, 5.1).
+
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
+
+use crate::counters::CounterId;
+use crate::flow::Flow;
+use crate::meter::Metered;
+use crate::packet::{Packet, Unable};
+use crate::tables::{Fragments, Tables};
+
+/// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
+const MAX_GROUPS_DEEP: usize = 16;
+/// No table has this number: where a packet-in has no table, as for a packet-out.
+const NO_TABLE: u8 = 0xff;
+
+/// Why a packet went nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dropped {
+    /// No entry of a table matched.
+    NoFlow,
+    /// The entries that matched send it nowhere.
+    ByFlow,
+    /// A meter's band dropped it.
+    ByMeter,
+    /// Its TTL was over.
+    TtlInvalid,
+    /// Its headers became too long.
+    TooLong,
+    /// It is a fragment, and these are dropped.
+    Fragment,
+    /// The port does not receive, or does not send, by its configuration.
+    ByPort,
+}
+
+/// Where a packet leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// By this port of the switch, even if it came from there.
+    Port(PortNo),
+    /// By all ports but the one that it came from.
+    All,
+    /// The same, but for ports that take no part in flooding.
+    Flood,
+    /// Where a learning switch would send it.
+    Normal,
+}
+
+/// Why a packet goes to the controllers, and what they are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToController {
+    /// Why.
+    pub reason: PacketInReason,
+    /// The table of the entry that sent it.
+    pub table: u8,
+    /// The cookie of this entry; all ones where there is none.
+    pub cookie: u64,
+    /// How many of its bytes they get.
+    pub max_len: u16,
+}
+
+/// What happens to a packet on its way.
+pub trait Sink {
+    /// It leaves, as it is now, by a queue of the port if the flow says which.
+    fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>);
+    /// The controllers get it, as it is now.
+    fn packet_in(&mut self, packet: &Packet, why: ToController);
+    /// It goes nowhere.
+    fn dropped(&mut self, why: Dropped);
+    /// A table looked for an entry, and found this one.
+    fn looked_up(&mut self, table: u8, found: Option<&Flow>);
+    /// The packet, which has so many bytes now, counts here.
+    fn count(&mut self, counter: CounterId, bytes: usize);
+}
+
+/// One of each kind of action (OpenFlow 1.3.5, 5.10), in the order in which they are done.
+#[derive(Debug, Clone, Default)]
+struct ActionSet {
+    copy_ttl_in: bool,
+    /// Of each kind of tag.
+    pops: [Option<Action>; 3],
+    push_mpls: Option<Action>,
+    push_pbb: Option<Action>,
+    push_vlan: Option<Action>,
+    copy_ttl_out: bool,
+    /// Set and decremented TTLs, of IP and of MPLS.
+    ttls: [Option<Action>; 4],
+    /// One of each field.
+    fields: Vec<Action>,
+    queue: Option<u32>,
+    group: Option<u32>,
+    output: Option<Action>,
+}
+
+impl ActionSet {
+    fn write(&mut self, actions: &[Action]) {
+        for &action in actions {
+            match action {
+                Action::CopyTtlIn => self.copy_ttl_in = true,
+                Action::PopVlan => self.pops[0] = Some(action),
+                Action::PopMpls(_) => self.pops[1] = Some(action),
+                Action::PopPbb => self.pops[2] = Some(action),
+                Action::PushMpls(_) => self.push_mpls = Some(action),
+                Action::PushPbb(_) => self.push_pbb = Some(action),
+                Action::PushVlan(_) => self.push_vlan = Some(action),
+                Action::CopyTtlOut => self.copy_ttl_out = true,
+                Action::DecNwTtl => self.ttls[0] = Some(action),
+                Action::DecMplsTtl => self.ttls[1] = Some(action),
+                Action::SetNwTtl(_) => self.ttls[2] = Some(action),
+                Action::SetMplsTtl(_) => self.ttls[3] = Some(action),
+                Action::SetField(set) => {
+                    self.fields.retain(
+                        |other| !matches!(other, Action::SetField(other) if other.field == set.field),
+                    );
+                    self.fields.push(action);
+                }
+                Action::SetQueue(queue) => self.queue = Some(queue),
+                Action::Group(group) => self.group = Some(group),
+                Action::Output { .. } => self.output = Some(action),
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        *self = Self { fields, ..Self::default() };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.group.is_none() && self.output.is_none()
+    }
+
+    /// What it does to headers.
+    fn on_headers(&self) -> impl Iterator<Item = Action> {
+        let copy_in = self.copy_ttl_in.then_some(Action::CopyTtlIn);
+        let copy_out = self.copy_ttl_out.then_some(Action::CopyTtlOut);
+        let pushes = [self.push_mpls, self.push_pbb, self.push_vlan];
+        let before =
+            copy_in.into_iter().chain(self.pops.into_iter().flatten()).chain(pushes.into_iter().flatten());
+        before.chain(copy_out).chain(self.ttls.into_iter().flatten()).chain(self.fields.iter().copied())
+    }
+}
+
+/// Where a packet is on its way.
+struct Walk<'walk, S> {
+    tables: &'walk Tables,
+    now_ns: u64,
+    sink: &'walk mut S,
+    table: u8,
+    cookie: u64,
+    queue: Option<u32>,
+    /// Whether the entry at work is the one for all packets that no other entry of its table matches (5.4).
+    is_table_miss: bool,
+    /// Whether it has left, or was dropped and counted.
+    is_settled: bool,
+}
+
+/// What stays allocated from packet to packet.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    set: ActionSet,
+}
+
+impl Tables {
+    /// Takes a packet that came in by a port through the tables.
+    pub fn receive<S: Sink>(&self, packet: &mut Packet, now_ns: u64, scratch: &mut Scratch, sink: &mut S) {
+        let config = self.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
+        if config.contains(PortConfig::NO_RECV) || config.contains(PortConfig::PORT_DOWN) {
+            return sink.dropped(Dropped::ByPort);
+        }
+        scratch.set.clear();
+        let mut walk = Walk::new(self, now_ns, 0, sink);
+        if walk.through_tables(packet, &mut scratch.set).is_some() && !walk.is_settled {
+            walk.sink.dropped(Dropped::ByFlow);
+        }
+    }
+
+    /// Does what a controller says with a packet.
+    pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
+        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink);
+        if walk.apply(packet, actions.iter().copied(), 0).is_some() && !walk.is_settled {
+            walk.sink.dropped(Dropped::ByFlow);
+        }
+    }
+}
+
+impl<'walk, S: Sink> Walk<'walk, S> {
+    fn new(tables: &'walk Tables, now_ns: u64, table: u8, sink: &'walk mut S) -> Self {
+        Self {
+            tables,
+            now_ns,
+            sink,
+            table,
+            cookie: u64::MAX,
+            queue: None,
+            is_table_miss: false,
+            is_settled: false,
+        }
+    }
+}
+
+impl<S: Sink> Walk<'_, S> {
+    /// `None` where the packet stops on its way.
+    fn through_tables(&mut self, packet: &mut Packet, set: &mut ActionSet) -> Option<()> {
+        if self.tables.fragments == Fragments::Drop && packet.is_fragment() {
+            self.sink.dropped(Dropped::Fragment);
+            return None;
+        }
+        loop {
+            let table = self.tables.tables.get(usize::from(self.table))?;
+            let found = table.find(packet);
+            self.sink.looked_up(self.table, found.map(|flow| &**flow));
+            let Some(flow) = found else {
+                self.sink.dropped(Dropped::NoFlow);
+                return None;
+            };
+            self.sink.count(flow.counter, packet.bytes());
+            self.cookie = flow.cookie;
+            self.is_table_miss = flow.is_table_miss();
+            let steps = &flow.instructions;
+            if let Some(meter) = steps.meter {
+                self.meter(packet, meter)?;
+            }
+            if let Some(actions) = &steps.apply {
+                self.apply(packet, actions.iter().copied(), 0)?;
+            }
+            if steps.clear {
+                set.clear();
+            }
+            if let Some(actions) = &steps.write {
+                set.write(actions);
+            }
+            if let Some((value, mask)) = steps.metadata {
+                packet.metadata = packet.metadata & !mask | value & mask;
+            }
+            let Some(next) = steps.goto else { break };
+            self.table = next;
+        }
+        if !set.is_empty() {
+            self.apply_set(packet, set, 0)?;
+        }
+        Some(())
+    }
+
+    fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
+        // Deleting a meter deletes its flows.
+        let meter = self.tables.meters.get(&meter)?;
+        self.sink.count(meter.counter, packet.bytes());
+        let Metered::Exceeds(number) = meter.measure(packet.bytes(), self.now_ns) else { return Some(()) };
+        if let Some(band) = meter.bands.get(number) {
+            self.sink.count(band.counter, packet.bytes());
+        }
+        match meter.config.bands.get(number)? {
+            MeterBand::Drop { .. } => {
+                self.sink.dropped(Dropped::ByMeter);
+                None
+            }
+            MeterBand::DscpRemark { levels, .. } => {
+                packet.remark(*levels);
+                Some(())
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        packet: &mut Packet,
+        actions: impl Iterator<Item = Action>,
+        depth: usize,
+    ) -> Option<()> {
+        for action in actions {
+            match action {
+                Action::Output { port, max_len } => self.output(packet, port, max_len),
+                Action::Group(group) => self.group(packet, group, depth),
+                Action::SetQueue(queue) => self.queue = Some(queue),
+                _ => self.on_headers(packet, &action)?,
+            }
+        }
+        Some(())
+    }
+
+    fn apply_set(&mut self, packet: &mut Packet, set: &ActionSet, depth: usize) -> Option<()> {
+        set.on_headers().try_for_each(|action| self.on_headers(packet, &action))?;
+        self.queue = set.queue.or(self.queue);
+        match (set.group, set.output) {
+            // With a group in the set, its output is not done.
+            (Some(group), _) => self.group(packet, group, depth),
+            (None, Some(Action::Output { port, max_len })) => self.output(packet, port, max_len),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn on_headers(&mut self, packet: &mut Packet, action: &Action) -> Option<()> {
+        match packet.apply(action) {
+            Ok(()) => Some(()),
+            Err(Unable::TooLong) => {
+                self.sink.dropped(Dropped::TooLong);
+                None
+            }
+            Err(Unable::TtlInvalid) => {
+                self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
+                self.sink.dropped(Dropped::TtlInvalid);
+                None
+            }
+        }
+    }
+
+    /// Each bucket has a packet of its own: what it does to it, the others and later actions do not see.
+    fn group(&mut self, packet: &Packet, number: u32, depth: usize) {
+        let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
+        self.sink.count(group.counter, packet.bytes());
+        for chosen in group.chosen(packet, self.tables) {
+            let (Some(bucket), Some(&counter)) =
+                (group.buckets.get(chosen), group.bucket_counters.get(chosen))
+            else {
+                continue;
+            };
+            self.sink.count(counter, packet.bytes());
+            let mut set = ActionSet::default();
+            set.write(&bucket.actions);
+            let queue = self.queue;
+            let mut copy = packet.clone();
+            // What stops in a bucket is counted there; the packet itself goes on.
+            if self.apply_set(&mut copy, &set, depth + 1).is_none() {
+                self.is_settled = true;
+            }
+            self.queue = queue;
+        }
+    }
+
+    fn output(&mut self, packet: &Packet, port: PortNo, max_len: u16) {
+        let target = match port {
+            PortNo::CONTROLLER => {
+                let reason = match self.is_table_miss {
+                    true => PacketInReason::NoMatch,
+                    false => PacketInReason::Action,
+                };
+                return self.packet_in(packet, reason, max_len);
+            }
+            // Only what a controller sends goes through the tables by this name.
+            PortNo::TABLE if self.table == NO_TABLE => {
+                self.is_settled = true;
+                let mut copy = packet.clone();
+                let mut walk = Walk::new(self.tables, self.now_ns, 0, &mut *self.sink);
+                if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
+                    walk.sink.dropped(Dropped::ByFlow);
+                }
+                return;
+            }
+            PortNo::IN_PORT => Target::Port(packet.in_port),
+            PortNo::ALL => Target::All,
+            PortNo::FLOOD => Target::Flood,
+            PortNo::NORMAL => Target::Normal,
+            // Back to where it came from only by the name for that.
+            port if port == packet.in_port || !port.is_physical() => return,
+            port => Target::Port(port),
+        };
+        if let Target::Port(port) = target
+            && self.tables.ports.get(port).is_none_or(|state| !may_send(state.config))
+        {
+            return;
+        }
+        self.is_settled = true;
+        self.sink.output(packet, target, self.queue);
+    }
+
+    fn packet_in(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
+        let config =
+            self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
+        if !config.contains(PortConfig::NO_PACKET_IN) {
+            self.is_settled = true;
+            self.sink
+                .packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
+        }
+    }
+}
+
+/// Whether frames may leave by a port, by its configuration.
+pub(crate) fn may_send(config: PortConfig) -> bool {
+    !config.contains(PortConfig::NO_FWD) && !config.contains(PortConfig::PORT_DOWN)
+}

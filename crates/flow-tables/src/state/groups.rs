@@ -1,0 +1,122 @@
+//! Groups, as controllers change them.
+
+use std::sync::Arc;
+
+use ringroad_openflow::action::Action;
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::group_id;
+use ringroad_openflow::message::{Bucket, FlowRemoved, FlowRemovedReason, GroupCommand, GroupKind, GroupMod};
+use ringroad_openflow::oxm::Match;
+
+use super::{FlowState, actions, uses_group};
+use crate::flow::Flow;
+use crate::group::Group;
+use crate::tables::Change;
+
+impl FlowState {
+    /// Changes groups. Returns the entries that went with a group.
+    ///
+    /// # Errors
+    /// What the controller is told; nothing has changed then.
+    pub fn group_mod(&mut self, request: &GroupMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
+        let old = self.tables.groups.get(&request.group).cloned();
+        match request.command {
+            GroupCommand::Add | GroupCommand::Modify => {
+                match (request.command, &old) {
+                    (GroupCommand::Add, Some(_)) => return Err(ErrorCode::GROUP_EXISTS),
+                    (GroupCommand::Modify, None) => return Err(ErrorCode::GROUP_UNKNOWN),
+                    _ => {}
+                }
+                self.check_group(request)?;
+                if old.is_none() && self.tables.groups.len() >= self.limits.groups {
+                    return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
+                }
+                let (counter, added_ns) = match &old {
+                    Some(old) => {
+                        self.unpublished.extend(&old.bucket_counters);
+                        (old.counter, old.added_ns)
+                    }
+                    None => (self.counter(), now_ns),
+                };
+                let bucket_counters = request.buckets.iter().map(|_| self.counter()).collect();
+                let buckets = request.buckets.clone();
+                let group = Group { kind: request.kind, buckets, added_ns, counter, bucket_counters };
+                self.change(Change::Group(request.group, Some(Arc::new(group))));
+                Ok(Vec::new())
+            }
+            GroupCommand::Delete if request.group == group_id::ALL => {
+                let users = |flow: &Flow| {
+                    actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)))
+                };
+                let flows = self.with(users);
+                for group in self.tables.groups.keys().copied().collect::<Vec<_>>() {
+                    self.remove_group(group);
+                }
+                Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
+            }
+            GroupCommand::Delete if request.group > group_id::MAX => Err(ErrorCode::GROUP_INVALID),
+            GroupCommand::Delete => {
+                let is_used = |group: &Group| {
+                    group
+                        .buckets
+                        .iter()
+                        .flat_map(|bucket| &bucket.actions)
+                        .any(|action| matches!(action, Action::Group(used) if *used == request.group))
+                };
+                if self.tables.groups.values().any(|group| is_used(group)) {
+                    return Err(ErrorCode::GROUP_CHAINED);
+                }
+                if old.is_none() {
+                    return Ok(Vec::new());
+                }
+                let flows = self.with(|flow| uses_group(&flow.instructions, request.group));
+                self.remove_group(request.group);
+                Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
+            }
+        }
+    }
+
+    pub(super) fn remove_group(&mut self, number: u32) {
+        if let Some(group) = self.tables.groups.get(&number).cloned() {
+            self.unpublished.push(group.counter);
+            self.unpublished.extend(&group.bucket_counters);
+            self.change(Change::Group(number, None));
+        }
+    }
+
+    fn check_group(&self, request: &GroupMod) -> Result<(), ErrorCode> {
+        if request.group > group_id::MAX || request.kind == GroupKind::Indirect && request.buckets.len() != 1
+        {
+            return Err(ErrorCode::GROUP_INVALID);
+        }
+        if request.buckets.len() > self.limits.buckets {
+            return Err(ErrorCode::GROUP_OUT_OF_BUCKETS);
+        }
+        for bucket in &request.buckets {
+            if self.leads_to(bucket, request.group, 0) {
+                return Err(ErrorCode::GROUP_LOOP);
+            }
+            self.check_actions(&bucket.actions, Some(&Match::default())).or_else(|error| match error {
+                // Whether a field is there, only the entries that use the group know.
+                ErrorCode::ACTION_MATCH_INCONSISTENT => Ok(()),
+                error => Err(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a bucket's packets come to a group.
+    fn leads_to(&self, bucket: &Bucket, wanted: u32, depth: usize) -> bool {
+        let next = bucket.actions.iter().filter_map(|action| match action {
+            Action::Group(group) => Some(*group),
+            _ => None,
+        });
+        next.chain(Some(bucket.watch_group).filter(|&group| group != group_id::ANY)).any(|group| {
+            group == wanted
+                || depth >= 16
+                || self.tables.groups.get(&group).is_some_and(|group| {
+                    group.buckets.iter().any(|bucket| self.leads_to(bucket, wanted, depth + 1))
+                })
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Meters, as controllers change them.
+
+use std::sync::Arc;
+
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::message::{
+    FlowRemoved, FlowRemovedReason, MeterCommand, MeterConfig, MeterFlags, MeterMod,
+};
+use ringroad_openflow::meter_id;
+
+use super::FlowState;
+use crate::meter::Meter;
+use crate::tables::Change;
+
+impl FlowState {
+    /// Changes meters. Returns the entries that went with a meter.
+    ///
+    /// # Errors
+    /// What the controller is told; nothing has changed then.
+    pub fn meter_mod(&mut self, request: &MeterMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
+        let old = self.tables.meters.get(&request.meter).cloned();
+        match request.command {
+            MeterCommand::Add | MeterCommand::Modify => {
+                if request.meter == 0 || request.meter > meter_id::MAX {
+                    return Err(ErrorCode::METER_INVALID);
+                }
+                match (request.command, &old) {
+                    (MeterCommand::Add, Some(_)) => return Err(ErrorCode::METER_EXISTS),
+                    (MeterCommand::Modify, None) => return Err(ErrorCode::METER_UNKNOWN),
+                    _ => {}
+                }
+                if request.flags.contains(MeterFlags::KBPS) && request.flags.contains(MeterFlags::PKTPS) {
+                    return Err(ErrorCode::METER_BAD_FLAGS);
+                }
+                if request.bands.len() > self.limits.bands {
+                    return Err(ErrorCode::METER_OUT_OF_BANDS);
+                }
+                if old.is_none() && self.tables.meters.len() >= self.limits.meters {
+                    return Err(ErrorCode::METER_OUT_OF_METERS);
+                }
+                let (counter, added_ns) = match &old {
+                    Some(old) => {
+                        self.unpublished.extend(old.bands.iter().map(|band| band.counter));
+                        (old.counter, old.added_ns)
+                    }
+                    None => (self.counter(), now_ns),
+                };
+                let bands: Vec<_> = request.bands.iter().map(|_| self.counter()).collect();
+                let config =
+                    MeterConfig { flags: request.flags, meter: request.meter, bands: request.bands.clone() };
+                let meter = Meter::new(config, added_ns, counter, bands);
+                self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
+                Ok(Vec::new())
+            }
+            MeterCommand::Delete if request.meter == meter_id::ALL => {
+                let flows = self.with(|flow| flow.instructions.meter.is_some());
+                for meter in self.tables.meters.keys().copied().collect::<Vec<_>>() {
+                    self.remove_meter(meter);
+                }
+                Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
+            }
+            MeterCommand::Delete if old.is_none() => Err(ErrorCode::METER_UNKNOWN),
+            MeterCommand::Delete => {
+                let flows = self.with(|flow| flow.instructions.meter == Some(request.meter));
+                self.remove_meter(request.meter);
+                Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
+            }
+        }
+    }
+
+    pub(super) fn remove_meter(&mut self, number: u32) {
+        if let Some(meter) = self.tables.meters.get(&number).cloned() {
+            self.unpublished.push(meter.counter);
+            self.unpublished.extend(meter.bands.iter().map(|band| band.counter));
+            self.change(Change::Meter(number, None));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What controllers may ask for: entries, groups, meters, and what all have counted.
+
+use std::sync::Arc;
+
+use ringroad_openflow::action::Action;
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::message::{
+    AggregateStats, BandStats, BucketStats, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig,
+    MeterStats, TableStats,
+};
+use ringroad_openflow::{group_id, meter_id, table_id};
+
+use super::{Chosen, FlowState, duration, uses_group};
+use crate::flow::Flow;
+use crate::group::Group;
+use crate::meter::Meter;
+use crate::tables::TABLES;
+
+impl FlowState {
+    /// Entries and their counters, in the order of tables, and the highest priority first.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn flow_stats(&self, request: &FlowStatsRequest, now_ns: u64) -> Result<Vec<FlowStats>, ErrorCode> {
+        let mut flows = self.asked(request)?;
+        flows.sort_by(|(table, flow), (other_table, other)| {
+            let matching = |flow: &Flow| flow.matching.fields().to_vec();
+            (table, other.priority)
+                .cmp(&(other_table, flow.priority))
+                .then_with(|| matching(flow).cmp(&matching(other)))
+        });
+        let stats = flows.into_iter().map(|(table, flow)| {
+            let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
+            let count = self.bank.read(flow.counter);
+            FlowStats {
+                table,
+                duration_s,
+                duration_ns,
+                priority: flow.priority,
+                idle_timeout_s: flow.idle_timeout_s,
+                hard_timeout_s: flow.hard_timeout_s,
+                flags: flow.flags,
+                cookie: flow.cookie,
+                packets: count.packets,
+                bytes: count.bytes,
+                matching: flow.matching.clone(),
+                instructions: flow.instructions.clone(),
+            }
+        });
+        Ok(stats.collect())
+    }
+
+    /// The sum of entries.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
+        let flows = self.asked(request)?;
+        let mut sum = AggregateStats { packets: 0, bytes: 0, flows: flows.len() as u32 };
+        for (_, flow) in flows {
+            let count = self.bank.read(flow.counter);
+            sum.packets += count.packets;
+            sum.bytes += count.bytes;
+        }
+        Ok(sum)
+    }
+
+    fn asked(&self, request: &FlowStatsRequest) -> Result<Vec<(u8, Arc<Flow>)>, ErrorCode> {
+        if usize::from(request.table) >= TABLES && request.table != table_id::ALL {
+            return Err(ErrorCode::REQUEST_BAD_TABLE_ID);
+        }
+        let &FlowStatsRequest { table, out_port, out_group, cookie, cookie_mask, ref matching } = request;
+        Ok(self.chosen(&Chosen { table, matching, cookie, cookie_mask, out_port, out_group }))
+    }
+
+    /// What the tables have counted.
+    #[must_use]
+    pub fn table_stats(&self) -> Vec<TableStats> {
+        let tables = (0..).zip(&self.tables.tables).zip(&self.lookups);
+        let stats = tables.map(|((table, entries), (lookups, matched))| TableStats {
+            table,
+            active: entries.len() as u32,
+            lookups: self.bank.read(*lookups).packets,
+            matched: self.bank.read(*matched).packets,
+        });
+        stats.collect()
+    }
+
+    /// The groups of this number, or all, by number.
+    fn groups(&self, number: u32) -> Vec<(u32, &Group)> {
+        let groups = self.tables.groups.iter().map(|(&number, group)| (number, &**group));
+        let mut groups: Vec<_> =
+            groups.filter(|&(one, _)| number == group_id::ALL || one == number).collect();
+        groups.sort_by_key(|&(number, _)| number);
+        groups
+    }
+
+    /// What groups have counted: one, or all.
+    #[must_use]
+    pub fn group_stats(&self, number: u32, now_ns: u64) -> Vec<GroupStats> {
+        let stats = self.groups(number).into_iter().map(|(number, group)| {
+            let (duration_s, duration_ns) = duration(group.added_ns, now_ns);
+            let count = self.bank.read(group.counter);
+            let buckets = group.bucket_counters.iter().map(|&counter| {
+                let count = self.bank.read(counter);
+                BucketStats { packets: count.packets, bytes: count.bytes }
+            });
+            let flows = self.with(|flow| uses_group(&flow.instructions, number)).len();
+            let of_groups = self.tables.groups.values().flat_map(|group| &group.buckets);
+            let of_groups = of_groups.flat_map(|bucket| &bucket.actions);
+            let groups =
+                of_groups.filter(|action| matches!(action, Action::Group(used) if *used == number)).count();
+            GroupStats {
+                group: number,
+                references: (flows + groups) as u32,
+                packets: count.packets,
+                bytes: count.bytes,
+                duration_s,
+                duration_ns,
+                buckets: buckets.collect(),
+            }
+        });
+        stats.collect()
+    }
+
+    /// All groups, as they were made.
+    #[must_use]
+    pub fn group_descriptions(&self) -> Vec<GroupDesc> {
+        let groups = self.groups(group_id::ALL).into_iter();
+        groups
+            .map(|(number, group)| GroupDesc {
+                kind: group.kind,
+                group: number,
+                buckets: group.buckets.clone(),
+            })
+            .collect()
+    }
+
+    /// The meters of this number, or all, by number.
+    ///
+    /// # Errors
+    /// There is no such meter.
+    fn meters(&self, number: u32) -> Result<Vec<&Meter>, ErrorCode> {
+        let meters = self.tables.meters.values().map(|meter| &**meter);
+        let mut meters: Vec<_> =
+            meters.filter(|meter| number == meter_id::ALL || meter.config.meter == number).collect();
+        if meters.is_empty() && number != meter_id::ALL {
+            return Err(ErrorCode::METER_UNKNOWN);
+        }
+        meters.sort_by_key(|meter| meter.config.meter);
+        Ok(meters)
+    }
+
+    /// What meters have counted: one, or all.
+    ///
+    /// # Errors
+    /// There is no such meter.
+    pub fn meter_stats(&self, number: u32, now_ns: u64) -> Result<Vec<MeterStats>, ErrorCode> {
+        let stats = self.meters(number)?.into_iter().map(|meter| {
+            let (duration_s, duration_ns) = duration(meter.added_ns, now_ns);
+            let count = self.bank.read(meter.counter);
+            let bands = meter.bands.iter().map(|band| {
+                let count = self.bank.read(band.counter);
+                BandStats { packets: count.packets, bytes: count.bytes }
+            });
+            MeterStats {
+                meter: meter.config.meter,
+                flows: self.with(|flow| flow.instructions.meter == Some(meter.config.meter)).len() as u32,
+                packets: count.packets,
+                bytes: count.bytes,
+                duration_s,
+                duration_ns,
+                bands: bands.collect(),
+            }
+        });
+        Ok(stats.collect())
+    }
+
+    /// Meters as they were made: one, or all.
+    ///
+    /// # Errors
+    /// There is no such meter.
+    pub fn meter_configs(&self, number: u32) -> Result<Vec<MeterConfig>, ErrorCode> {
+        Ok(self.meters(number)?.into_iter().map(|meter| meter.config.clone()).collect())
+    }
+}

@@ -1,0 +1,189 @@
+//! What workers see: tables, groups, meters and ports. There are two copies (`left_right`): workers read one while the
+//! other follows the changes, so that no worker ever waits, or sees half a change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use left_right::Absorb;
+use ringroad_openflow::action::PortNo;
+use ringroad_openflow::message::PortConfig;
+use ringroad_openflow::oxm::Match;
+use ringroad_openflow::table_id;
+use ringroad_port::port_index::PortMask;
+
+use crate::control_frame::port_index;
+use crate::counters::{Block, Count, CounterId, Counters};
+use crate::flow::{Classifier, Flow};
+use crate::group::Group;
+use crate::meter::Meter;
+use crate::pipeline::may_send;
+
+/// How many tables there are: 0 to 253. The specification's last number is left free, as in other switches.
+pub const TABLES: usize = table_id::MAX as usize;
+
+/// A port, as far as frames are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortState {
+    /// What controllers have configured.
+    pub config: PortConfig,
+    /// Whether frames can leave by it: the watchers of groups ask.
+    pub is_live: bool,
+}
+
+/// The ports of the switch.
+#[derive(Debug, Clone, Default)]
+pub struct Ports {
+    states: HashMap<PortNo, PortState, FixedState>,
+    senders: PortMask,
+}
+
+impl Ports {
+    /// The state of a port; `None` where there is none.
+    #[must_use]
+    pub fn get(&self, port: PortNo) -> Option<PortState> {
+        self.states.get(&port).copied()
+    }
+
+    /// Whether frames can leave by a port.
+    #[must_use]
+    pub fn lives(&self, port: PortNo) -> bool {
+        self.get(port).is_some_and(|state| state.is_live && !state.config.contains(PortConfig::PORT_DOWN))
+    }
+
+    /// All ports.
+    pub fn iter(&self) -> impl Iterator<Item = (PortNo, PortState)> {
+        self.states.iter().map(|(&port, &state)| (port, state))
+    }
+
+    /// Those by which frames may leave.
+    #[must_use]
+    pub fn senders(&self) -> PortMask {
+        self.senders
+    }
+
+    pub(crate) fn set(&mut self, port: PortNo, state: Option<PortState>) {
+        match state {
+            Some(state) => drop(self.states.insert(port, state)),
+            None => drop(self.states.remove(&port)),
+        }
+        let senders = self.states.iter().filter(|(_, state)| may_send(state.config));
+        self.senders = senders.filter_map(|(&port, _)| port_index(port)).collect();
+    }
+}
+
+/// What becomes of fragments of IP packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fragments {
+    /// They go through the tables; those behind the first have no ports.
+    #[default]
+    Normal,
+    /// They are dropped.
+    Drop,
+}
+
+/// Tables, groups, meters and ports at one moment.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    pub(crate) tables: Vec<Classifier>,
+    pub(crate) groups: HashMap<u32, Arc<Group>, FixedState>,
+    pub(crate) meters: HashMap<u32, Arc<Meter>, FixedState>,
+    pub(crate) ports: Ports,
+    pub(crate) fragments: Fragments,
+    pub(crate) counters: Counters,
+    /// Lookups of each table, and those that found an entry.
+    pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            tables: vec![Classifier::default(); TABLES],
+            groups: HashMap::default(),
+            meters: HashMap::default(),
+            ports: Ports::default(),
+            fragments: Fragments::default(),
+            counters: Counters::default(),
+            lookups: Arc::default(),
+        }
+    }
+}
+
+/// A change. Each is whole: workers see all of it, or nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Insert(u8, Arc<Flow>),
+    Remove(u8, u16, Match),
+    Group(u32, Option<Arc<Group>>),
+    Meter(u32, Option<Arc<Meter>>),
+    Port(PortNo, Option<PortState>),
+    Fragments(Fragments),
+    Counters(Arc<Block>),
+    Lookups(Arc<[(CounterId, CounterId)]>),
+}
+
+impl Tables {
+    /// The ports.
+    #[must_use]
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Counts a packet that the thread of this worker's number took through a table.
+    pub fn count_lookup(&self, worker: usize, table: u8, is_found: bool) {
+        if let Some(&(lookups, matched)) = self.lookups.get(usize::from(table)) {
+            let one = Count { packets: 1, bytes: 0 };
+            self.counters.add(worker, lookups, one);
+            if is_found {
+                self.counters.add(worker, matched, one);
+            }
+        }
+    }
+
+    /// Counts packets; only the thread with this worker's number may.
+    pub fn count(&self, worker: usize, counter: CounterId, count: Count) {
+        self.counters.add(worker, counter, count);
+    }
+
+    /// Whether there is a meter, so that the time matters.
+    pub(crate) fn has_meters(&self) -> bool {
+        !self.meters.is_empty()
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        match change {
+            Change::Insert(table, flow) => {
+                if let Some(table) = self.tables.get_mut(usize::from(table)) {
+                    table.insert(flow);
+                }
+            }
+            Change::Remove(table, priority, matching) => {
+                if let Some(table) = self.tables.get_mut(usize::from(table)) {
+                    table.remove(priority, &matching);
+                }
+            }
+            Change::Group(group, Some(value)) => drop(self.groups.insert(group, value)),
+            Change::Group(group, None) => drop(self.groups.remove(&group)),
+            Change::Meter(meter, Some(value)) => drop(self.meters.insert(meter, value)),
+            Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
+            Change::Port(port, state) => self.ports.set(port, state),
+            Change::Fragments(fragments) => self.fragments = fragments,
+            Change::Counters(block) => self.counters.push(block),
+            Change::Lookups(lookups) => self.lookups = lookups,
+        }
+    }
+}
+
+impl Absorb<Change> for Tables {
+    fn absorb_first(&mut self, change: &mut Change, _: &Self) {
+        self.change(change.clone());
+    }
+
+    fn absorb_second(&mut self, change: Change, _: &Self) {
+        self.change(change);
+    }
+
+    fn sync_with(&mut self, first: &Self) {
+        self.clone_from(first);
+    }
+}

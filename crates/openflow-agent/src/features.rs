@@ -1,0 +1,52 @@
+//! What tables can do: every table, everything.
+
+use ringroad_flow_tables::tables::TABLES;
+use ringroad_openflow::Text;
+use ringroad_openflow::message::{Side, TableFeatures, TableProperty};
+use ringroad_openflow::oxm::{Field, OxmId};
+
+/// Numbers of the kinds of actions (OpenFlow 1.3.5, 7.2.4).
+const ACTIONS: [u16; 16] = [0, 11, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27];
+/// Numbers of the kinds of instructions but the one that leads to another table.
+const INSTRUCTIONS: [u16; 5] = [2, 3, 4, 5, 6];
+const GOTO_TABLE: u16 = 1;
+
+/// A bit for each kind of action that buckets can have.
+pub(crate) fn action_bits() -> u32 {
+    ACTIONS.iter().fold(0, |bits, action| bits | 1 << action)
+}
+
+/// What a table can do, with its own entries and with packets that match none.
+pub(crate) fn table_features(table: u8, max_entries: u32) -> TableFeatures {
+    let later: Vec<u8> = (table + 1..TABLES as u8).collect();
+    let mut instructions = INSTRUCTIONS.to_vec();
+    if !later.is_empty() {
+        instructions.push(GOTO_TABLE);
+    }
+    let matched: Vec<OxmId> = Field::ALL.iter().map(|field| field.id(field.is_maskable())).collect();
+    let wildcards: Vec<OxmId> = Field::ALL.iter().map(|field| field.id(false)).collect();
+    let is_settable = |field: &&Field| {
+        !matches!(field, Field::InPort | Field::InPhyPort | Field::Metadata | Field::Ipv6Exthdr)
+    };
+    let settable: Vec<OxmId> = Field::ALL.iter().filter(is_settable).map(|field| field.id(false)).collect();
+    let mut properties = vec![TableProperty::Match(matched), TableProperty::Wildcards(wildcards)];
+    for side in [Side::Entries, Side::Miss] {
+        properties.extend([
+            TableProperty::Instructions(side, instructions.clone()),
+            TableProperty::NextTables(side, later.clone()),
+            TableProperty::WriteActions(side, ACTIONS.to_vec()),
+            TableProperty::ApplyActions(side, ACTIONS.to_vec()),
+            TableProperty::WriteSetField(side, settable.clone()),
+            TableProperty::ApplySetField(side, settable.clone()),
+        ]);
+    }
+    TableFeatures {
+        table,
+        name: Text::new(&format!("table{table}")),
+        metadata_match: u64::MAX,
+        metadata_write: u64::MAX,
+        config: 0,
+        max_entries,
+        properties,
+    }
+}

@@ -1,0 +1,11 @@
+//! What speaks OpenFlow 1.3 for a switch.
+//!
+//! [`agent::Agent`] answers controllers and tools, and has the switch's flow tables in its hand; it does no input or
+//! output. [`service::Service`] is the thread around it, with the connections.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+mod features;
+pub mod service;
+pub mod session;

@@ -1,0 +1,200 @@
+//! One connection: what has come in and goes out, and what the other side wants to hear.
+
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::message::{
+    AsyncMasks, ErrorMessage, Hello, MultipartReply, MultipartReplyMessage, Reply, Role,
+};
+use ringroad_openflow::{first_message, message};
+
+/// What waits to be sent may be so much; then messages that nobody asked for are dropped, and counted.
+const CROWDED_BYTES: usize = 1 << 20;
+/// Beyond that the connection ends: whoever asks has to read the answers.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Requests of several messages may have so many bytes.
+pub(crate) const MAX_MULTIPART_BYTES: usize = 1 << 20;
+
+/// Which reasons for a message there are, as bits: no match, action, invalid TTL.
+const PACKET_INS: u32 = 0b011;
+/// Added, deleted, modified.
+const PORT_CHANGES: u32 = 0b111;
+/// Idle, hard, deleted, its group deleted.
+const FLOW_ENDS: u32 = 0b1111;
+/// What a slave hears of itself.
+const SLAVE: usize = 1;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// A controller that the switch connects to.
+    Controller,
+    /// Whoever connects to the switch: a tool, which hears of nothing that it did not ask for.
+    Tool,
+}
+
+/// A message that the switch sends of itself, by its reason's bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    PacketIn(u32),
+    PortStatus(u32),
+    FlowRemoved(u32),
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// What came is no OpenFlow.
+    #[error("it does not speak OpenFlow: a message with a length of less than 8 bytes")]
+    NotOpenFlow,
+    /// It offers other versions only.
+    #[error("it does not speak OpenFlow 1.3")]
+    OtherVersion,
+    /// It does not read.
+    #[error("it did not read the answers to its requests")]
+    TooSlow,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) peer: Peer,
+    pub(crate) role: Role,
+    pub(crate) masks: AsyncMasks,
+    /// How much of a packet a tool wants to have; nothing, until it says so.
+    pub(crate) wants_news: bool,
+    pub(crate) is_greeted: bool,
+    /// The parts of a request of several messages so far.
+    pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// How much of `output` is sent.
+    sent: usize,
+    /// News that were dropped because the other side did not read.
+    pub(crate) dropped_news: u64,
+    pub(crate) ended: Option<Ended>,
+    next_xid: u32,
+}
+
+impl Session {
+    /// A new connection, to which the greeting is to be sent.
+    #[must_use]
+    pub fn new(peer: Peer) -> Self {
+        let of_slave = |bits: u32, to_slave: u32| [bits, to_slave];
+        let mut session = Self {
+            peer,
+            role: Role::Equal,
+            masks: AsyncMasks {
+                packet_in: of_slave(PACKET_INS, 0),
+                port_status: of_slave(PORT_CHANGES, PORT_CHANGES),
+                flow_removed: of_slave(FLOW_ENDS, 0),
+            },
+            wants_news: peer == Peer::Controller,
+            is_greeted: false,
+            multipart: None,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            dropped_news: 0,
+            ended: None,
+            next_xid: 1,
+        };
+        session.reply(0, &Reply::Hello(Hello::ours()));
+        session
+    }
+
+    /// Takes bytes that came in.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The next whole message.
+    pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
+        if self.ended.is_some() {
+            return None;
+        }
+        match first_message(&self.input) {
+            Ok(message) => {
+                let message = message?.to_vec();
+                self.input.drain(..message.len());
+                Some(message)
+            }
+            Err(_) => {
+                self.ended = Some(Ended::NotOpenFlow);
+                None
+            }
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply(&mut self, xid: u32, reply: &Reply) {
+        // A single entry that is too long for a message cannot be told.
+        let _ = reply.encode(xid, &mut self.output);
+        if self.output.len() - self.sent > MAX_WAITING_BYTES {
+            self.ended = Some(Ended::TooSlow);
+        }
+    }
+
+    pub(crate) fn multipart(&mut self, xid: u32, reply: MultipartReply) {
+        self.reply(xid, &Reply::Multipart(MultipartReplyMessage { more: false, reply }));
+    }
+
+    /// Refuses a request.
+    pub(crate) fn refuse(&mut self, xid: u32, request: &[u8], code: ErrorCode) {
+        self.reply(xid, &Reply::Error(ErrorMessage::about(request, code)));
+    }
+
+    /// Whether the other side wants to hear of something.
+    pub(crate) fn wants(&self, news: News) -> bool {
+        let side = if self.role == Role::Slave { SLAVE } else { 0 };
+        let (mask, bit) = match news {
+            News::PacketIn(bit) => (self.masks.packet_in, bit),
+            News::PortStatus(bit) => (self.masks.port_status, bit),
+            News::FlowRemoved(bit) => (self.masks.flow_removed, bit),
+        };
+        self.is_greeted && self.wants_news && mask.get(side).is_some_and(|mask| mask >> bit & 1 != 0)
+    }
+
+    /// Tells something that the other side wants to hear.
+    pub(crate) fn tell(&mut self, news: &Reply) {
+        if self.output.len() - self.sent > CROWDED_BYTES {
+            self.dropped_news += 1;
+            return;
+        }
+        self.reply(0, news);
+    }
+
+    /// Asks whether the other side is still there.
+    pub fn probe(&mut self) {
+        self.next_xid = self.next_xid.wrapping_add(1);
+        self.reply(self.next_xid, &Reply::EchoRequest(Vec::new()));
+    }
+
+    /// What is to be sent.
+    #[must_use]
+    pub fn waiting(&self) -> &[u8] {
+        self.output.get(self.sent..).unwrap_or(&[])
+    }
+
+    /// So many bytes of that are sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent >= self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        } else if self.sent > CROWDED_BYTES {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Why the connection is to end, if it is.
+    #[must_use]
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// Whether both sides have agreed on the version.
+    #[must_use]
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+}

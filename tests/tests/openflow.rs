@@ -1,0 +1,349 @@
+//! OpenFlow around the real binaries: Open vSwitch's tools and its controller work with a switch of ours.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use ringroad::Port;
+use ringroad::control::{Reply, Request};
+use ringroad_tests::command::{run, stderr};
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
+use ringroad_tests::service::Service;
+use serde_json::Value;
+
+const LEN: usize = 100;
+
+/// A daemon whose switch `vale0` has flow tables and the ports `a` (1), `b` (2) and `c` (3).
+struct FlowSwitch {
+    daemon: Daemon,
+    a: Port,
+    b: Port,
+    c: Port,
+}
+
+impl FlowSwitch {
+    fn new(options: &[&str]) -> Self {
+        let daemon = Daemon::with_config("[workers]\ncount = 2\n");
+        let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
+        let this = Self { daemon, a, b, c };
+        this.set(options);
+        this
+    }
+
+    fn set(&self, options: &[&str]) {
+        let told = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
+        assert!(told.status.success(), "{}", stderr(&told));
+        self.await_report("three ports", |_| self.ofctl(&["dump-ports-desc"]).contains("3(c)"));
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.daemon.folder().join("vale0.mgmt")
+    }
+
+    /// What `ovs-ofctl` prints of the switch.
+    fn ofctl(&self, arguments: &[&str]) -> String {
+        let [verb, rest @ ..] = arguments else { panic!("a verb") };
+        let told = run(self.ofctl_command(verb, rest));
+        assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
+        String::from_utf8(told.stdout).unwrap()
+    }
+
+    fn ofctl_command(&self, verb: &str, rest: &[&str]) -> Command {
+        let mut command = Command::new("ovs-ofctl");
+        command.env("OVS_RUNDIR", self.daemon.folder());
+        command.args(["-O", "OpenFlow13", verb]).arg(format!("unix:{}", self.socket().display())).args(rest);
+        command
+    }
+
+    fn report(&self) -> Value {
+        let told = run(self.daemon.ringroad(&["--json", "switch", "vale0"]));
+        assert!(told.status.success(), "{}", stderr(&told));
+        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
+        reports[0].clone()
+    }
+
+    fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
+        let mut waiting = PATIENCE.unwrap();
+        while !wished(&self.report()) {
+            waiting = waiting
+                .checked_sub(Duration::from_millis(20))
+                .unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn dropped(&self, cause: &str) -> u64 {
+        let Reply::Status(status) = self.daemon.ask(&Request::Status) else { panic!("no status") };
+        let ports = status.ports.iter().filter(|port| port.name.starts_with("vale0:"));
+        let status = serde_json::to_value(ports.collect::<Vec<_>>()).unwrap();
+        let of_port = |port: &Value| port["counters"]["drops"][cause].as_u64().unwrap_or(0);
+        status.as_array().unwrap().iter().map(of_port).sum()
+    }
+}
+
+fn pass(port: &mut Port, frame: &[u8]) {
+    send(port, frame);
+    port.tx().sync().unwrap();
+}
+
+#[test]
+fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&[
+        "add-flow",
+        "table=0,priority=5,in_port=1,dl_type=0x88b5,actions=mod_dl_src:02:00:00:00:77:09,output:2",
+    ]);
+    switch.ofctl(&["add-flow", "table=0,priority=9,dl_dst=02:00:00:00:77:33,actions=push_vlan:0x8100,set_field:4196->vlan_vid,output:2,output:3"]);
+    for number in 0..10 {
+        pass(&mut switch.a, &numbered(station(2), station(1), number, LEN));
+        let frame = receive_from(&mut switch.b, station(9));
+        assert_eq!((number_of(&frame, station(9)), frame.len()), (Some(number), LEN));
+    }
+    pass(&mut switch.b, &numbered(station(0x33), station(2), 0, LEN));
+    let tagged = receive(&mut switch.c);
+    assert_eq!((&tagged[12..16], tagged.len()), (&[0x81, 0, 0, 100][..], LEN + 4));
+    // Port 3 has no flow for it.
+    pass(&mut switch.c, &numbered(station(1), station(3), 0, LEN));
+    switch.await_report("the frame without a flow", |_| switch.dropped("no_flow") == 1);
+    let flows = switch.ofctl(&["dump-flows"]);
+    assert!(flows.contains("n_packets=10, n_bytes=1000, priority=5"), "{flows}");
+    assert!(flows.contains("n_packets=1, n_bytes=100, priority=9"), "{flows}");
+    assert!(switch.ofctl(&["dump-tables"]).contains("active=2, lookup=12, matched=11"));
+    let changed = switch.ofctl(&["dump-aggregate"]);
+    assert!(changed.contains("packet_count=11 byte_count=1100 flow_count=2"), "{changed}");
+    switch.ofctl(&["del-flows", "dl_dst=02:00:00:00:77:33"]);
+    assert_eq!(switch.report()["flows"], 1);
+    let ports = switch.ofctl(&["dump-ports", "1"]);
+    assert!(ports.contains("rx pkts=10, bytes=1000"), "{ports}");
+}
+
+#[test]
+fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
+    let switch = FlowSwitch::new(&[]);
+    let flows = |arguments: &[&str]| {
+        let told = run(switch.daemon.ringroad(&[&["flows"], arguments].concat()));
+        (told.status.code(), String::from_utf8(told.stdout.clone()).unwrap(), stderr(&told))
+    };
+    let added =
+        flows(&["add", "vale0", "priority=5,in_port=1,actions=output:2", "tcp,tp_dst=80,actions=drop"]);
+    assert_eq!((added.0, added.1.trim()), (Some(0), "2 added"), "{}", added.2);
+    let dump = flows(&["dump", "vale0", "in_port=1"]).1;
+    assert!(
+        dump.contains("n_packets=0, n_bytes=0, priority=5,in_port=1 actions=output:2")
+            && dump.lines().count() == 1,
+        "{dump}"
+    );
+    let by_ofctl = switch.ofctl(&["dump-flows", "in_port=1"]);
+    assert_eq!(without_duration(&dump), without_duration(by_ofctl.lines().nth(1).unwrap()));
+    let file = switch.daemon.folder().join("flows");
+    std::fs::write(&file, "# wanted\npriority=5,in_port=1,actions=output:3\npriority=7,arp,actions=NORMAL\n")
+        .unwrap();
+    let file = file.to_str().unwrap();
+    let difference = flows(&["diff", "vale0", file]);
+    assert_eq!(difference.0, Some(1));
+    assert!(
+        difference.1.contains("-priority=5,in_port=1 actions=output:2")
+            && difference.1.contains("+priority=7,arp actions=NORMAL"),
+        "{}",
+        difference.1
+    );
+    assert_eq!(flows(&["replace", "vale0", file]).1.trim(), "2 added, 1 deleted");
+    assert_eq!(flows(&["diff", "vale0", file]).0, Some(0));
+    assert_eq!(flows(&["del", "vale0", "arp"]).1.trim(), "1 deleted");
+    assert_eq!(switch.report()["flows"], 1);
+    for (arguments, part) in [
+        (&["add", "vale0", "in_port=1"][..], "has no actions"),
+        (&["add", "vale0", "in_port=x,actions=drop"], "in_port"),
+        (&["add", "vale0", "in_port=1,actions=group:9"], "OFPBAC_BAD_OUT_GROUP"),
+        (&["dump", "vale9"], "vale9 has no flow tables"),
+        (&["replace", "vale0", "/nonexistent"], "/nonexistent"),
+    ] {
+        let (status, _, told) = flows(arguments);
+        assert!(status != Some(0) && told.contains(part), "{arguments:?}: {told}");
+    }
+}
+
+/// A dumped flow without what differs from one moment to the next.
+fn without_duration(flow: &str) -> String {
+    let words = flow.trim().split(' ').filter(|word| !word.starts_with("duration="));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn groups_and_meters_of_ovs_ofctl_work() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&[
+        "add-group",
+        "group_id=7,type=all,bucket=output:2,bucket=set_field:02:00:00:00:77:44->eth_dst,output:3",
+    ]);
+    switch.ofctl(&["add-meter", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=3"]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=meter:1,group:7"]);
+    for number in 0..20 {
+        send(&mut switch.a, &numbered(station(2), station(1), number, LEN));
+    }
+    switch.a.tx().sync().unwrap();
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(0));
+    let copy = receive_from(&mut switch.c, station(1));
+    assert_eq!(copy[..6], station(0x44));
+    switch.await_report("frames above the rate", |_| switch.dropped("metered") > 0);
+    assert!(switch.ofctl(&["dump-groups"]).contains("group_id=7,type=all"));
+    let meters = switch.ofctl(&["meter-stats"]);
+    assert!(meters.contains("packet_in_count:20"), "{meters}");
+    switch.ofctl(&["del-groups"]);
+    assert_eq!(switch.report()["flows"], 0, "the flow went with its group");
+}
+
+#[test]
+fn packets_go_to_the_controller_and_come_from_it() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-flow", "priority=1,in_port=1,actions=CONTROLLER:64"]);
+    let mut monitor = Service::start(switch.ofctl_command("monitor", &["65534"]));
+    // The monitor has said what it wants to hear once the switch knows of it.
+    switch.await_report("the monitor", |report| {
+        report["tools"] == 1 && switch.ofctl(&["show"]).contains("miss_send_len=65534")
+    });
+    pass(&mut switch.a, &numbered(station(2), station(1), 7, LEN));
+    let told = monitor.await_line("OFPT_PACKET_IN");
+    assert!(
+        told.contains("total_len=100") && told.contains("in_port=1") && told.contains("action"),
+        "{told}"
+    );
+    monitor.kill();
+    let packet: String =
+        numbered(station(1), station(8), 5, LEN).iter().map(|byte| format!("{byte:02x}")).collect();
+    switch.ofctl(&[
+        "packet-out",
+        &format!("in_port=controller packet={packet} actions=push_vlan:0x8100,output:2,output:3"),
+    ]);
+    for port in [&mut switch.b, &mut switch.c] {
+        let frame = receive(port);
+        assert_eq!((frame.len(), &frame[12..14]), (LEN + 4, &[0x81, 0x00][..]));
+    }
+}
+
+#[test]
+fn a_controller_teaches_the_switch_and_its_flows_stay_without_it() {
+    // A port that was free a moment ago.
+    let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let controller = || {
+        let mut command = Command::new("ovs-testcontroller");
+        command.env("OVS_RUNDIR", folder.path()).args(["--verbose=off", &format!("ptcp:{place}:127.0.0.1")]);
+        Service::start(command)
+    };
+    let mut running = controller();
+    let mut switch = FlowSwitch::new(&[&format!("tcp:127.0.0.1:{place}")]);
+    let is_connected = |report: &Value| report["controllers"][0]["is_connected"] == true;
+    switch.await_report("the controller", is_connected);
+    pass(&mut switch.b, &numbered(station(1), station(2), 0, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.a, station(2)), station(2)), Some(0));
+    pass(&mut switch.a, &numbered(station(2), station(1), 1, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(1));
+    switch.await_report("flows for the two stations", |report| report["flows"].as_u64() > Some(1));
+    running.kill();
+    switch.await_report("the end of the controller", |report| !is_connected(report));
+    pass(&mut switch.a, &numbered(station(2), station(1), 2, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(2));
+    let _again = controller();
+    switch.await_report("the controller again", is_connected);
+}
+
+#[test]
+fn a_standalone_switch_learns_until_it_has_a_controller() {
+    let mut switch = FlowSwitch::new(&["--fail-mode", "standalone"]);
+    pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(0));
+    assert!(switch.ofctl(&["dump-flows"]).contains("actions=NORMAL"));
+}
+
+#[test]
+fn learned_addresses_decide_again_when_the_tables_go() {
+    let mut switch = FlowSwitch::new(&[]);
+    let told = run(switch.daemon.ringroad(&["switch", "vale0", "--learn"]));
+    assert!(told.status.success(), "{}", stderr(&told));
+    assert!(!switch.socket().exists());
+    pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.c, station(1)), station(1)), Some(0));
+    let again = run(switch.daemon.ringroad(&["switch", "vale0", "--learn"]));
+    assert!(stderr(&again).contains("vale0 has no flow tables"), "{}", stderr(&again));
+}
+
+#[test]
+fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
+    let daemon = Daemon::with_config("[[openflow]]\nswitch = \"vale1\"\ndatapath_id = \"12\"\n");
+    let listed = || {
+        let told = run(daemon.ringroad(&["--json", "switch", "--list"]));
+        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
+        let names = reports
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|report| report["settings"]["switch"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), ["vale1"]);
+    let set = run(daemon.ringroad(&["switch", "vale2", "--openflow"]));
+    assert!(set.status.success(), "{}", stderr(&set));
+    let difference = run(daemon.ringroad(&["config", "diff"]));
+    assert!(String::from_utf8_lossy(&difference.stdout).contains("OpenFlow for vale2"), "{difference:?}");
+    let saved = run(daemon.ringroad(&["config", "save"]));
+    assert!(saved.status.success(), "{}", stderr(&saved));
+    let reloaded = run(daemon.ringroad(&["reload"]));
+    assert!(reloaded.status.success(), "{}", stderr(&reloaded));
+    assert_eq!(listed(), ["vale1", "vale2"]);
+    daemon.write_config("");
+    assert!(run(daemon.ringroad(&["reload"])).status.success());
+    assert_eq!(listed(), [] as [&str; 0]);
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_with_what_would_do() {
+    let daemon = Daemon::start();
+    for (arguments, part) in [
+        (&["switch", "eth0", "--openflow"][..], "no name of a switch"),
+        (&["switch", "vale0:a", "--openflow"], "no name of a switch"),
+        (&["switch", "vale0", "--openflow", "127.0.0.1:6653"], "tcp:HOST:PORT"),
+        (&["switch", "vale0", "--openflow", "--listen", "6654"], "127.0.0.1:6654"),
+        (&["switch", "vale0", "--openflow", "--datapath-id", "xyz"], "hexadecimal"),
+        (&["switch", "vale0", "--openflow", "--listen", "192.0.2.1:6654"], "cannot listen"),
+        (&["switch", "vale0", "--learn"], "has no flow tables"),
+    ] {
+        let told = run(daemon.ringroad(arguments));
+        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+    }
+}
+
+#[test]
+fn a_tool_that_sends_nonsense_or_does_not_read_harms_nobody() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    // No length, a wrong version, an unknown type, half a message.
+    for bytes in [
+        &[4, 0, 0, 0, 0, 0, 0, 0][..],
+        &[9, 5, 0, 8, 0, 0, 0, 1],
+        &[4, 99, 0, 8, 0, 0, 0, 1],
+        &[4, 14, 0, 200],
+    ] {
+        let mut tool = UnixStream::connect(switch.socket()).unwrap();
+        tool.write_all(bytes).unwrap();
+        tool.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut told = Vec::new();
+        tool.set_read_timeout(PATIENCE).unwrap();
+        tool.read_to_end(&mut told).unwrap();
+        assert_eq!(told[..2], [4, 0], "the switch greets");
+    }
+    // Requests whose answers nobody reads: the connection ends when they are too much.
+    let mut deaf = UnixStream::connect(switch.socket()).unwrap();
+    let features: Vec<u8> = [4u8, 18, 0, 16, 0, 0, 0, 1, 0, 12, 0, 0, 0, 0, 0, 0].repeat(4096);
+    deaf.set_write_timeout(PATIENCE).unwrap();
+    while deaf.write_all(&features).is_ok() {}
+    // More connections than there is room for wait, and leave room for frames.
+    let _crowd: Vec<_> = (0..70).map(|_| UnixStream::connect(switch.socket())).collect();
+    pass(&mut switch.a, &numbered(station(2), station(1), 3, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(3));
+}
