@@ -245,6 +245,13 @@ impl Engine {
         places.filter(|&place| self.failure(place, Way::Either).is_some()).count()
     }
 
+    /// Whether something can be wrong with the queue at `place`.
+    #[inline]
+    #[must_use]
+    pub fn can_fail(&self, place: u32) -> bool {
+        matches!(self.queues.get(place as usize), Some(Some(queue)) if queue.has_diagnosis)
+    }
+
     /// Changes where the frames of the queue at `place` go.
     pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
         let holds = matches!(forwarding, Forwarding::Hold);
