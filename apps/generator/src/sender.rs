@@ -120,7 +120,7 @@ impl HeldFrames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendTurn {
     pub(crate) frames: u32,
-    /// When there will be something to send, ns; `None` where nothing will.
+    /// When there will be something to send, ns; `None` where nothing will. After frames another turn tells: now.
     pub(crate) next_due_ns: Option<u64>,
     /// Frames are due and the ring has no room.
     pub(crate) blocked: bool,
@@ -189,7 +189,11 @@ impl Sender {
         if now_ns >= self.next_end_ns {
             self.end_lanes(now_ns);
         }
-        self.outcome(frames, now_ns)
+        if frames > 0 {
+            self.note_blocked(false, now_ns);
+            return SendTurn { frames, next_due_ns: Some(now_ns), blocked: false };
+        }
+        self.idle(now_ns)
     }
 
     /// Takes commands: starts and stops.
@@ -290,15 +294,16 @@ impl Sender {
         self.active = self.queue.len();
     }
 
-    fn outcome(&mut self, frames: u32, now_ns: u64) -> SendTurn {
+    /// The result of a turn in which nothing was sent.
+    fn idle(&mut self, now_ns: u64) -> SendTurn {
         let next_due_ns = match self.lanes.as_slice() {
             _ if self.active == 0 => None,
             [lane] => Some(lane.departures.next_due_ns()),
             _ => self.queue.peek().map(|Reverse((due_ns, _))| *due_ns),
         };
-        let blocked = frames == 0 && next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        let blocked = next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
         self.note_blocked(blocked, now_ns);
-        SendTurn { frames, next_due_ns, blocked }
+        SendTurn { frames: 0, next_due_ns, blocked }
     }
 
     #[inline]
@@ -412,10 +417,10 @@ fn fill_slots<const PACED: bool>(
     Burst { log, held }: &mut Burst,
 ) -> u32 {
     let Lane { mix, departures, account, .. } = lane;
-    if !departures.is_due(due_by_ns) {
+    let is_due = if PACED { departures.is_due(due_by_ns) } else { due_by_ns >= departures.origin_ns() };
+    if !is_due {
         return 0;
     }
-    let until_reading = FRAMES_PER_TIMESTAMP;
     let pace = Pace::<PACED> {
         departures,
         index,
@@ -423,7 +428,7 @@ fn fill_slots<const PACED: bool>(
         log,
         clock,
         timestamp_ns: now_ns,
-        until_reading,
+        until_reading: FRAMES_PER_TIMESTAMP,
         bytes: 0,
     };
     let (filled, bytes) = match (mix.of_one_size(), held.fill(tx)) {

@@ -76,6 +76,7 @@ impl FrameSource {
     }
 
     /// The frames, where all have one size.
+    #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
         let [plan] = &*self.plans else { return None };
@@ -116,6 +117,7 @@ impl FrameSource {
     }
 
     /// Bytes in the slot, without FCS, of the longest frame.
+    #[inline]
     #[must_use]
     pub fn longest_slot_bytes(&self) -> usize {
         self.pristine.len()
@@ -182,6 +184,7 @@ pub enum Variation<'source> {
 
 impl<'source> OneSize<'source> {
     /// What varies, so that a caller writes a burst without asking for each frame.
+    #[inline]
     #[must_use]
     pub fn variation(self) -> Variation<'source> {
         let Self { plan, pristine, writer } = self;

@@ -171,6 +171,7 @@ impl Departures {
     }
 
     /// Frames/s meant on average over the frames' mean length: for a ramp at its end; `None` is as fast as it goes.
+    #[inline]
     #[must_use]
     pub fn intended_fps(&self) -> Option<f64> {
         self.mean_fps

@@ -59,6 +59,7 @@ impl StreamMix {
     }
 
     /// The frames, where there is one stream and all its frames have one size.
+    #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
         let [source] = self.sources.as_mut_slice() else { return None };
@@ -72,6 +73,7 @@ impl StreamMix {
     }
 
     /// Bytes in the slot, without FCS, of the longest frame.
+    #[inline]
     #[must_use]
     pub fn longest_slot_bytes(&self) -> usize {
         self.sources.iter().map(FrameSource::longest_slot_bytes).max().unwrap_or(0)

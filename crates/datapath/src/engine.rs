@@ -245,6 +245,13 @@ impl Engine {
         places.filter(|&place| self.failure(place, Way::Either).is_some()).count()
     }
 
+    /// Whether something can be wrong with the queue at `place`.
+    #[inline]
+    #[must_use]
+    pub fn can_fail(&self, place: u32) -> bool {
+        matches!(self.queues.get(place as usize), Some(Some(queue)) if queue.has_diagnosis)
+    }
+
     /// Changes where the frames of the queue at `place` go.
     pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
         let holds = matches!(forwarding, Forwarding::Hold);
@@ -628,7 +635,9 @@ impl Engine {
             self.rota.take_up(place, batch);
         } else {
             let mut most = source.most(budget);
-            if let Some(behind) = taker.as_mut().and_then(|taker| taker.port.backpressure()) {
+            if let Some(taker) = taker.as_mut().filter(|taker| taker.holds_back)
+                && let Some(behind) = taker.port.backpressure()
+            {
                 most = most.min(behind.room(source.port.longest_frame_bytes()));
                 if most == 0 {
                     return Served::LOOK;
@@ -639,11 +648,11 @@ impl Engine {
             source.receive(batch);
         }
         let frames = batch.frames();
-        let list = Batch::numbers(from..frames);
-        if list.is_empty() {
+        if frames == from {
             return Served::LOOK;
         }
-        let bytes = batch.bytes_of(from..frames);
+        let list = Batch::numbers(from..frames);
+        let bytes = if from == 0 { batch.bytes() } else { batch.bytes_of(from..frames) };
         let (mut lent, mut kicks) = (0, 0);
         let mut frame_cost = u64::from(source.properties.take_cost);
         match taker {
@@ -862,6 +871,7 @@ fn refuse_impossible(batch: &Batch, first: usize, plan: &mut Plan) {
 }
 
 /// Gives the batch back to its source: buffers that others keep, then the slots.
+#[inline]
 fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
     if batch.gives()
         && let Some(lender) = source.port.lender()
@@ -872,14 +882,19 @@ fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[
 }
 
 /// Releases the batch's slots, now or when those who borrow them are done.
+#[inline]
 fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option<Outbox>]) {
     if source.pending.is_empty()
         && lent == 0
         && outboxes.iter().flatten().all(|outbox| outbox.position() == outbox.consumed())
     {
-        source.port.release(slots);
-        return;
+        return source.port.release(slots);
     }
+    release_later(source, slots, lent, outboxes);
+}
+
+#[inline(never)]
+fn release_later(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option<Outbox>]) {
     source.pending.push_back(PendingRelease { slots, positions: positions(outboxes), lent });
 }
 

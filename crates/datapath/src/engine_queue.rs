@@ -31,6 +31,8 @@ pub struct EngineQueue {
     pub(crate) properties: QueueProperties,
     /// Whether something can be wrong with it.
     pub(crate) has_diagnosis: bool,
+    /// Whether it can hold a wire's source back.
+    pub(crate) holds_back: bool,
     /// Frames of which the taking alone costs a turn.
     pub(crate) affordable: usize,
     pub(crate) pending: VecDeque<PendingRelease>,
@@ -58,6 +60,7 @@ impl EngineQueue {
         properties.frame_cost = properties.frame_cost.max(1);
         properties.take_cost = properties.take_cost.max(1);
         let has_diagnosis = port.diagnosis().is_some();
+        let holds_back = port.backpressure().is_some();
         Self {
             port,
             forwarding,
@@ -65,6 +68,7 @@ impl EngineQueue {
             owner,
             properties,
             has_diagnosis,
+            holds_back,
             affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.take_cost)).max(1),
             pending: VecDeque::new(),
             dirty: false,

@@ -387,6 +387,16 @@ impl Deliveries {
         batch: &mut Batch,
         frames: &[u16],
     ) {
+        if self.trace.is_none() && !batch.is_unfinished() {
+            put(queue, batch, frames);
+            return;
+        }
+        self.deliver_otherwise(queue, place, batch, frames);
+    }
+
+    /// As [`Self::deliver_to`], where a trace runs or something is left to do with some frame.
+    #[inline(never)]
+    fn deliver_otherwise(&mut self, queue: &mut EngineQueue, place: u32, batch: &mut Batch, frames: &[u16]) {
         if let Some((worker, trace)) = &self.trace {
             deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, place));
         } else if batch.is_unfinished() && !queue.port.takes_unfinished() {

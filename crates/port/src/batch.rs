@@ -371,9 +371,16 @@ impl Batch {
         unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += SlotWord::extent_bytes(extents);
         if !self.is_single() {
-            self.heads.extend(before as u16..(before + pushed) as u16);
+            self.note_heads(before, pushed);
         }
         pushed
+    }
+
+    /// Notes that each of `count` fragments from `first` on is a frame.
+    // Apart, so that the loop over frames of one fragment has the registers to itself.
+    #[cold]
+    fn note_heads(&mut self, first: usize, count: usize) {
+        self.heads.extend(first as u16..(first + count) as u16);
     }
 
     /// Notes where the frames begin, once there is one of several fragments.

@@ -103,9 +103,13 @@ impl QueueCounters {
     /// Counts frames dropped.
     #[inline]
     pub fn dropped(&self, tally: &DropTally) {
-        if tally.total() == 0 {
-            return;
+        if tally.total() != 0 {
+            self.dropped_by_cause(tally);
         }
+    }
+
+    #[cold]
+    fn dropped_by_cause(&self, tally: &DropTally) {
         for cause in DropCause::ALL {
             add(&self.dropped[cause as usize], u64::from(tally.of(cause)));
         }

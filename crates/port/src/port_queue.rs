@@ -21,7 +21,7 @@ use ringroad_ring::region::RegionId;
 
 use crate::batch::Batch;
 use crate::counters::Traffic;
-use crate::drop_cause::DropTally;
+use crate::drop_cause::{DropCause, DropTally};
 
 /// What a queue leaves to the process that serves its port next.
 #[derive(Debug, Default)]
@@ -55,6 +55,16 @@ pub struct Delivery {
     /// Frames that the queue took over: it puts them into the port or drops them later, and accounts for them then
     /// itself.
     pub taken_over: u32,
+}
+
+impl Delivery {
+    /// All `frames` frames were dropped for one cause.
+    #[must_use]
+    pub fn dropped(cause: DropCause, frames: usize) -> Self {
+        let mut delivery = Self::default();
+        delivery.dropped.add(cause, frames as u32);
+        delivery
+    }
 }
 
 /// What never changes while a queue lives. The datapath asks once, before the queue is used.
@@ -150,7 +160,7 @@ pub trait PortQueue: Send {
         self.inner()?.sleeper()
     }
 
-    /// The role that holds a wire's source back; `None` if the queue takes or drops every frame.
+    /// The role that holds a wire's source back; `None` if the queue takes or drops every frame, now and always.
     fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
         self.inner()?.backpressure()
     }

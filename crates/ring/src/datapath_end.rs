@@ -284,21 +284,19 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { slot: SlotWord::new(slot.buffer, len, slot.flags), bytes }))
     }
 
-    /// Shows waiting slots to `take`, at most `most`, which says how many of the first it takes: frames of one slot
-    /// each ([`SlotRun::single`]).
+    /// Shows waiting slots to `take`, which says how many of the first it takes: frames of one slot each
+    /// ([`SlotRun::single`]).
     #[inline(never)]
-    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(SlotRun<'_>) -> usize) {
-        let Shadow { view, head, offset_mask, .. } = &self.shadow;
-        if *offset_mask != 0 {
+    pub fn take_single(&mut self, mut take: impl FnMut(SlotRun<'_>) -> usize) {
+        let &Shadow { ref view, head, offset_mask, .. } = &self.shadow;
+        if offset_mask != 0 {
             return;
         }
         let slots = view.slot_count();
-        let mut left = distance(self.taken, *head, slots).min(most as u32);
-        while left != 0 {
-            let run = view.slots(self.taken, left);
+        while self.taken != head {
+            let run = view.slots(self.taken, distance(self.taken, head, slots));
             let taken = take(SlotRun { slots: run, buffers: *view.buffers() });
             self.taken = advance(self.taken, taken as u32, slots);
-            left -= taken as u32;
             if taken != run.len() {
                 break;
             }
@@ -374,6 +372,32 @@ impl TxTakeEnd {
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation
     }
+}
+
+/// Copies frames into the slots of a run, one each, as [`RxPutEnd::put_single`] says. Returns how many.
+// A function for each kind of frame: a loop that is inlined into another's shares its registers.
+#[inline(never)]
+fn put_run<'frame>(
+    buffers: BufferPool,
+    run: &[SharedSlot],
+    frames: impl Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
+) -> u32 {
+    let mut put = 0;
+    for (slot, (frame, timestamp_ns)) in run.iter().zip(frames) {
+        let old = slot.load_word();
+        if frame.len() > usize::from(u16::MAX) {
+            break;
+        }
+        let Some(start) = buffers.fill(old.buffer(), &frame) else { break };
+        buffers.prefetch_write_behind(start, PREFETCH_SLOTS);
+        slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
+        if let Some(timestamp_ns) = timestamp_ns {
+            // It differs from the last one nearly always.
+            slot.overwrite_ptr(timestamp_ns);
+        }
+        put += 1;
+    }
+    put
 }
 
 /// The datapath's end of an rx ring: puts frames.
@@ -500,8 +524,7 @@ impl RxPutEnd {
     /// slots (see [`Self::stamp`]) where a frame comes with a time. `frames` gives those from a number on. Stops before
     /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
     /// how many were put.
-    // A function for each kind of frame: a loop that is inlined into another's shares its registers.
-    #[inline(never)]
+    #[inline]
     pub fn put_single<'frame, I>(&mut self, free: u32, frames: impl Fn(usize) -> I) -> u32
     where
         I: Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
@@ -514,21 +537,7 @@ impl RxPutEnd {
         let mut put = 0;
         while put < free {
             let run = view.slots(advance(self.filled, put, slots), free - put);
-            let mut done = 0;
-            for (slot, (frame, timestamp_ns)) in run.iter().zip(frames(put as usize)) {
-                let old = slot.load_word();
-                if frame.len() > usize::from(u16::MAX) {
-                    return put + done;
-                }
-                let Some(start) = buffers.fill(old.buffer(), &frame) else { return put + done };
-                buffers.prefetch_write_behind(start, PREFETCH_SLOTS);
-                slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
-                if let Some(timestamp_ns) = timestamp_ns {
-                    // It differs from the last one nearly always.
-                    slot.overwrite_ptr(timestamp_ns);
-                }
-                done += 1;
-            }
+            let done = put_run(buffers, run, frames(put as usize));
             put += done;
             if done < run.len() as u32 {
                 break;

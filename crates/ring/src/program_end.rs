@@ -70,6 +70,22 @@ impl ProgramEnd {
         &mut self.window
     }
 
+    /// Publishes `head` and no more: for a thread that does the other side's work itself and syncs afterwards. Says
+    /// whether it has moved.
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        let Self { window, published, .. } = self;
+        if window.head == *published {
+            return false;
+        }
+        let program = &window.view.control().program;
+        program.cur.store(window.head, Ordering::Relaxed);
+        program.exchanged.store(window.exchanged, Ordering::Relaxed);
+        program.head.store(window.head, Ordering::Release);
+        *published = window.head;
+        true
+    }
+
     /// Publishes `head` and takes what the other side has published.
     ///
     /// # Errors
@@ -77,15 +93,12 @@ impl ProgramEnd {
     /// itself broke the order.
     #[inline]
     pub fn sync(&mut self) -> Result<Synced, RingViolation> {
+        let is_published = self.publish();
         let window = &mut self.window;
         let control = window.view.control();
         let slots = window.view.slot_count();
         let mut kick = false;
-        if window.head != self.published {
-            control.program.cur.store(window.head, Ordering::Relaxed);
-            control.program.exchanged.store(window.exchanged, Ordering::Relaxed);
-            control.program.head.store(window.head, Ordering::Release);
-            self.published = window.head;
+        if is_published {
             publish_fence();
             kick = self.kicker.needs_kick(&control.datapath.sleeping);
         }

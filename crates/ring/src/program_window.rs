@@ -188,10 +188,10 @@ impl ProgramWindow {
     }
 
     /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most
-    /// `most`. Stops before the first that is anything else, or does not fit. Returns how many were copied; neither
-    /// window moves.
+    /// `most`, and gives the slots of both to their other sides. Stops before the first that is anything else, or does
+    /// not fit. Returns how many were copied.
     #[inline(never)]
-    pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
+    pub fn copy_single(&mut self, to: &mut Self, most: u32) -> u32 {
         let buffers = self.view.buffers().copying_to(*to.view.buffers());
         self.each_single(to, most, |source, target| {
             let old = target.load_word();
@@ -212,9 +212,9 @@ impl ProgramWindow {
             // The fragment count that a switch leaves in the high bits would force a destination on the way out.
             let given = slot.with_flags(BUF_CHANGED);
             target.overwrite(given);
-            target.store_ptr(source.load_ptr());
+            target.overwrite_ptr(source.load_ptr());
             source.overwrite(given.in_buffer(old.buffer()));
-            source.store_ptr(0);
+            source.overwrite_ptr(0);
             true
         });
         self.exchanged = self.exchanged.wrapping_add(exchanged);
@@ -222,23 +222,24 @@ impl ProgramWindow {
         exchanged
     }
 
-    /// Gives the first slots of this window and of `to` to `each`, in pairs, until it says no. Returns how often it
-    /// said yes.
+    /// Shows the first slots of this window and of `to` to `each`, in pairs, and gives them to their other sides until
+    /// it says no. Returns how often it said yes.
     #[inline]
     fn each_single(
-        &self,
-        to: &Self,
+        &mut self,
+        to: &mut Self,
         most: u32,
         mut each: impl FnMut(&SharedSlot, &SharedSlot) -> bool,
     ) -> u32 {
         let most = most.min(self.available()).min(to.available());
         let mut done = 0;
         while done < most {
-            let from = advance(self.head, done, self.view.slot_count());
-            let into = advance(to.head, done, to.view.slot_count());
-            let (from, into) = (self.view.slots(from, most - done), to.view.slots(into, most - done));
+            let from = self.view.slots(self.head, most - done);
+            let into = to.view.slots(to.head, most - done);
             let pairs = from.len().min(into.len());
             let good = from.iter().zip(into).take_while(|(source, target)| each(source, target)).count();
+            self.head = advance(self.head, good as u32, self.view.slot_count());
+            to.head = advance(to.head, good as u32, to.view.slot_count());
             done += good as u32;
             if good != pairs {
                 break;

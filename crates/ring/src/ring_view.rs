@@ -79,7 +79,7 @@ impl RingView {
     #[inline]
     #[must_use]
     pub fn slot(&self, index: u32) -> &SharedSlot {
-        assert!(index < self.count, "slot {index} of a ring of {}", self.count);
+        self.check(index);
         // SAFETY: the index is within the mapped slots.
         let slot = unsafe { self.slots.add(index as usize) };
         // SAFETY: mapped, aligned (ring objects are 128-aligned), and only ever accessed atomically.
@@ -93,13 +93,20 @@ impl RingView {
     #[inline]
     #[must_use]
     pub fn slots(&self, index: u32, count: u32) -> &[SharedSlot] {
-        assert!(index < self.count, "slot {index} of a ring of {}", self.count);
+        self.check(index);
         let count = count.min(self.count - index);
         // SAFETY: the index is within the mapped slots.
         let first = unsafe { self.slots.add(index as usize) };
         // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed
         // atomically.
         unsafe { core::slice::from_raw_parts(first.as_ptr(), count as usize) }
+    }
+
+    #[inline]
+    fn check(&self, index: u32) {
+        if index >= self.count {
+            no_such_slot(index, self.count);
+        }
     }
 
     /// All flags that slots `[from, to)` have, each of any of them. Both indexes are below [`Self::slot_count`].
@@ -195,6 +202,12 @@ impl RingView {
         to_seconds.store(seconds, Ordering::Relaxed);
         to_microseconds.store(microseconds, Ordering::Relaxed);
     }
+}
+
+// Takes its numbers by value, so that loops over slots keep them in registers.
+#[cold]
+fn no_such_slot(index: u32, count: u32) -> ! {
+    panic!("slot {index} of a ring of {count}")
 }
 
 /// What stands in a ring's header. Foreign numbers.

@@ -49,6 +49,16 @@ pub(crate) enum TxEnd {
     Pipe(PipeSendEnd),
 }
 
+impl TxEnd {
+    /// Before this thread steps the datapath at the other side. A pipe's is a program.
+    #[inline]
+    fn publish(&mut self) {
+        if let Self::Program(end) = self {
+            end.publish();
+        }
+    }
+}
+
 /// What both rings share.
 #[derive(Debug)]
 struct Half {
@@ -65,28 +75,29 @@ impl Half {
         Self { other, binding, region, idle_syncs: 0, seat: None }
     }
 
-    /// After a sync: wakes the other side, or steps it. A device that stops frames which go `way` is reported.
+    /// After a sync with somebody elsewhere: wakes the other side. Says whether the daemon is gone.
     #[inline]
-    fn follow(&mut self, synced: Synced, way: Way) -> Result<Followed, PortError> {
-        match &self.other {
-            OtherSide::Elsewhere { event, is_program } => {
-                if synced.kick {
-                    if *is_program { eventfd::ring(event) } else { eventfd::ring_own(event) }
-                }
-                if synced.gained == 0 {
-                    self.idle_syncs = self.idle_syncs.wrapping_add(1);
-                    let due = self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK);
-                    if self.binding.is_superseded.load(Ordering::Relaxed) || due && self.binding.is_gone() {
-                        return Err(PortError::DaemonGone);
-                    }
-                }
-                Ok(Followed::Elsewhere)
-            }
-            OtherSide::Here { stepped, device } => {
-                let [device] = stepped.step(*device, [way]);
-                Ok(Followed::Here(device))
-            }
+    fn follow(&mut self, synced: Synced) -> bool {
+        if synced.kick {
+            self.wake();
         }
+        synced.gained == 0 && self.is_gone()
+    }
+
+    #[cold]
+    fn wake(&self) {
+        match &self.other {
+            OtherSide::Elsewhere { event, is_program: true } => eventfd::ring(event),
+            OtherSide::Elsewhere { event, is_program: false } => eventfd::ring_own(event),
+            OtherSide::Here { .. } => {}
+        }
+    }
+
+    /// Whether the daemon is gone, asked when a sync found nothing.
+    fn is_gone(&mut self) -> bool {
+        self.idle_syncs = self.idle_syncs.wrapping_add(1);
+        let due = self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK);
+        self.binding.is_superseded.load(Ordering::Relaxed) || due && self.binding.is_gone()
     }
 
     /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds
@@ -97,14 +108,6 @@ impl Half {
             OtherSide::Elsewhere { .. } => None,
         }
     }
-}
-
-/// What came after a sync.
-enum Followed {
-    /// Somebody else moves the frames.
-    Elsewhere,
-    /// They have moved, so that another look is due, or a device has failed.
-    Here(Result<(), PortError>),
 }
 
 /// Keeps the memory of a ring mapped, also after its port has ended: for views of buffers that outlive a batch. What
@@ -323,15 +326,17 @@ impl TxRing {
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
-        let synced = self.sync_end()?;
-        match self.half.follow(synced, Way::In) {
-            Ok(Followed::Elsewhere) => Ok(synced.gained),
-            Ok(Followed::Here(device)) => {
-                let gained = synced.gained + self.sync_end()?.gained;
-                device.map(|()| gained)
-            }
-            Err(gone) => self.renew(gone),
+        if let OtherSide::Here { stepped, device } = &self.half.other {
+            self.end.publish();
+            let failed = stepped.step(*device, [Way::In]);
+            let gained = self.sync_end()?.gained;
+            return match failed {
+                Some([Err(failure)]) => Err(failure),
+                _ => Ok(gained),
+            };
         }
+        let synced = self.sync_end()?;
+        if self.half.follow(synced) { self.renew() } else { Ok(synced.gained) }
     }
 
     pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
@@ -347,8 +352,8 @@ impl TxRing {
 
     /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
     #[cold]
-    fn renew(&mut self, gone: PortError) -> Result<u32, PortError> {
-        let Some(seat) = self.half.seat.clone() else { return Err(gone) };
+    fn renew(&mut self) -> Result<u32, PortError> {
+        let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };
         if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
             newest.renew_tx(seat.queue(), self);
         }
@@ -384,20 +389,28 @@ impl TxRing {
 /// As [`TxRing::sync`].
 #[inline]
 pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortError> {
-    if matches!(tx.half.other, OtherSide::Elsewhere { .. }) {
+    let OtherSide::Here { stepped, device } = &tx.half.other else {
         tx.sync()?;
         rx.sync()?;
         return Ok(());
+    };
+    tx.end.publish();
+    rx.end.publish();
+    let failed = stepped.step(*device, [Way::In, Way::Either]);
+    tx.sync_end()?;
+    rx.end.sync()?;
+    match failed {
+        None => Ok(()),
+        Some([Err(failure), _]) => Err(failure),
+        // What came before a failure is taken first.
+        Some([Ok(()), either]) => {
+            if rx.available() == 0 {
+                either
+            } else {
+                Ok(())
+            }
+        }
     }
-    tx.sync_end()?;
-    rx.end.sync()?;
-    let OtherSide::Here { stepped, device } = &tx.half.other else { return Ok(()) };
-    let [into, either] = stepped.step(*device, [Way::In, Way::Either]);
-    tx.sync_end()?;
-    rx.end.sync()?;
-    into?;
-    // What came before a failure is taken first.
-    if rx.available() == 0 { either } else { Ok(()) }
 }
 
 /// A whole frame in a receive ring ([`RxRing::frames`]).
@@ -602,16 +615,18 @@ impl RxRing {
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
-        let synced = self.end.sync()?;
-        match self.half.follow(synced, Way::Either) {
-            Ok(Followed::Elsewhere) => Ok(synced.gained),
-            Ok(Followed::Here(device)) => {
-                let gained = synced.gained + self.end.sync()?.gained;
+        if let OtherSide::Here { stepped, device } = &self.half.other {
+            self.end.publish();
+            let failed = stepped.step(*device, [Way::Either]);
+            let gained = self.end.sync()?.gained;
+            return match failed {
                 // What came before a failure is taken first.
-                if self.available() == 0 { device.map(|()| gained) } else { Ok(gained) }
-            }
-            Err(gone) => self.renew(gone),
+                Some([Err(failure)]) if self.available() == 0 => Err(failure),
+                _ => Ok(gained),
+            };
         }
+        let synced = self.end.sync()?;
+        if self.half.follow(synced) { self.renew() } else { Ok(synced.gained) }
     }
 
     pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
@@ -627,8 +642,8 @@ impl RxRing {
 
     /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
     #[cold]
-    fn renew(&mut self, gone: PortError) -> Result<u32, PortError> {
-        let Some(seat) = self.half.seat.clone() else { return Err(gone) };
+    fn renew(&mut self) -> Result<u32, PortError> {
+        let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };
         if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
             newest.renew_rx(seat.queue(), self);
         }
@@ -638,28 +653,38 @@ impl RxRing {
     /// Moves whole frames of up to `limit` received slots to `tx`: by exchange of buffers where both rings lie in one
     /// region, else by one copy (over more slots where the buffers of `tx` are smaller). Neither ring is synced.
     pub fn forward(&mut self, tx: &mut TxRing, limit: u32) -> Forwarded {
-        let mut result = Forwarded { zero_copy: self.half.region == tx.half.region, ..Forwarded::default() };
+        let zero_copy = self.half.region == tx.half.region;
         let limit = limit.min(self.available());
         let window = self.end.window_mut();
         // Nearly all frames are of one slot.
-        result.frames = match result.zero_copy {
+        let frames = match zero_copy {
             true => window.exchange_single(tx.window_mut(), limit),
             false => window.copy_single(tx.window_mut(), limit),
         };
-        let (mut taken, mut filled) = (result.frames, result.frames);
+        let mut forwarded = Forwarded { frames, too_long: 0, zero_copy };
+        if frames < limit {
+            self.forward_others(tx, limit - frames, &mut forwarded);
+        }
+        forwarded
+    }
+
+    /// Moves whole frames of any kind, of up to `limit` slots, and adds them to `forwarded`.
+    #[inline(never)]
+    fn forward_others(&mut self, tx: &mut TxRing, limit: u32, forwarded: &mut Forwarded) {
+        let (mut taken, mut filled) = (0, 0);
         while taken < limit {
             let slots = self.frame_slots(taken);
             if slots == 0 || taken + slots > limit {
                 break;
             }
-            let put = if result.zero_copy {
+            let put = if forwarded.zero_copy {
                 self.exchange_frame(tx, taken, slots, filled)
             } else {
                 match self.copy_frame(tx, taken, slots, filled) {
                     Some(put) => put,
                     None => {
                         // No ring of that port can ever hold it.
-                        result.too_long += 1;
+                        forwarded.too_long += 1;
                         taken += slots;
                         continue;
                     }
@@ -670,11 +695,10 @@ impl RxRing {
             }
             taken += slots;
             filled += put;
-            result.frames += 1;
+            forwarded.frames += 1;
         }
         tx.advance(filled);
         self.release(taken);
-        result
     }
 
     /// Exchanges the buffers of one frame; returns the slots filled, 0 for want of room.

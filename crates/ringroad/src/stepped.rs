@@ -33,19 +33,20 @@ impl Stepped {
     }
 
     /// Moves frames once. The errors are what has stopped the device with its queue at `device` for frames that go each
-    /// of `ways`.
+    /// of `ways`; `None` where nothing can be wrong with it.
     #[inline]
     pub(crate) fn step<const WAYS: usize>(
         &self,
         device: Option<u32>,
         ways: [Way; WAYS],
-    ) -> [Result<(), PortError>; WAYS] {
+    ) -> Option<[Result<(), PortError>; WAYS]> {
         let mut engine = self.lock();
         engine.step();
-        ways.map(|way| {
-            let failure = device.and_then(|place| engine.failure(place, way));
-            failure.map_or(Ok(()), |failure| Err(PortError::Device(failure)))
-        })
+        let place = device.filter(|&place| engine.can_fail(place))?;
+        Some(ways.map(|way| match engine.failure(place, way) {
+            Some(failure) => Err(PortError::Device(failure)),
+            None => Ok(()),
+        }))
     }
 
     /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step

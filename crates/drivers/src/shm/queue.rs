@@ -201,7 +201,7 @@ impl ShmQueue {
     /// Takes frames of one slot each, as nearly all are.
     #[inline]
     fn take_single(take: &mut TxTakeEnd, batch: &mut Batch) {
-        take.take_single(batch.single_room(), |run| {
+        take.take_single(|run| {
             batch.push_each(run.slots, |slot| {
                 let taken = run.single(slot)?;
                 // The header is read when all frames are taken.
@@ -210,6 +210,24 @@ impl ShmQueue {
                 Some(unsafe { Fragment::of_slot(&taken) })
             })
         });
+    }
+
+    /// Takes what else there is: frames of several slots, those of one slot behind them, and frames behind a header of
+    /// `header_bytes` bytes.
+    #[inline(never)]
+    fn take_others(
+        take: &mut TxTakeEnd,
+        batch: &mut Batch,
+        header_bytes: usize,
+    ) -> Result<(), RingViolation> {
+        if header_bytes != 0 {
+            while take_frame_behind_header(take, batch, header_bytes)? {}
+            return Ok(());
+        }
+        while Self::take_frame(take, batch)? {
+            Self::take_single(take, batch);
+        }
+        Ok(())
     }
 
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
@@ -259,7 +277,7 @@ impl ShmQueue {
         let all = batch.fragments();
         let fragment = |&frame: &u16| all.get(usize::from(frame)).map(Fragment::bytes);
         let is_whole = batch.is_whole(frames);
-        let put = match (stamps, batch.metas()) {
+        let count = match (stamps, batch.metas()) {
             (false, _) if is_whole => {
                 put.put_single(free, |from| behind(all, from).iter().map(|frame| (frame.bytes(), None)))
             }
@@ -275,7 +293,10 @@ impl ShmQueue {
                 behind(frames, from).iter().map_while(move |frame| Some((fragment(frame)?, time(frame))))
             }),
         };
-        (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
+        if is_whole && count as usize == frames.len() {
+            return (count, batch.bytes());
+        }
+        (count, batch.bytes_of_listed(frames.get(..count as usize).unwrap_or(frames)))
     }
 
     /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
@@ -296,6 +317,74 @@ impl ShmQueue {
             }),
         };
         (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
+    }
+
+    /// Puts frames of any kind behind the `used` slots that are filled already. Returns how many slots are filled then,
+    /// and whether the ring was stopped.
+    #[inline(never)]
+    fn put_others(
+        put: &mut RxPutEnd,
+        batch: &mut Batch,
+        frames: &[u16],
+        Kind { given, stamps, header_bytes }: Kind,
+        (mut used, mut free): (u32, u32),
+        delivery: &mut Delivery,
+    ) -> (u32, bool) {
+        let buffer_bytes = put.buffer_bytes() as usize;
+        let mut stopped = false;
+        for &frame in frames {
+            if used + PREFETCH_FRAMES < free
+                && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
+            {
+                prefetch_write(address);
+            }
+            let fragments = batch.frame(usize::from(frame));
+            let bytes: u64 = fragments.iter().map(|fragment| fragment.len() as u64).sum();
+            let result = match fragments {
+                _ if given && batch.is_sole(usize::from(frame)) => {
+                    Self::put_exchanged(put, batch, usize::from(frame), used)
+                }
+                [single] if header_bytes == 0 && single.len() <= buffer_bytes => {
+                    if used >= free {
+                        // Frames of several slots before it may have used up what was known to be free.
+                        free = put.free(used + 1).unwrap_or(0);
+                    }
+                    if used >= free {
+                        Err(DropCause::NoSpace)
+                    } else {
+                        match put.buffer(used, single.len()) {
+                            Ok((mut bytes, buffer)) => {
+                                bytes.copy_from(&single.bytes());
+                                put.describe(used, buffer, single.len() as u16, 1, false);
+                                Ok(1)
+                            }
+                            Err(_) => Err(DropCause::RingStopped),
+                        }
+                    }
+                }
+                several => {
+                    let unfinished = batch.meta(usize::from(frame)).unfinished;
+                    Self::put_fragmented(put, several, used, unfinished, header_bytes)
+                }
+            };
+            match result {
+                Ok(slots) => {
+                    if stamps {
+                        for slot in used..used + slots {
+                            put.stamp(slot, batch.meta(usize::from(frame)).timestamp_ns);
+                        }
+                    }
+                    used += slots;
+                    delivery.frames += 1;
+                    delivery.bytes += bytes;
+                }
+                Err(cause) => {
+                    delivery.dropped.add(cause, 1);
+                    stopped |= cause == DropCause::RingStopped;
+                }
+            }
+        }
+        (used, stopped)
     }
 
     /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
@@ -356,6 +445,17 @@ impl ShmQueue {
     }
 }
 
+/// How the frames of a batch are put.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// Buffers are exchanged.
+    given: bool,
+    /// Slots are stamped.
+    stamps: bool,
+    /// A header of so many bytes goes before each frame.
+    header_bytes: usize,
+}
+
 /// What of `list` comes from place `from` on.
 #[inline]
 fn behind<T>(list: &[T], from: usize) -> &[T] {
@@ -388,27 +488,18 @@ impl PortQueue for ShmQueue {
             batch.offer(region, Custody::Lend);
         }
         let from = take.position();
-        let outcome = loop {
-            let taken = match header_bytes {
-                0 => {
-                    Self::take_single(take, batch);
-                    if take.waiting() == 0 {
-                        break Ok(());
-                    }
-                    Self::take_frame(take, batch)
-                }
-                _ => take_frame_behind_header(take, batch, header_bytes),
-            };
-            match taken {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(violation) => break Err(violation),
-            }
-        };
+        if header_bytes == 0 {
+            Self::take_single(take, batch);
+        }
+        let mut outcome = Ok(());
+        self.incomplete = 0;
+        if take.waiting() != 0 {
+            outcome = Self::take_others(take, batch, header_bytes);
+            self.incomplete = if batch.has_room(MAX_FRAGMENTS) { take.waiting() } else { 0 };
+        }
         if let Some(watch) = &mut self.watch {
             watch.show(Direction::Tx, take.view(), from, take.position());
         }
-        self.incomplete = if batch.has_room(MAX_FRAGMENTS) { take.waiting() } else { 0 };
         if outcome.is_err() {
             self.count_violation(0);
         }
@@ -416,8 +507,8 @@ impl PortQueue for ShmQueue {
 
     #[inline]
     fn is_empty(&mut self) -> bool {
-        // Pages that were taken back are found by `receive`.
-        self.can_be_lost.is_none()
+        // Pages that were taken back are for `receive` to find.
+        self.can_be_lost.as_ref().is_none_or(|region| !region.is_lost())
             && self.take.as_ref().is_none_or(|take| take.is_unchanged() && take.waiting() == self.incomplete)
     }
 
@@ -429,7 +520,6 @@ impl PortQueue for ShmQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
         self.look_at_region();
         if !batch.is_unfinished() {
             self.learn_header();
@@ -437,82 +527,33 @@ impl PortQueue for ShmQueue {
         let header_bytes = self.header_bytes;
         let bound = self.watch.as_ref().is_none_or(Watch::is_rx_bound);
         let Some(put) = self.put.as_mut().filter(|_| bound) else {
-            delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
-            return delivery;
+            return Delivery::dropped(DropCause::NotBound, frames.len());
         };
         let given = header_bytes == 0 && self.region.is_some_and(|region| batch.gives_to(region));
         self.stamps |= self.may_stamp && batch.is_stamped();
-        let Ok(mut free) = put.free(frames.len() as u32) else {
-            delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
+        let Ok(free) = put.free(frames.len() as u32) else {
             self.count_violation(1);
-            return delivery;
+            return Delivery::dropped(DropCause::RingStopped, frames.len());
         };
-        let buffer_bytes = put.buffer_bytes() as usize;
-        let mut used = 0;
+        // Nearly all frames are of one fragment and fit one slot.
+        let (mut used, bytes) = match (given, self.stamps) {
+            _ if header_bytes != 0 || !batch.is_single() => (0, 0),
+            (false, stamps) => Self::put_singles(put, batch, frames, free, stamps),
+            (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
+            (true, _) => (0, 0),
+        };
+        let mut delivery = Delivery { frames: used, bytes, ..Delivery::default() };
         let mut stopped = false;
-        let mut frames = frames;
-        if header_bytes == 0 && batch.is_single() {
-            // Nearly all frames are like that; what is left is for the loop below.
-            let bytes;
-            (used, bytes) = match (given, self.stamps) {
-                (false, stamps) => Self::put_singles(put, batch, frames, free, stamps),
-                (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
-                (true, _) => (0, 0),
-            };
-            (delivery.frames, delivery.bytes) = (used, bytes);
-            frames = frames.get(used as usize..).unwrap_or(&[]);
-        }
-        for &frame in frames {
-            if used + PREFETCH_FRAMES < free
-                && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
-            {
-                prefetch_write(address);
-            }
-            let fragments = batch.frame(usize::from(frame));
-            let bytes: u64 = fragments.iter().map(|fragment| fragment.len() as u64).sum();
-            let result = match fragments {
-                _ if given && batch.is_sole(usize::from(frame)) => {
-                    Self::put_exchanged(put, batch, usize::from(frame), used)
-                }
-                [single] if header_bytes == 0 && single.len() <= buffer_bytes => {
-                    if used >= free {
-                        // Frames of several slots before it may have used up what was known to be free.
-                        free = put.free(used + 1).unwrap_or(0);
-                    }
-                    if used >= free {
-                        Err(DropCause::NoSpace)
-                    } else {
-                        match put.buffer(used, single.len()) {
-                            Ok((mut bytes, buffer)) => {
-                                bytes.copy_from(&single.bytes());
-                                put.describe(used, buffer, single.len() as u16, 1, false);
-                                Ok(1)
-                            }
-                            Err(_) => Err(DropCause::RingStopped),
-                        }
-                    }
-                }
-                several => {
-                    let unfinished = batch.meta(usize::from(frame)).unfinished;
-                    Self::put_fragmented(put, several, used, unfinished, header_bytes)
-                }
-            };
-            match result {
-                Ok(slots) => {
-                    if self.stamps {
-                        for slot in used..used + slots {
-                            put.stamp(slot, batch.meta(usize::from(frame)).timestamp_ns);
-                        }
-                    }
-                    used += slots;
-                    delivery.frames += 1;
-                    delivery.bytes += bytes;
-                }
-                Err(cause) => {
-                    delivery.dropped.add(cause, 1);
-                    stopped |= cause == DropCause::RingStopped;
-                }
-            }
+        if (used as usize) < frames.len() {
+            let kind = Kind { given, stamps: self.stamps, header_bytes };
+            (used, stopped) = Self::put_others(
+                put,
+                batch,
+                behind(frames, used as usize),
+                kind,
+                (used, free),
+                &mut delivery,
+            );
         }
         let from = put.position();
         put.commit(used);
@@ -679,9 +720,7 @@ impl PortQueue for UnboundQueue {
     fn release(&mut self, _fragments: usize) {}
 
     fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
-        delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
-        delivery
+        Delivery::dropped(DropCause::NotBound, frames.len())
     }
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
