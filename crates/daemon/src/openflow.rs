@@ -141,6 +141,16 @@ impl FlowSwitches {
         Self { folder: socket.parent().unwrap_or(Path::new("/")).to_owned(), ..Self::default() }
     }
 
+    /// Whether no switch has, or is to have, flow tables.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether a switch has flow tables.
+    pub(crate) fn has(&self, switch: &str) -> bool {
+        self.running.contains_key(switch)
+    }
+
     /// Takes settings over from a daemon that still has the sockets.
     pub(crate) fn await_predecessor(&mut self, settings: Vec<OpenFlow>) {
         let why = "the daemon before this one has the socket";

@@ -418,7 +418,7 @@ impl Ports {
     /// Whether nothing would be lost if the daemon ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.is_empty() && self.openflow.is_empty()
     }
 }
 

@@ -296,7 +296,8 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
             let totals = ports.table.fabric().switch_totals(name)?;
             Some(SwitchReport {
                 name: name.to_owned(),
-                ports: totals.ports as u32,
+                // The port behind which the controllers are is none of the users'.
+                ports: totals.ports as u32 - u32::from(ports.openflow.has(name)),
                 macs: totals.macs as u32,
                 evictions: totals.evictions,
                 refused_moves: totals.refused_moves,

@@ -488,12 +488,14 @@ impl FlowState {
         Ok(())
     }
 
+    fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<Flow>)> {
+        self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
+    }
+
     /// Entries of all tables that meet a condition.
     fn with(&self, condition: impl Fn(&Flow) -> bool) -> Vec<(u8, Arc<Flow>)> {
-        let flows = self
-            .numbered(table_id::ALL)
-            .flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)));
-        flows.filter(|(_, flow)| condition(flow)).map(|(number, flow)| (number, Arc::clone(flow))).collect()
+        let flows = self.all_flows().filter(|(_, flow)| condition(flow));
+        flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
 
     /// Ends the entries whose time is over. Returns those whose end is to be told.

@@ -29,7 +29,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A connection that failed is tried again after so long, and then after twice as long, up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// Connections of tools at a time.
+/// Connections of tools at a time, of this machine and by TCP each: those who can reach an address keep no administrator out.
 const MAX_TOOLS: usize = 64;
 /// Read from one connection in one turn, so that none keeps the others waiting.
 const READ_BYTES: usize = 64 * 1024;
@@ -412,9 +412,13 @@ impl Turn {
     fn wait(&mut self) -> Vec<i32> {
         let mut descriptors =
             vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
-        if self.links.values().filter(|link| link.controller.is_none()).count() < MAX_TOOLS {
+        let tools = self.links.values().filter(|link| link.controller.is_none());
+        let by_tcp = tools.clone().filter(|link| matches!(link.stream, Stream::Tcp(_))).count();
+        if tools.count() - by_tcp < MAX_TOOLS {
             descriptors
                 .extend(self.listeners.unix.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        }
+        if by_tcp < MAX_TOOLS {
             descriptors
                 .extend(self.listeners.tcp.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         }

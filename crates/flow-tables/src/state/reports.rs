@@ -1,5 +1,6 @@
 //! What controllers may ask for: entries, groups, meters, and what all have counted.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ringroad_openflow::action::Action;
@@ -10,7 +11,7 @@ use ringroad_openflow::message::{
 };
 use ringroad_openflow::{group_id, meter_id, table_id};
 
-use super::{Chosen, FlowState, duration, uses_group};
+use super::{Chosen, FlowState, actions, duration};
 use crate::flow::Flow;
 use crate::group::Group;
 use crate::meter::Meter;
@@ -24,10 +25,8 @@ impl FlowState {
     pub fn flow_stats(&self, request: &FlowStatsRequest, now_ns: u64) -> Result<Vec<FlowStats>, ErrorCode> {
         let mut flows = self.asked(request)?;
         flows.sort_by(|(table, flow), (other_table, other)| {
-            let matching = |flow: &Flow| flow.matching.fields().to_vec();
-            (table, other.priority)
-                .cmp(&(other_table, flow.priority))
-                .then_with(|| matching(flow).cmp(&matching(other)))
+            let place = (table, other.priority).cmp(&(other_table, flow.priority));
+            place.then_with(|| flow.matching.fields().cmp(other.matching.fields()))
         });
         let stats = flows.into_iter().map(|(table, flow)| {
             let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
@@ -98,6 +97,7 @@ impl FlowState {
     /// What groups have counted: one, or all.
     #[must_use]
     pub fn group_stats(&self, number: u32, now_ns: u64) -> Vec<GroupStats> {
+        let references = self.references_of_groups();
         let stats = self.groups(number).into_iter().map(|(number, group)| {
             let (duration_s, duration_ns) = duration(group.added_ns, now_ns);
             let count = self.bank.read(group.counter);
@@ -105,14 +105,9 @@ impl FlowState {
                 let count = self.bank.read(counter);
                 BucketStats { packets: count.packets, bytes: count.bytes }
             });
-            let flows = self.with(|flow| uses_group(&flow.instructions, number)).len();
-            let of_groups = self.tables.groups.values().flat_map(|group| &group.buckets);
-            let of_groups = of_groups.flat_map(|bucket| &bucket.actions);
-            let groups =
-                of_groups.filter(|action| matches!(action, Action::Group(used) if *used == number)).count();
             GroupStats {
                 group: number,
-                references: (flows + groups) as u32,
+                references: references.get(&number).copied().unwrap_or(0),
                 packets: count.packets,
                 bytes: count.bytes,
                 duration_s,
@@ -121,6 +116,20 @@ impl FlowState {
             }
         });
         stats.collect()
+    }
+
+    /// How many actions of entries and buckets lead to each group. One look at all of them serves all groups.
+    fn references_of_groups(&self) -> HashMap<u32, u32> {
+        let of_flows = self.all_flows().flat_map(|(_, flow)| actions(&flow.instructions));
+        let of_groups =
+            self.tables.groups.values().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.actions);
+        let mut references = HashMap::new();
+        for action in of_flows.chain(of_groups) {
+            if let Action::Group(group) = action {
+                *references.entry(*group).or_default() += 1;
+            }
+        }
+        references
     }
 
     /// All groups, as they were made.
@@ -156,6 +165,10 @@ impl FlowState {
     /// # Errors
     /// There is no such meter.
     pub fn meter_stats(&self, number: u32, now_ns: u64) -> Result<Vec<MeterStats>, ErrorCode> {
+        let mut flows = HashMap::<u32, u32>::new();
+        for meter in self.all_flows().filter_map(|(_, flow)| flow.instructions.meter) {
+            *flows.entry(meter).or_default() += 1;
+        }
         let stats = self.meters(number)?.into_iter().map(|meter| {
             let (duration_s, duration_ns) = duration(meter.added_ns, now_ns);
             let count = self.bank.read(meter.counter);
@@ -165,7 +178,7 @@ impl FlowState {
             });
             MeterStats {
                 meter: meter.config.meter,
-                flows: self.with(|flow| flow.instructions.meter == Some(meter.config.meter)).len() as u32,
+                flows: flows.get(&meter.config.meter).copied().unwrap_or(0),
                 packets: count.packets,
                 bytes: count.bytes,
                 duration_s,

@@ -88,6 +88,23 @@ ringroad macs vale0
 # An address that stays on its port
 ringroad macs vale0 --set 02:00:00:00:00:01=uplink"
         }
+        "switch" => {
+            "\
+# Flow tables under a controller
+ringroad switch vale0 --openflow tcp:127.0.0.1:6653
+# Flow tables that tools alone change, such as ringroad flows and ovs-ofctl
+ringroad switch vale0 --openflow
+# Learned addresses again
+ringroad switch vale0 --learn"
+        }
+        "flows" => {
+            "\
+ringroad flows add vale0 priority=10,in_port=1,actions=output:2 actions=NORMAL
+ringroad flows dump vale0 in_port=1
+ringroad flows diff vale0 flows.txt
+ringroad flows replace vale0 flows.txt
+ringroad flows del vale0"
+        }
         "mirror" => {
             "\
 # Frames to and from vale0:a; ringroad capture vale0:look shows them
