@@ -11,7 +11,7 @@ from typing import Any
 from ringroad_lab import testbed
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
-from ringroad_lab.dut.registry import DUTS
+from ringroad_lab.kinds import DUTS
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
@@ -36,13 +36,13 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     scenario = Scenario.model_validate(asked["scenario"])
     # The generator's own ceiling has tests of its own.
     ceilings: Ceilings = {
-        (kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=1e6)
+        (scenario.generator.model_dump_json(), kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=1e6)
         for kind in (scenario.physical,)
         for frame in scenario.frames
         if not asked.get("self_test")
     }
     if asked.get("cut"):
-        DUTS[CutBridge.driver] = CutBridge
+        vars(testbed)["DUTS"] = {**DUTS, CutBridge.driver: CutBridge}
         testbed.PROBE_TIMEOUT_S = 1.0
     steps: list[str] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
@@ -65,7 +65,7 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
             "record": bed.record().model_dump(mode="json"),
             "counters": bed.collect(),
             "busy_s": cost.busy_s,
-            "ceilings": [ceiling.model_dump(mode="json") for ceiling in bed.ceilings.values()],
+            "ceilings": [ceiling.model_dump(mode="json") for ceiling in bed.ceilings.values() if ceiling],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
         }

@@ -32,6 +32,10 @@ class ScenarioError(LabError):
     exit_status = 2
 
 
+class PluginError(LabError):
+    """A package that adds kinds to the laboratory is broken."""
+
+
 def how_to_install(packages: Sequence[str]) -> str:
     """Tell what to do for packages that are missing."""
     debian = " ".join(package for package in packages if package != OWN_PACKAGE)

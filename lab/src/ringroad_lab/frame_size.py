@@ -36,9 +36,9 @@ class FrameMix(BaseModel):
         """The mix in the notation of RFC 6985's custom genomes: sizes and weights."""
         return ",".join(f"{size}:{weight}" for size, weight in self.parts)
 
-    def line_rate_fps(self, link_bps: float) -> float:
-        """Frames per second that a link of `link_bps` bits per second has room for."""
-        return link_bps / (8 * (self.mean_bytes + LINE_OVERHEAD_BYTES))
+    def line_rate_fps(self, link_bps: float, extra_bytes: int = 0) -> float:
+        """Frames per second that a link of `link_bps` bits per second has room for, where each frame is longer by so much."""
+        return link_bps / (8 * (self.mean_bytes + extra_bytes + LINE_OVERHEAD_BYTES))
 
 
 # The "simple IMIX" of the field.

@@ -5,6 +5,7 @@ When it is there frames pass, and whatever happens it is taken down.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -13,26 +14,22 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import Cable, CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
-from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.location import generator_location
-from ringroad_lab.generator.otg import OtgGenerator
-from ringroad_lab.generator.otg_process import OtgProcess
-from ringroad_lab.generator.self_test import measure_ceiling
+from ringroad_lab.generator.interface import Generator, GeneratorDriver
+from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.guest.interface import Guest, guest_cable
-from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.kinds import DUTS, GENERATORS, GUESTS
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
-from ringroad_lab.scenario.model import DutChoice, NicPair, Scenario
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario
 from ringroad_lab.topology import Wiring, wire
 from ringroad_lab.trial import Load, TrialRequest, TrialResult, TrialVerdict
 
@@ -45,8 +42,8 @@ PROBE_S = 0.1
 GENERATOR_HUGE_PAGES_MIB = 64
 PROBE_TIMEOUT_S = 20.0
 
-Ceilings = dict[tuple[CableKind, str], GeneratorCeiling]
-"""Of the generator, by transport and name of the frame mix."""
+Ceilings = dict[tuple[str, CableKind, str], GeneratorCeiling | None]
+"""Of generators, by what they are, transport and name of the frame mix; None where one cannot tell."""
 
 
 def find_dut(driver: str) -> type[Dut]:
@@ -81,6 +78,23 @@ def find_guest(kind: str) -> type[Guest]:
     if kind not in GUESTS:
         raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
     return GUESTS[kind]
+
+
+def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) -> GeneratorDriver:
+    """Make what offers the load.
+
+    Raises:
+        ScenarioError: there is no such generator, or one of its settings is not what it may be.
+    """
+    if choice.driver not in GENERATORS:
+        raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
+    driver_type = GENERATORS[choice.driver]
+    try:
+        # From JSON, where a list is a tuple and a text a path.
+        settings = driver_type.settings_type.model_validate_json(json.dumps(choice.settings))
+    except ValidationError as error:
+        raise ScenarioError(f"settings of the generator {choice.driver}: {'; '.join(value_problems(error))}") from error
+    return driver_type(settings, host, cpus)
 
 
 def huge_pages_mib(scenario: Scenario) -> int:
@@ -185,11 +199,13 @@ class TestBed:
         for guest in self._guests:
             guest.prepare()
 
+        self._driver = make_generator(scenario.generator_of(self.choice), host, cpus.generator)
+        self._driver.prepare()
         self._on_step("starting the generator")
-        self._generator_process = OtgProcess(host, cpus.generator)
-        stack.callback(self._generator_process.stop)
+        stack.callback(self._driver.stop)
+        self._driver.start()
         for frame in scenario.frames:
-            self._measure_ceiling(host, frame)
+            self._measure_ceiling(frame)
 
         self._on_step(f"starting {self._dut.title}")
         # Before the start, since one that fails half-way is stopped too.
@@ -201,12 +217,10 @@ class TestBed:
         ]
         numbers = (*self._wiring.physical_ports, *(number for pair in self._wiring.guest_ports for number in pair))
         cables = (*physical, *(cable for pair in guest_cables for cable in pair))
-        self._dut.configure([DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)], self._wiring.rules)
+        self._ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
+        self._dut.configure(self._ports, self._wiring.rules)
 
-        locations = (generator_location(physical[0]), generator_location(physical[1]))
-        self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version)
-        self.generator: Generator = WatchedGenerator(self._otg, self.check, self.ceiling)
-        self._otg.plug_in()
+        self.generator: Generator = WatchedGenerator(self._driver.plug_in((physical[0], physical[1])), self.check, self.ceiling)
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")
             stack.callback(guest.stop)
@@ -215,19 +229,25 @@ class TestBed:
         self._on_step("looking whether frames pass")
         self._probe()
 
-    def _measure_ceiling(self, host: Host, frame: FrameMix) -> None:
-        key = (self.cable_kind, frame.name)
-        if key in self.ceilings or self.cable_kind is CableKind.NIC:
+    def _measure_ceiling(self, frame: FrameMix) -> None:
+        if (key := self._ceiling_key(frame)) in self.ceilings:
             return
         self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
-        self.ceilings[key] = measure_ceiling(
-            self._generator_process.client,
-            host,
-            self.cable_kind,
-            frame,
-            bidirectional=self.scenario.bidirectional,
-            flows=self.scenario.flows,
+        self.ceilings[key] = self._driver.ceiling(self.cable_kind, self._load(frame))
+
+    def _load(self, frame: FrameMix) -> Load:
+        scenario = self.scenario
+        return Load(
+            frame=frame,
+            rate_fps=PROBE_FPS,
+            bidirectional=scenario.bidirectional,
+            flows=scenario.flows,
+            vlans=scenario.vlans,
+            vnis=scenario.vnis,
         )
+
+    def _ceiling_key(self, frame: FrameMix) -> tuple[str, CableKind, str]:
+        return self.scenario.generator_of(self.choice).model_dump_json(), self.cable_kind, frame.name
 
     @property
     def _guest_cable_kind(self) -> CableKind:
@@ -241,15 +261,18 @@ class TestBed:
 
     def _lay(self, stack: ExitStack, dut_host: Host, host: Host, number: int, kind: CableKind) -> Cable:
         nics = self._nics(number) if kind is CableKind.NIC else None
+        extra = max(extra_bytes(self._load(self.scenario.frames[0]), sender) for sender in (0, 1))
         cable = lay_cable(
-            kind,
-            f"{dut_host.cable_prefix}p{number}",
-            dut_host,
-            is_dut_server=self._dut_type.serves_sockets,
-            queues=self.scenario.queues,
-            max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts),
-            nics=(nics.dut_interface, nics.generator_interface) if nics else None,
-            far_host=host,
+            Laying(
+                kind,
+                f"{dut_host.cable_prefix}p{number}",
+                dut_host,
+                is_dut_server=self._dut_type.serves_sockets,
+                queues=self.scenario.queues,
+                max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts) + extra,
+                nics=(nics.dut_interface, nics.generator_interface) if nics else None,
+                far_host=None if self._driver.settings.is_elsewhere else host,
+            )
         )
         stack.callback(remove_cable, cable, dut_host)
         return cable
@@ -262,7 +285,8 @@ class TestBed:
 
     def _probe(self) -> None:
         """See that frames pass, each way that is used: a device that forwards nothing is an error, no figure."""
-        load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=PROBE_FPS, bidirectional=self.scenario.bidirectional)
+        # Of one flow each way: others may be few frames only, and count when they are measured.
+        load = self._load(FrameMix(name="64", parts=((64, 1),))).model_copy(update={"flows": 1})
         last: list[TrialResult] = []
 
         def passes() -> bool:
@@ -277,8 +301,8 @@ class TestBed:
         raise DutError(f"{self._dut.title} forwards nothing: {ways} frames arrived{why}. It counted: {counters or 'nothing'}")
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """What the generator carries by itself of these frames; None over network cards, which it cannot loop."""
-        return self.ceilings.get((self.cable_kind, frame.name))
+        """What the generator carries by itself of these frames; None where it cannot tell, as over network cards."""
+        return self.ceilings.get(self._ceiling_key(frame))
 
     def check(self) -> None:
         """Check that the generator, the device and the guests live.
@@ -286,7 +310,7 @@ class TestBed:
         Raises:
             LabError: which ended, with the end of its log.
         """
-        self._generator_process.check()
+        self._driver.check()
         self._dut.check()
         for guest in self._guests:
             guest.check()
@@ -304,18 +328,20 @@ class TestBed:
         versions = dict(self._dut.versions())
         for guest in self._guests:
             versions |= guest.versions()
-        ports = dict(self._dut.port_modes())
-        ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
+        if self.choice.generator is not None:
+            versions["generator"] = self._driver.version()
+        ports = {str(port.number): f"{port.cable.kind} {port.cable.dut_end}" for port in self._ports} | self._dut.port_modes()
+        ports |= {f"generator {name}": mode for name, mode in self._driver.port_modes().items()}
         return dut_record(self.choice, self._dut, versions, ports)
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""
-        return self._generator_process.version
+        return self._driver.version()
 
     def processes(self) -> Mapping[str, tuple[Process, ...]]:
         """Return the processes that are watched for processor time and memory, by part of the bed."""
         return {
-            "generator": (self._generator_process.process,),
+            "generator": tuple(self._driver.processes()),
             "dut": tuple(self._dut.processes()),
             **{guest.name: tuple(guest.processes()) for guest in self._guests},
         }
@@ -327,8 +353,7 @@ class TestBed:
 
     def logs(self) -> tuple[LogExcerpt, ...]:
         """Return what the programs said."""
-        own = LogExcerpt(source="generator", text=self._generator_process.process.output())
-        return (own, *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
+        return (*self._driver.logs(), *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
 
 
 class WatchedGenerator(Generator):

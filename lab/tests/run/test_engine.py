@@ -12,11 +12,10 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
+from ringroad_lab.kinds import METHODS
 from ringroad_lab.method.frame_loss import FrameLossMethod
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
-from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import Better, DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Metric, Outcome, Series
 from ringroad_lab.run.engine import Bed, Engine, Stations
@@ -26,6 +25,7 @@ from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
 from simulated_bench import SimulatedCosts
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
 CEILING_FPS = 2e6

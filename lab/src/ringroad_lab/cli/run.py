@@ -68,7 +68,7 @@ def begin_run(
     ending: Ending,
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
-    registries = Registries.load()
+    registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries)
     until_decided = _until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
@@ -156,7 +156,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, report: Path 
     if record.state is RunState.FINISHED:
         raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
     scenarios = scenarios_of(record)
-    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
+    _carry_out(record, scenarios, Registries(), store, baseline, report, None, ending, is_resumed=True)
 
 
 _SCENARIOS = TypeAdapter(tuple[Scenario, ...])

@@ -14,8 +14,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
-from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.record import LogExcerpt
+from ringroad_lab.host.interface import Completed
 
 # What of `ip -s -s link` is told, by the names that every device's counters have.
 COUNTERS = {
@@ -49,7 +48,6 @@ class LinuxBridge(Dut):
     title: ClassVar[str] = "Linux bridge"
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
-    obeys_rules: ClassVar[bool] = False
     settings: LinuxBridgeSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -132,10 +130,6 @@ class LinuxBridge(Dut):
                         found[f"{port.number}.{name}"] = value
         return found
 
-    def processes(self) -> Sequence[Process]:
-        """Return none: the kernel forwards."""
-        return ()
-
     def versions(self) -> dict[str, str]:
         """Return the version of the kernel."""
         return {"Linux": self._host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
@@ -148,10 +142,6 @@ class LinuxBridge(Dut):
             kind = links.get(port.cable.dut_end, {}).get("linkinfo", {}).get("info_kind", "network card")
             modes[str(port.number)] = f"{kind} {port.cable.dut_end}, forwarded in the context of the sender"
         return modes
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return none: the kernel's log is the machine's."""
-        return ()
 
     def stop(self) -> None:
         """Remove the namespace, with the bridges; cards go back to where they were."""

@@ -21,7 +21,6 @@ from ringroad_lab.dut import open_vswitch_counters as counters
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.record import LogExcerpt
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
@@ -64,7 +63,6 @@ class OvsDpdkSettings(OpenVSwitchSettings):
 class OpenVSwitch(Dut):
     """What both builds do alike."""
 
-    obeys_rules: ClassVar[bool] = True
     serves_sockets: ClassVar[bool] = False
     settings: OpenVSwitchSettings
 
@@ -202,7 +200,7 @@ class OpenVSwitch(Dut):
             self.check()
             rows = self._interface_rows()
             down = [
-                f"port {port.number} ({port.cable.kind.value} {port.cable.dut_end})"
+                f"port {port.number} ({port.cable.kind} {port.cable.dut_end})"
                 for name, port in names.items()
                 if rows.get(name, {}).get("link_state") != "up"
             ]
@@ -287,12 +285,8 @@ class OpenVSwitch(Dut):
             row = rows.get(self._interface(port)[0], {})
             status = row.get("status") or {}
             told = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
-            result[str(port.number)] = ", ".join([f"{port.cable.kind.value} as {row.get('type') or 'system'}", *told])
+            result[str(port.number)] = ", ".join([f"{port.cable.kind} as {row.get('type') or 'system'}", *told])
         return result
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return what both daemons said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     # Its tools
 
@@ -427,7 +421,7 @@ _REFUSALS: Mapping[tuple[str, CableKind], str] = {
 def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
     if cable.kind not in dut.carries:
         reason = _REFUSALS.get((dut.driver, cable.kind), "there is no driver for it")
-        raise DutError(f"{dut.title} does not carry {cable.kind.value} ({cable.name}): {reason}")
+        raise DutError(f"{dut.title} does not carry {cable.kind} ({cable.name}): {reason}")
 
 
 def _quoted(value: str) -> str:

@@ -15,7 +15,6 @@ from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Process
-from ringroad_lab.record import LogExcerpt
 
 MEMORY_MIB = 256
 START_TIMEOUT_S = 60.0
@@ -62,7 +61,6 @@ class Testpmd(Dut):
     title: ClassVar[str] = "DPDK testpmd"
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
-    obeys_rules: ClassVar[bool] = True
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     settings: TestpmdSettings
 
@@ -212,10 +210,6 @@ class Testpmd(Dut):
             str(port.number): f"{_device(index, port.cable).split(',')[0].rstrip('0123456789')}, {memory}"
             for index, port in enumerate(self._ports)
         }
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return what it said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
         """End it."""

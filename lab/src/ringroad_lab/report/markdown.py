@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import Scale, moment, percent_change, quantity
 from ringroad_lab.report.view import GridSection, dut_facts, make_view
@@ -64,6 +66,17 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     blocks.append(_table(["Transport", "Frames", "Ceiling per direction"], ceilings, numbers_from=2) if ceilings else "It was not tested.")
     blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
     return "\n\n".join(blocks) + "\n"
+
+
+class MarkdownReporter(Reporter):
+    """See [`render_markdown`]."""
+
+    title: ClassVar[str] = "for merge requests and terminals"
+    compares: ClassVar[bool] = True
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render a run."""
+        return render_markdown(record, comparison)
 
 
 def comparison_blocks(comparison: RunComparison) -> list[str]:

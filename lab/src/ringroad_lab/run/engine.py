@@ -15,6 +15,7 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, SandboxError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
@@ -40,7 +41,7 @@ from ringroad_lab.run.events import (
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S
 from ringroad_lab.scenario.schedule import Round, Step
-from ringroad_lab.trial import TrialRequest, TrialResult
+from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
 
 class Watched(ABC):
@@ -287,6 +288,8 @@ class Engine:
                 is_max_generator_bound=is_generator_bound,
                 bidirectional=planned.scenario.bidirectional,
                 flows=planned.scenario.flows,
+                vlans=planned.scenario.vlans,
+                vnis=planned.scenario.vnis,
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
                 throughput_fps=throughputs_fps.get(step.frame.name),
@@ -338,7 +341,10 @@ class Engine:
 
 def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | None) -> tuple[float, bool]:
     """Greatest load worth offering, and whether it is the generator that sets it."""
-    line_fps = frame.line_rate_fps(scenario.link_bps) if scenario.link_bps is not None else None
+    line_fps = None
+    if scenario.link_bps is not None:
+        load = Load(frame=frame, rate_fps=0, vlans=scenario.vlans, vnis=scenario.vnis)
+        line_fps = min(frame.line_rate_fps(scenario.link_bps, extra_bytes(load, sender)) for sender in (0, 1))
     if ceiling is not None and (line_fps is None or ceiling.ceiling_fps < line_fps):
         return ceiling.ceiling_fps, True
     if line_fps is None:

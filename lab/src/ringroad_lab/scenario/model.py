@@ -10,7 +10,15 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Frozen
+from ringroad_lab.trial import Frozen, VlanId, Vni
+
+
+class GeneratorChoice(Frozen):
+    """What offers the load."""
+
+    driver: str = "ringroad"
+    settings: dict[str, Any] = {}
+    """Checked by the driver's own type."""
 
 
 class DutChoice(Frozen):
@@ -23,6 +31,8 @@ class DutChoice(Frozen):
     """`local`, or a host of the site."""
     settings: dict[str, Any] = {}
     """Checked by the driver's own type."""
+    generator: GeneratorChoice | None = None
+    """None: the scenario's."""
 
 
 class MethodChoice(Frozen):
@@ -76,6 +86,7 @@ class Scenario(Frozen):
     """Kind of guest, of topologies that have one."""
     guest_cables: CableKind | None = None
     """What the guests' cables are made of; None: the first that device and guest both carry."""
+    generator: GeneratorChoice = GeneratorChoice()
     queues: Annotated[int, Field(ge=1, le=16)] = 1
     methods: tuple[MethodChoice, ...] = Field(min_length=1)
     frames: tuple[FrameMix, ...] = Field(min_length=1)
@@ -83,6 +94,10 @@ class Scenario(Frozen):
     """How often each device is started anew and measured."""
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1)] = 1
+    vlans: tuple[VlanId, VlanId] = (0, 0)
+    """VLAN of the frames that the generator's ports 1 and 2 send; 0: no tag."""
+    vnis: tuple[Vni, Vni] = (0, 0)
+    """VXLAN network of the frames that the generator's ports 1 and 2 send; 0: no VXLAN."""
     link_bps: Annotated[float, Field(gt=0)] | None = None
     """Nominal speed of the links, bit/s; None for links of memory, which have none."""
     huge_pages: bool = True
@@ -95,3 +110,7 @@ class Scenario(Frozen):
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
     """A comparison that could have missed a relative difference of this does not say that there is none."""
     labels: dict[str, str] = {}
+
+    def generator_of(self, dut: DutChoice) -> GeneratorChoice:
+        """Return what offers the load to a device."""
+        return dut.generator or self.generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +89,9 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
     placement = Placement(host=looking, cpus=frozenset({0}))
     for scenario in scenarios:
         for choice in scenario.duts:
+            generator = scenario.generator_of(choice)
+            driver = registries.generators[generator.driver]
+            _look(driver(driver.settings_type.model_validate_json(json.dumps(generator.settings)), looking, frozenset()).prepare, looking)
             if choice.host == "local":
                 dut_type = registries.duts[choice.driver]
                 dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
