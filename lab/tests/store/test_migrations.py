@@ -16,7 +16,7 @@ from ringroad_lab.store.location import default_path, parse_location
 from ringroad_lab.store.models import Base
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.tables import ApiToken
+from ringroad_lab.web.tables import Token
 
 # Made with `sqlite3 .dump` of a store that the first migration made, and one fabricated run.
 FIRST_SCHEMA = Path(__file__).parent / "store_of_schema_0001.sql"
@@ -36,7 +36,7 @@ def test_a_store_of_the_first_schema_is_upgraded_and_read(path: Path) -> None:
 
 
 def test_migrations_make_the_tables_that_the_program_uses(path: Path) -> None:
-    assert ApiToken.metadata is Base.metadata
+    assert Token.metadata is Base.metadata
     engine = open_database(parse_location(str(path)))
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

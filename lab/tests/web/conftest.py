@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import argon2
 import pytest
-from web_visitor import PASSWORD, TESTER, Clock, WebVisitor
+from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web import passwords
-from ringroad_lab.web.accounts import set_password
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
 
 
-@pytest.fixture(scope="session")
-def store_with_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store to copy. Its password is checked fast: how hard it is to guess lies in its hash."""
-    path = tmp_path_factory.mktemp("store") / "results.db"
-    with pytest.MonkeyPatch.context() as patch, ResultStore(str(path)) as store:
-        patch.setattr(passwords, "_HASHER", argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-        set_password(store, TESTER, PASSWORD)
-    return path
-
-
 @pytest.fixture
-def store(store_with_user: Path, tmp_path: Path) -> Iterator[ResultStore]:
-    """A store with one user and no run."""
-    path = tmp_path / "results.db"
-    shutil.copyfile(store_with_user, path)
-    with ResultStore(str(path)) as store:
+def store(tmp_path: Path) -> Iterator[ResultStore]:
+    """A store without runs."""
+    with ResultStore(str(tmp_path / "results.db")) as store:
         yield store
 
 
@@ -47,18 +31,11 @@ def run(store: ResultStore) -> RunRecord:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """The server's clock."""
-    return Clock()
-
-
-@pytest.fixture
-def make_visitor(store: ResultStore, clock: Clock) -> Callable[..., WebVisitor]:
+def make_visitor(store: ResultStore) -> Callable[..., WebVisitor]:
     """Make a visitor of a server with these settings."""
 
-    def make(**settings: bool | float | tuple[str, ...]) -> WebVisitor:
-        application = make_application(store, WebSettings(clock=clock, **settings))  # type: ignore[arg-type]
-        return WebVisitor(application)
+    def make(**settings: bool | float | str | tuple[str, ...]) -> WebVisitor:
+        return WebVisitor(make_application(store, WebSettings(**{"owner": TESTER, "owner_token": OWNER_TOKEN, **settings})))  # type: ignore[arg-type]
 
     return make
 

@@ -13,8 +13,8 @@ from web_visitor import WebVisitor
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import add_token, remove_token
 from ringroad_lab.web.audit import entries
+from ringroad_lab.web.tokens import add_token, remove_token
 
 
 @pytest.fixture

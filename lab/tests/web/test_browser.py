@@ -20,7 +20,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
-from web_visitor import PASSWORD, TESTER
+from web_visitor import OWNER_TOKEN, TESTER
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import RunRecord
@@ -28,6 +28,7 @@ from ringroad_lab.store import queries
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.reviews import Review, change_review
+from ringroad_lab.web.settings import WebSettings
 
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMEDRIVER = Path("/usr/bin/chromedriver")
@@ -74,8 +75,7 @@ class Browser:
     def log_in(self) -> None:
         """Log in."""
         self.open("/login")
-        self.find("[name=name]").send_keys(TESTER)
-        self.find("[name=password]").send_keys(PASSWORD)
+        self.find("[name=token]").send_keys(OWNER_TOKEN)
         self.leave(self.find("main button"))
 
     def picture(self, name: str) -> None:
@@ -121,7 +121,9 @@ def runs(store: ResultStore) -> list[RunRecord]:
 def address(store: ResultStore) -> Iterator[str]:
     """A server of the store."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(make_application(store), log_level="warning", ws="none"))
+        server = uvicorn.Server(
+            uvicorn.Config(make_application(store, WebSettings(owner=TESTER, owner_token=OWNER_TOKEN)), log_level="warning", ws="none")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
@@ -165,8 +167,7 @@ def test_a_tester_works_through_the_pages(browser: Browser, runs: list[RunRecord
     browser.open("/runs?scenario=P2P_NIGHTLY")
     assert browser.find("h1").text == "Log in"
     browser.picture("login")
-    browser.find("[name=name]").send_keys(TESTER)
-    browser.find("[name=password]").send_keys(PASSWORD + Keys.ENTER)
+    browser.find("[name=token]").send_keys(OWNER_TOKEN + Keys.ENTER)
     browser.wait(lambda: browser.all("nav[aria-label='More results']"))
     assert "40 runs" in browser.find("main").text
     browser.picture("results")

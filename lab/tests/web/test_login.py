@@ -1,23 +1,18 @@
-"""Who may do what: logins, sessions, forged forms, and where a login leads."""
+"""Who may do what: logins, sessions, forms of other sites, and where a login leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
-import argon2
+import itsdangerous.timed
 import pytest
-from web_visitor import PASSWORD, TESTER, Clock, WebVisitor
+from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web import passwords
-from ringroad_lab.web.accounts import remove_user, set_password
-from ringroad_lab.web.application import make_application
-from ringroad_lab.web.login_limit import WITH_ACCOUNT
+from ringroad_lab.web.application import COOKIE_NAME
 from ringroad_lab.web.reviews import Review, read_review
-from ringroad_lab.web.sessions import COOKIE_NAME
-from ringroad_lab.web.settings import WebSettings
+from ringroad_lab.web.tokens import add_token, remove_token
 
 PAGES = ["/runs", "/trends", "/compare", "/audit", "/runs/RUN", "/runs/RUN/record.json"]
 MakeVisitor = Callable[..., WebVisitor]
@@ -40,7 +35,7 @@ def test_public_reading_needs_no_login(make_visitor: MakeVisitor, run: RunRecord
 def test_writing_needs_a_login_even_where_reading_is_public(make_visitor: MakeVisitor, run: RunRecord, store: ResultStore) -> None:
     visitor = make_visitor(public_read=True)
 
-    response = visitor.client.post(f"/runs/{run.run_id}/review", data={"verdict": "pass", "last_change": "0", "form_token": "x"})
+    response = visitor.client.post(f"/runs/{run.run_id}/review", data={"verdict": "pass", "last_change": "0"})
 
     assert response.headers["location"] == "/login"
     assert read_review(store, run.run_id).review == Review()
@@ -62,121 +57,109 @@ def test_scripts_cannot_read_the_cookie_and_other_sites_cannot_send_forms_with_i
     assert "samesite=lax" in cookie
 
 
-def test_the_cookie_is_sent_by_https_alone_where_there_is_https(visitor: WebVisitor) -> None:
-    visitor.client.base_url = "https://testserver"
-
-    assert "secure" in visitor.log_in().headers["set-cookie"].lower()
+def test_the_cookie_is_sent_by_https_alone_where_there_is_https(make_visitor: MakeVisitor) -> None:
+    assert "secure" in make_visitor(is_encrypted=True).log_in().headers["set-cookie"].lower()
 
 
-@pytest.mark.parametrize(
-    ("name", "password"),
-    [(TESTER, "wrong"), (TESTER, ""), ("nobody", PASSWORD), ("' OR 1=1 --", PASSWORD), ("\0", "\0"), (TESTER, "x" * 1999)],
-    ids=["wrong", "empty", "unknown", "injection", "NUL", "long"],
-)
-def test_a_wrong_name_or_password_is_refused_with_the_same_words(visitor: WebVisitor, name: str, password: str) -> None:
-    response = visitor.log_in(name, password)
+@pytest.mark.parametrize("token", ["wrong", "", "' OR 1=1 --", "\0", "x" * 200], ids=["wrong", "empty", "injection", "NUL", "long"])
+def test_a_wrong_token_logs_nobody_in(visitor: WebVisitor, token: str) -> None:
+    response = visitor.log_in(token)
 
     assert response.status_code == 401
-    assert "Name or password are wrong." in response.text
+    assert "no token of this server" in response.text
     assert visitor.get("/runs").status_code == 303
 
 
-def test_two_login_pages_opened_at_once_both_log_in(visitor: WebVisitor) -> None:
-    first = visitor.form_values("/login")
-    visitor.form_values("/login")
+def test_the_printed_link_logs_the_owner_in(visitor: WebVisitor) -> None:
+    assert visitor.client.get("/login", params={"token": OWNER_TOKEN}).headers["location"] == "/runs"
 
-    assert visitor.client.post("/login", data={**first, "name": TESTER, "password": PASSWORD}).status_code == 303
-
-
-def test_guessing_is_stopped_for_a_while(visitor: WebVisitor, clock: Clock) -> None:
-    for _ in range(WITH_ACCOUNT.free_failures):
-        assert visitor.log_in(password="wrong").status_code == 401
-
-    response = visitor.log_in()
-    assert response.status_code == 429
-    assert "Try again in 1 s." in response.text
-
-    clock.now_s += int(response.headers["retry-after"])
-    assert visitor.log_in().status_code == 303
+    assert TESTER in visitor.get("/runs").text
 
 
-def test_an_own_login_allows_no_further_guesses(visitor: WebVisitor, store: ResultStore) -> None:
-    set_password(store, "attacker", PASSWORD)
-    for _ in range(WITH_ACCOUNT.free_failures):
-        assert visitor.log_in(password="wrong").status_code == 401
-        assert visitor.log_in("attacker").status_code == 303
-        visitor.client.cookies.clear()
-
-    assert visitor.log_in(password="wrong").status_code == 429
+def test_a_link_with_another_token_logs_nobody_in(visitor: WebVisitor, store: ResultStore) -> None:
+    for token in (add_token(store, "alice"), "wrong"):
+        assert visitor.client.get("/login", params={"token": token}).status_code == 401
+        assert visitor.get("/runs").status_code == 303
 
 
-def test_guesses_from_elsewhere_keep_no_user_out(store: ResultStore, clock: Clock) -> None:
-    application = make_application(store, WebSettings(clock=clock))
-    for host in range(10):
-        stranger = WebVisitor(application, f"198.51.100.{host}")
-        while stranger.log_in(password="wrong").status_code == 401:
-            pass
+def test_without_an_owner_an_empty_token_is_not_the_owners(make_visitor: MakeVisitor) -> None:
+    visitor = make_visitor(owner_token="")
 
-    assert WebVisitor(application).log_in().status_code == 303
+    assert visitor.log_in("").status_code == 401
+    assert visitor.client.get("/login", params={"token": ""}).status_code == 200
 
 
-@pytest.mark.parametrize("name", [TESTER, "nobody", "' OR 1=1 --"])
-def test_an_unknown_name_costs_as_much_as_a_wrong_password(
-    visitor: WebVisitor, store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    set_password(store, TESTER, PASSWORD)
-    costs = []
+def test_a_token_names_the_tester(visitor: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+    assert visitor.log_in(add_token(store, "alice")).status_code == 303
 
-    class Hasher(argon2.PasswordHasher):
-        def hash(self, *_: object, **__: object) -> str:
-            raise AssertionError("a login calculates no hash but the one to compare")
+    assert visitor.review(run.run_id, verdict="pass").status_code == 303
 
-        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:  # noqa: A002 - as it is called there
-            costs.append(argon2.extract_parameters(str(hash)))
-            return super().verify(hash, password)
-
-    monkeypatch.setattr(passwords, "_HASHER", Hasher())
-    visitor.log_in(name, "wrong")
-
-    assert costs == [argon2.extract_parameters(argon2.PasswordHasher().hash("another"))]
+    assert read_review(store, run.run_id).tester == "alice"
 
 
-def test_a_session_ends_after_its_time(make_visitor: MakeVisitor, clock: Clock) -> None:
-    visitor = make_visitor(session_s=100.0)
+def test_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, run: RunRecord, store: ResultStore) -> None:
+    visitor = make_visitor(proxy_token_name="proxy", proxy_header="Remote-User")
+    by_proxy = {"Authorization": f"Bearer {add_token(store, 'proxy')}", "Remote-User": "alice@lab.example"}
+    visitor.client.headers.update(by_proxy)
+
+    assert "alice@lab.example" in visitor.get("/runs").text
+    assert visitor.review(run.run_id, verdict="pass").status_code == 303
+    assert read_review(store, run.run_id).tester == "alice@lab.example"
+
+
+@pytest.mark.parametrize("shown", ["", "Bearer wrong", "Bearer OTHER"])
+def test_nobody_but_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, store: ResultStore, shown: str) -> None:
+    add_token(store, "proxy")
+    authorization = shown.replace("OTHER", add_token(store, "ci"))
+    visitor = make_visitor(proxy_token_name="proxy")
+    visitor.client.headers.update({"Authorization": authorization, "X-Forwarded-User": "alice"})
+
+    assert visitor.get("/runs").status_code == 303
+
+
+@pytest.mark.parametrize("name", [None, "", "a b", "x" * 65, "<script>"])
+def test_a_request_of_the_proxy_without_a_name_is_nobodys(make_visitor: MakeVisitor, store: ResultStore, name: str | None) -> None:
+    visitor = make_visitor(proxy_token_name="proxy")
+    visitor.client.headers.update(
+        {"Authorization": f"Bearer {add_token(store, 'proxy')}"} | ({"X-Forwarded-User": name} if name is not None else {})
+    )
+
+    assert visitor.get("/runs").status_code == 303
+    assert visitor.get("/api/runs").status_code == 401
+    assert visitor.client.post("/api/runs", content="{}").status_code == 401
+
+
+def test_a_session_ends_after_its_time(make_visitor: MakeVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor = make_visitor(session_s=100)
     visitor.log_in()
-    clock.now_s += 99
-    assert visitor.get("/runs").status_code == 200
+    cookie = visitor.client.cookies[COOKIE_NAME]
+    now = itsdangerous.timed.time.time()  # type: ignore[attr-defined]
+    statuses = []
+    for later_s in (98, 102):
+        monkeypatch.setattr(itsdangerous.timed.time, "time", lambda later_s=later_s: now + later_s)  # type: ignore[attr-defined]
+        visitor.client.cookies.clear()
+        visitor.client.cookies.set(COOKIE_NAME, cookie)
+        statuses.append(visitor.get("/runs").status_code)
 
-    clock.now_s += 1
-
-    assert visitor.get("/runs").status_code == 303
+    assert statuses == [200, 303]
 
 
-def test_logout_ends_the_session_of_a_kept_cookie(tester: WebVisitor) -> None:
-    cookie = tester.client.cookies[COOKIE_NAME]
-
-    response = tester.client.post("/logout", data=tester.form_values("/runs"))
+def test_logout_takes_the_cookie_away(tester: WebVisitor) -> None:
+    response = tester.client.post("/logout")
 
     assert response.headers["location"] == "/login"
     assert COOKIE_NAME not in tester.client.cookies
-    tester.client.cookies.set(COOKIE_NAME, cookie)
     assert tester.get("/runs").status_code == 303
 
 
-def test_a_new_password_ends_sessions(tester: WebVisitor, store: ResultStore) -> None:
-    set_password(store, TESTER, "another password")
+def test_the_logins_of_a_removed_token_end_even_when_the_name_is_given_again(visitor: WebVisitor, store: ResultStore) -> None:
+    visitor.log_in(add_token(store, "alice"))
+    assert visitor.get("/runs").status_code == 200
+    remove_token(store, "alice")
+    assert visitor.get("/runs").status_code == 303
 
-    assert tester.get("/runs").status_code == 303
-    assert tester.log_in().status_code == 401
-    assert tester.log_in(password="another password").status_code == 303
-
-
-def test_the_session_of_a_removed_user_is_over_even_when_the_name_is_given_again(tester: WebVisitor, store: ResultStore) -> None:
-    remove_user(store, TESTER)
-    assert tester.get("/runs").status_code == 303
-
-    set_password(store, TESTER, PASSWORD)
-    assert tester.get("/runs").status_code == 303
+    add_token(store, "alice")
+    assert visitor.get("/runs").status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -199,32 +182,42 @@ def test_a_cookie_of_another_server_is_refused(tester: WebVisitor, make_visitor:
     assert other.get("/runs").status_code == 303
 
 
-@pytest.mark.parametrize("token", ["", "wrong", "é"])
-def test_a_forged_form_changes_nothing(tester: WebVisitor, run: RunRecord, store: ResultStore, token: str) -> None:
-    response = tester.review(run.run_id, verdict="fail", comment="forged", form_token=token)
+FROM_ELSEWHERE = [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Origin": "http://testserver"},
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://testserver:8081"},
+    {"Origin": "http://[testserver"},
+]
 
-    assert response.status_code == 403
+
+@pytest.mark.parametrize("headers", FROM_ELSEWHERE, ids=str)
+def test_a_form_of_another_site_changes_nothing(tester: WebVisitor, run: RunRecord, store: ResultStore, headers: dict[str, str]) -> None:
+    tester.client.headers.update(headers)
+
+    assert tester.review(run.run_id, verdict="fail", comment="forged").status_code == 403
+    assert tester.client.post("/logout").status_code == 403
     assert read_review(store, run.run_id).review == Review()
-    assert "forged" not in tester.get(f"/runs/{run.run_id}").text
-
-
-def test_the_form_of_another_user_is_a_forged_one(tester: WebVisitor, make_visitor: MakeVisitor, run: RunRecord) -> None:
-    other = make_visitor()
-    other.log_in()
-
-    assert tester.review(run.run_id, verdict="fail", form_token=other.form_values("/runs")["form_token"]).status_code == 403
-
-
-def test_a_forged_logout_has_no_effect(tester: WebVisitor) -> None:
-    assert tester.client.post("/logout", data={"form_token": "wrong"}).status_code == 403
     assert tester.get("/runs").status_code == 200
 
 
-def test_a_forged_login_has_no_effect(visitor: WebVisitor) -> None:
-    response = visitor.client.post("/login", data={"name": TESTER, "password": PASSWORD, "form_token": "wrong"})
+@pytest.mark.parametrize("headers", FROM_ELSEWHERE, ids=str)
+def test_another_site_logs_nobody_in(visitor: WebVisitor, headers: dict[str, str]) -> None:
+    visitor.client.headers.update(headers)
 
-    assert response.status_code == 403
+    assert visitor.log_in().status_code == 403
     assert visitor.get("/runs").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": "http://testserver"}], ids=str
+)
+def test_a_form_of_this_site_is_taken(tester: WebVisitor, run: RunRecord, headers: dict[str, str]) -> None:
+    tester.client.headers.update(headers)
+
+    assert tester.review(run.run_id, verdict="fail").status_code == 303
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def listed(text: str) -> set[str]:
         ("?version=_.2", set()),
         ("?scenario=' OR 1=1 --", set()),
         ("?dut=x'); DROP TABLE run; --", set()),
-        ("?version=' UNION SELECT password_hash FROM web_user --", set()),
+        ("?version=' UNION SELECT digest FROM api_token --", set()),
         ("?version=\\", set()),
     ],
 )
@@ -83,7 +83,6 @@ def test_filters_select_matching_runs(tester: WebVisitor, runs: dict[str, RunRec
 
     assert response.status_code == 200
     assert listed(response.text) == {runs[name].run_id for name in expected}
-    assert "argon2" not in response.text
 
 
 @pytest.mark.parametrize(

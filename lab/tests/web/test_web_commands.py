@@ -1,4 +1,4 @@
-"""`ringroad-lab serve`, `user` and `token`, as the command line has them."""
+"""`ringroad-lab serve` and `token`, as the command line has them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ringroad_lab.cli import serve, token, user
+from ringroad_lab.cli import serve, token
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import log_in, token_name, user_names
-from ringroad_lab.web.tables import User
-
-PASSWORD = "correct horse battery"
+from ringroad_lab.web.tokens import digest, token_name
 
 
-def run(*arguments: str, stdin: str | bytes = "") -> str:
+def run(*arguments: str) -> str:
     """Run a command; return what it says."""
     app = typer.Typer()
-    for verb in (serve, user, token):
+    for verb in (serve, token):
         verb.register(app)
-    result = CliRunner().invoke(app, list(arguments), input=stdin)
+    result = CliRunner().invoke(app, list(arguments))
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.stdout
@@ -39,44 +36,22 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "results.db")
 
 
-def test_a_user_is_added_and_removed(path: str) -> None:
-    run("user", "add", "alice", "--store", path, stdin=PASSWORD + "\n")
-    assert run("user", "list", "--store", path) == "alice\n"
-    with ResultStore(path) as store:
-        assert log_in(store, "alice", PASSWORD)
-        with store.reading() as database:
-            assert database.get_one(User, "alice").password_hash.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
-        assert PASSWORD.encode() not in Path(path).read_bytes()
-    run("user", "remove", "alice", "--store", path)
-    with ResultStore(path) as store:
-        assert user_names(store) == []
-        assert log_in(store, "alice", PASSWORD) is None
+@pytest.mark.parametrize("name", ["a b", "-x", "é", "x" * 65, ""])
+def test_a_bad_name_is_refused(path: str, name: str) -> None:
+    with pytest.raises(LabError, match="letters"):
+        run("token", "add", "--store", path, "--", name)
 
 
-@pytest.mark.parametrize(
-    ("name", "password"), [("alice", "short"), ("alice", ""), ("a b", PASSWORD), ("-x", PASSWORD), ("é", PASSWORD), ("x" * 65, PASSWORD)]
-)
-def test_a_bad_name_or_password_is_refused(path: str, name: str, password: str) -> None:
-    with pytest.raises(LabError, match=r"characters|letters"):
-        run("user", "add", "--store", path, "--", name, stdin=password + "\n")
-
-
-def test_a_password_of_invalid_text_is_refused(path: str) -> None:
-    with pytest.raises(LabError, match="UTF-8"):
-        run("user", "add", "alice", "--store", path, stdin=b"\xff" * 20 + b"\n")
-
-
-@pytest.mark.parametrize("noun", ["user", "token"])
-def test_missing_users_and_tokens_cannot_be_removed(path: str, noun: str) -> None:
-    with pytest.raises(LabError, match=f"no {noun} 'nobody'"):
-        run(noun, "remove", "nobody", "--store", path)
+def test_a_missing_token_cannot_be_removed(path: str) -> None:
+    with pytest.raises(LabError, match="no token 'nobody'"):
+        run("token", "remove", "nobody", "--store", path)
 
 
 def test_a_token_is_shown_once_and_not_kept(path: str) -> None:
     secret = run("token", "add", "ci", "--store", path).strip()
 
     with ResultStore(path) as store:
-        assert token_name(store, secret) == "ci"
+        assert token_name(store, digest(secret)) == "ci"
     assert secret.encode() not in Path(path).read_bytes()
     assert run("token", "list", "--store", path) == "ci\n"
     with pytest.raises(LabError, match="already"):
@@ -90,6 +65,7 @@ def test_a_token_is_shown_once_and_not_kept(path: str) -> None:
         (["--cert", "/nonexistent", "--key", "/nonexistent"], "no such file"),
         (["--listen", "192.0.2.1"], "cannot listen on 192.0.2.1"),
         (["--listen", "no such host"], "cannot listen"),
+        (["--login-proxy", "proxy"], "token add proxy"),
     ],
 )
 def test_a_failed_start_reports_the_reason(path: str, arguments: list[str], words: str) -> None:
@@ -119,11 +95,15 @@ def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> Non
         said = server.stdout.readline()
         address = said.split(" at ")[1].split()[0]
         assert address.startswith("http://127.0.0.1:")
-        assert httpx.get(address + "login", timeout=30).status_code == 200
+        link = server.stdout.readline().split()[-1]
+        with httpx.Client(timeout=30) as browser:
+            assert browser.get(address + "login").status_code == 200
+            assert browser.get(address + "runs").headers["location"].startswith("/login")
+            assert browser.get(link).headers["location"] == "/runs"
+            assert browser.get(address + "runs").status_code == 200
         assert httpx.get(address + "login", timeout=30, headers={"Host": "evil.example"}).status_code == 400
         server.send_signal(end)
         _, complaints = server.communicate(timeout=30)
-        assert "There is no user yet" in complaints
         assert "Traceback" not in complaints
         assert "ERROR" not in complaints
         assert server.returncode in (0, -end)

@@ -15,27 +15,15 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 TESTER = "tester"
-PASSWORD = "correct horse battery"
-
-
-class Clock:
-    """Tells the time that it is set to."""
-
-    def __init__(self) -> None:
-        """Begin at some time."""
-        self.now_s = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
+OWNER_TOKEN = "a token that nobody guesses"
 
 
 class WebVisitor:
     """Opens pages and sends forms."""
 
-    def __init__(self, application: ASGIApp, address: str = "192.0.2.1") -> None:
-        """Open the application from an address, and follow no redirect unasked."""
-        self.client = TestClient(application, follow_redirects=False, client=(address, 50_000))
+    def __init__(self, application: ASGIApp) -> None:
+        """Open the application, and follow no redirect unasked."""
+        self.client = TestClient(application, follow_redirects=False)
 
     def get(self, path: str) -> Response:
         """Open a page."""
@@ -47,14 +35,14 @@ class WebVisitor:
         text = self.client.get(path).text
         return {unescape(name): unescape(value) for name, value in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', text)}
 
-    def log_in(self, name: str = TESTER, password: str = PASSWORD, **values: str) -> Response:
+    def log_in(self, token: str = OWNER_TOKEN, **values: str) -> Response:
         """Send the form of the login page."""
-        response: Response = self.client.post("/login", data={**self.form_values("/login"), "name": name, "password": password, **values})
+        response: Response = self.client.post("/login", data={**self.form_values("/login"), "token": token, **values})
         return response
 
     def review(self, run_id: str, **values: str) -> Response:
         """Send the form of a run's page."""
         shown = self.form_values(f"/runs/{run_id}")
-        form = {name: shown[name] for name in ("form_token", "last_change")} | {"verdict": "", "comment": "", "bug_link": ""}
+        form = {"last_change": shown["last_change"], "verdict": "", "comment": "", "bug_link": ""}
         response: Response = self.client.post(f"/runs/{run_id}/review", data={**form, **values})
         return response

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +16,7 @@ from ringroad_lab.errors import LabError
 
 if TYPE_CHECKING:
     from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.settings import WebSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -31,10 +34,10 @@ def serve(
     ] = None,
     cert: Annotated[Path | None, typer.Option(help="Certificate for HTTPS, PEM.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
-    behind_proxy: Annotated[
-        bool,
-        typer.Option("--behind-proxy", help="Trust a proxy on this machine to say who asks (X-Forwarded-For, X-Forwarded-Proto)."),
-    ] = False,
+    login_proxy: Annotated[
+        str, typer.Option(metavar="TOKEN_NAME", help="People log in at a proxy, which shows the token of this name with each request.")
+    ] = "",
+    login_header: Annotated[str, typer.Option(help="Header in which that proxy names who is logged in.")] = "X-Forwarded-User",
 ) -> None:
     """Serve results, trends, comparisons and testers' verdicts to browsers, and the JSON API."""
     # Here, because it takes a while, which the other verbs need not.
@@ -43,6 +46,7 @@ def serve(
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.application import make_application
     from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
+    from ringroad_lab.web.tokens import new_token, token_names
 
     if (cert is None) != (key is None):
         raise LabError("--cert and --key go together")
@@ -52,16 +56,25 @@ def serve(
     is_loopback = listen in LOOPBACK_HOSTS
     # A site elsewhere can give itself this machine's address, and have a browser here read what it answers: hence the names.
     host_names = (*(host_name or ()), *(LOOPBACK_HOSTS if is_loopback else ()))
-    settings = WebSettings(public_read=public_read, host_names=host_names if is_loopback or host_name else ())
+    settings = WebSettings(
+        public_read=public_read,
+        host_names=host_names if is_loopback or host_name else (),
+        owner=_owner(),
+        owner_token=new_token(),
+        proxy_token_name=login_proxy,
+        proxy_header=login_header,
+        is_encrypted=cert is not None,
+    )
     listener = _listen(listen, port)
     with listener, ResultStore(store) as results:
-        _tell(listener, results, public_read=public_read, is_encrypted=cert is not None, is_loopback=is_loopback)
+        if login_proxy and login_proxy not in token_names(results):
+            raise LabError(f"there is no token {login_proxy!r}: `ringroad-lab token add {login_proxy}` makes it for the proxy")
+        _tell(listener, results, settings, is_loopback=is_loopback)
         config = uvicorn.Config(
             make_application(results, settings),
             log_level="warning",
             server_header=False,
-            proxy_headers=behind_proxy,
-            forwarded_allow_ips="127.0.0.1,::1",
+            proxy_headers=False,
             ssl_certfile=cert,
             ssl_keyfile=key,
             # The application has nothing to do at its start and end.
@@ -96,14 +109,18 @@ def _listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-def _tell(listener: socket.socket, results: ResultStore, *, public_read: bool, is_encrypted: bool, is_loopback: bool) -> None:
-    from ringroad_lab.web.accounts import user_names
+def _owner() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
+
+def _tell(listener: socket.socket, results: ResultStore, settings: WebSettings, *, is_loopback: bool) -> None:
     address, port = listener.getsockname()[:2]
     host = f"[{address}]" if ":" in address else address
-    if not user_names(results):
-        rights = "nobody can write" if public_read else "nobody can log in"
-        typer.echo(f"There is no user yet, so {rights}: `ringroad-lab user add NAME` adds one.", err=True)
-    if not is_loopback and not is_encrypted:
-        typer.echo("Others can listen to passwords: give --cert and --key, or put a proxy with HTTPS before it.", err=True)
-    typer.echo(f"Results of {results.location} at http{'s' if is_encrypted else ''}://{host}:{port}/ until Ctrl-C")
+    site = f"http{'s' if settings.is_encrypted else ''}://{host}:{port}/"
+    if not is_loopback and not settings.is_encrypted:
+        typer.echo("Others can listen to tokens: give --cert and --key, or put a proxy with HTTPS before it.", err=True)
+    typer.echo(f"Results of {results.location} at {site} until Ctrl-C")
+    typer.echo(f"To log in as {settings.owner}: {site}login?token={settings.owner_token}")

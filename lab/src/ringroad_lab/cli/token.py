@@ -1,4 +1,4 @@
-"""`ringroad-lab token`: tokens by which programs send results to the web page, and read them."""
+"""`ringroad-lab token`: tokens with which people log in to the web page, and programs send results and read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from ringroad_lab.cli.store_options import StoreOption
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    commands = typer.Typer(help="Tokens by which programs send results to the web page, and read them.", no_args_is_help=True)
+    commands = typer.Typer(
+        help="Tokens with which people log in to the web page, and programs send results and read them.", no_args_is_help=True
+    )
     commands.command("add")(add)
     commands.command("list")(show)
     commands.command("remove")(remove)
@@ -17,9 +19,9 @@ def register(app: typer.Typer) -> None:
 
 
 def add(name: str, store: StoreOption = None) -> None:
-    """Make a token, and print it once: it is not kept."""
+    """Make a token for somebody or for a program, and print it once: it is not kept."""
     from ringroad_lab.store.result_store import ResultStore
-    from ringroad_lab.web.accounts import add_token
+    from ringroad_lab.web.tokens import add_token
 
     with ResultStore(store) as results:
         typer.echo(add_token(results, name))
@@ -28,7 +30,7 @@ def add(name: str, store: StoreOption = None) -> None:
 def show(store: StoreOption = None) -> None:
     """List the names of all tokens."""
     from ringroad_lab.store.result_store import ResultStore
-    from ringroad_lab.web.accounts import token_names
+    from ringroad_lab.web.tokens import token_names
 
     with ResultStore(store) as results:
         for name in token_names(results):
@@ -36,9 +38,9 @@ def show(store: StoreOption = None) -> None:
 
 
 def remove(name: str, store: StoreOption = None) -> None:
-    """Remove a token: it is good for nothing from now on."""
+    """Remove a token: it is good for nothing from now on, and its logins end."""
     from ringroad_lab.store.result_store import ResultStore
-    from ringroad_lab.web.accounts import remove_token
+    from ringroad_lab.web.tokens import remove_token
 
     with ResultStore(store) as results:
         remove_token(results, name)

@@ -38,7 +38,7 @@ def open_database(url: URL) -> Engine:
         if url.drivername == "sqlite":
             path = Path(url.database or "")
             path.parent.mkdir(parents=True, exist_ok=True)
-            # It holds hashes of passwords.
+            # It holds the digests of tokens, and results that are not everybody's.
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         # A run takes hours, in which the other end may have gone and come again.
         engine = sqlalchemy.create_engine(url, pool_pre_ping=True)

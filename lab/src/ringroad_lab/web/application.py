@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -11,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.sessions import SessionMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -25,11 +27,12 @@ from ringroad_lab.web.report_pages import report_pages
 from ringroad_lab.web.result_pages import result_pages
 from ringroad_lab.web.review_pages import review_pages
 from ringroad_lab.web.settings import WebSettings
-from ringroad_lab.web.site import ForgedFormError, LoginNeededError, Site, Visitor
+from ringroad_lab.web.site import LoginNeededError, Site, Visitor
 from ringroad_lab.web.templating import STATIC_FOLDER
 
 _LOG = logging.getLogger(__name__)
 _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+COOKIE_NAME = "ringroad_lab_session"
 _CACHED = {"Cache-Control": "public, max-age=3600"}
 
 
@@ -51,8 +54,17 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
 
     application.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     _handle_errors(application, site)
-    # Not as a middleware of the application: answers to failures pass those by.
-    return HttpGuard(application, site.settings.host_names)
+    # Neither is a middleware of the application: answers to failures pass those by.
+    sessions = SessionMiddleware(
+        application,
+        # Made anew at each start of the server, so a restart ends all sessions.
+        secret_key=secrets.token_hex(32),
+        session_cookie=COOKIE_NAME,
+        max_age=site.settings.session_s,
+        same_site="lax",
+        https_only=site.settings.is_encrypted,
+    )
+    return HttpGuard(sessions, site.settings.host_names)
 
 
 def _handle_errors(application: FastAPI, site: Site) -> None:
@@ -74,11 +86,6 @@ def _handle_errors(application: FastAPI, site: Site) -> None:
         target = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
         query = "?" + urlencode({"next": target}) if request.method == "GET" and target != "/runs" else ""
         return RedirectResponse("/login" + query, 303)
-
-    @application.exception_handler(ForgedFormError)
-    def forged_form(request: Request, _error: Exception) -> Response:
-        text = "It is older than your login or the server, or another site made it. Load the page again, and send it once more."
-        return problem(request, 403, "This form cannot be taken", [text])
 
     @application.exception_handler(RequestValidationError)
     def not_valid(request: Request, error: Exception) -> Response:

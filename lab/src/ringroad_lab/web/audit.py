@@ -1,4 +1,4 @@
-"""The audit log: testers' verdicts, uploaded runs, and changes of users and tokens."""
+"""The audit log: testers' verdicts, uploaded runs, and added and removed tokens."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ class Action(StrEnum):
     COMMENT = "comment"
     BUG_LINK = "bug link"
     RUN_IMPORTED = "run imported"
-    USER_ADDED = "user added"
-    PASSWORD_SET = "password set"
-    USER_REMOVED = "user removed"
     TOKEN_ADDED = "token added"
     TOKEN_REMOVED = "token removed"
 

@@ -1,4 +1,4 @@
-"""Guards before all pages: a limit to the size of requests, and headers by which browsers protect the reader."""
+"""Guards before all pages: no forms of other sites, a limit to the size of requests, and headers by which browsers protect the reader."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_FORM_BYTES = 128 * 1024
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 RECORD_PATH = "/api/runs"
+
+# They change nothing (RFC 9110, 9.2.1).
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 # Scripts and styles are files of this server.
 CONTENT_SECURITY_POLICY = (
@@ -45,6 +48,10 @@ class HttpGuard:
             text = "This server is not called so. Its --host-name says how it is called.\n"
             await PlainTextResponse(text, 400)(scope, receive, send)
             return
+        if scope["method"] not in _SAFE_METHODS and _is_from_another_site(Headers(scope=scope)):
+            text = "Another site sent this form. Load the page here, and send it once more.\n"
+            await PlainTextResponse(text, 403)(scope, receive, send)
+            return
         limit = MAX_RECORD_BYTES if scope["path"] == RECORD_PATH else MAX_FORM_BYTES
         read = 0
 
@@ -69,6 +76,18 @@ class HttpGuard:
             await send(message)
 
         await self._app(scope, receive_limited, send_guarded)
+
+
+def _is_from_another_site(headers: Headers) -> bool:
+    """Whether a browser says that a page of another site made it send this request. Programs that are no browsers say nothing."""
+    # https://www.w3.org/TR/fetch-metadata/; browsers before 2023 have only the other header.
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    try:
+        return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    except ValueError:
+        return True
 
 
 def _host_name(host: str) -> str | None:

@@ -22,7 +22,6 @@ class ReviewForm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    form_token: Annotated[str, Field(max_length=200)] = ""
     last_change: Annotated[int, Field(ge=0, le=2**31)]
     """What the form shows: the last entry of the audit log about the run."""
     verdict: str = ""
@@ -37,7 +36,6 @@ def review_pages(site: Site) -> APIRouter:
     @router.post("/runs/{run_id}/review")
     def review(request: Request, run_id: str, form: Annotated[ReviewForm, Form()]) -> Response:
         visitor = site.writer(request)
-        site.check_form(visitor, form.form_token)
         check_run(site.store, run_id)
 
         def refused(status: int, title: str, problems: list[str]) -> Response:

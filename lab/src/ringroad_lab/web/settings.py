@@ -17,7 +17,17 @@ class WebSettings:
     """Whether reading needs no login. Writing always does."""
     host_names: tuple[str, ...] = ()
     """Names by which browsers may reach the page; empty: any."""
-    session_s: float = 12 * 3600.0
-    """How long a login lasts, s."""
+    owner: str = "owner"
+    """Who started the server."""
+    owner_token: str = ""
+    """The owner's token, good until the server ends; empty: there is none."""
+    proxy_token_name: str = ""
+    """Name of the token by which a proxy shows that a request comes from it; empty: there is no proxy."""
+    proxy_header: str = "X-Forwarded-User"
+    """The header in which the proxy names who is logged in there."""
+    session_s: int = 12 * 3600
+    """How long a login lasts after the last page, s."""
+    is_encrypted: bool = False
+    """Whether browsers reach the page by HTTPS alone."""
     clock: Callable[[], float] = time
     """Seconds since 1970; another in tests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,19 +10,16 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import is_logged_in, token_name
-from ringroad_lab.web.login_limit import LoginLimit
-from ringroad_lab.web.sessions import COOKIE_NAME, Session, SessionCookies, is_form_token
 from ringroad_lab.web.settings import WebSettings
 from ringroad_lab.web.templating import ENVIRONMENT
+from ringroad_lab.web.tokens import digest, is_name, token_name
+
+# What a session holds: the digest of the token that was its login.
+_SESSION_DIGEST = "token"
 
 
 class LoginNeededError(Exception):
-    """The page is for users alone."""
-
-
-class ForgedFormError(Exception):
-    """A form is not one that this server made for this browser, or too old."""
+    """The page is for those who are logged in."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,6 @@ class Visitor:
 
     user: str | None
     """None where nobody is logged in."""
-    session: Session | None = None
 
 
 class Site:
@@ -40,15 +37,35 @@ class Site:
         """Take the store, and what is set."""
         self.store = store
         self.settings = settings
-        self.cookies = SessionCookies(settings.session_s, settings.clock)
-        self.login_limit = LoginLimit(settings.clock)
+
+    def is_owner(self, token: str) -> bool:
+        """Whether a token is that of the server's owner."""
+        return bool(self.settings.owner_token) and hmac.compare_digest(digest(token), digest(self.settings.owner_token))
+
+    def log_in(self, request: Request, token: str) -> bool:
+        """Begin a session of the token's owner; False where there is no such token."""
+        if self._name_of(digest(token)) is None:
+            return False
+        request.session[_SESSION_DIGEST] = digest(token)
+        return True
 
     def visitor(self, request: Request) -> Visitor:
-        """Return who asks."""
-        session = self.cookies.read(request.cookies.get(COOKIE_NAME))
-        if session is None or session.user is None or not is_logged_in(self.store, session.user, session.stamp):
-            return Visitor(user=None, session=session if session is not None and session.user is None else None)
-        return Visitor(user=session.user, session=session)
+        """Return who asks: whom the proxy names, else who is logged in here."""
+        if self.settings.proxy_token_name and self._shown_name(request) == self.settings.proxy_token_name:
+            name = request.headers.get(self.settings.proxy_header, "")
+            return Visitor(name if is_name(name) else None)
+        token_digest = request.session.get(_SESSION_DIGEST)
+        return Visitor(self._name_of(token_digest) if isinstance(token_digest, str) else None)
+
+    def _name_of(self, token_digest: str) -> str | None:
+        # In constant time: the digest that a session shows was signed by this server, but one at a login was not.
+        if self.settings.owner_token and hmac.compare_digest(token_digest, digest(self.settings.owner_token)):
+            return self.settings.owner
+        return token_name(self.store, token_digest)
+
+    def _shown_name(self, request: Request) -> str | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return token_name(self.store, digest(token.strip())) if scheme.lower() == "bearer" else None
 
     def reader(self, request: Request) -> Visitor:
         """Return who asks, where reading is allowed.
@@ -82,25 +99,18 @@ class Site:
             self.reader(request)
 
     def token_name(self, request: Request) -> str | None:
-        """Return the name of the token that a program shows; None where it shows none that is good."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        return token_name(self.store, token.strip()) if scheme.lower() == "bearer" else None
+        """Return the name of the token that a program shows; None where it shows none that is good.
 
-    def check_form(self, visitor: Visitor, token: str) -> None:
-        """Check that a form was made for this browser.
-
-        Raises:
-            ForgedFormError: it was not.
+        The proxy's own token says only that a request comes from the proxy.
         """
-        if not is_form_token(visitor.session, token):
-            raise ForgedFormError
+        name = self._shown_name(request)
+        return name if name != self.settings.proxy_token_name else None
 
     def page(self, request: Request, template: str, visitor: Visitor, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
         """Make a page."""
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         text = ENVIRONMENT.get_template(template).render(
             visitor=visitor,
-            form_token=visitor.session.form_token if visitor.session else "",
             path=request.url.path,
             target=target if request.method == "GET" else "/runs",
             is_readable=visitor.user is not None or self.settings.public_read,

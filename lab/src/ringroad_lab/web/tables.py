@@ -8,20 +8,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from ringroad_lab.store.models import Base
 
 
-class User(Base):
-    """Who may log in."""
-
-    __tablename__ = "web_user"
-
-    name: Mapped[str] = mapped_column(String(64), primary_key=True)
-    password_hash: Mapped[str] = mapped_column(Text)
-    session_stamp: Mapped[str] = mapped_column(String(32))
-    """Random. Sessions that began with another one are over: there is a new one at logout and with each new password."""
-    added_at: Mapped[float] = mapped_column(Double)
-
-
-class ApiToken(Base):
-    """What a program shows to send results. It is random and long, so a plain digest keeps it."""
+class Token(Base):
+    """What somebody logs in with, or a program shows."""
 
     __tablename__ = "api_token"
 

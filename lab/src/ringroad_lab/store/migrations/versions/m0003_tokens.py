@@ -1,0 +1,15 @@
+"""People log in with tokens: no users and passwords."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Drop the users. What they did stays in the audit log."""
+    op.drop_table("web_user")
