@@ -15,6 +15,7 @@ from ringroad_lab.generator.interface import GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_driver import OtgDriver
 from ringroad_lab.kinds import CABLES
+from ringroad_lab.ringroad_program import require_ringroad
 
 POLL_S = 0.05
 
@@ -76,14 +77,22 @@ class OtgServer(OtgDriver):
 
     def prepare(self) -> None:
         """Look for the program that starts it, where one does, and read the token."""
-        if self.settings.command and self.host.find_program(self.settings.command[0]) is None:
-            raise GeneratorError(f"{self.settings.command[0]}, which is to start the generator, is not on {self.host.name}: see `command`")
+        if self.settings.command:
+            self._command = (self._program(self.settings.command[0]), *self.settings.command[1:])
         self._token = None
         if self.settings.token_file is not None:
             try:
                 self._token = self.settings.token_file.expanduser().read_text().strip()
             except OSError as error:
                 raise GeneratorError(f"token_file {self.settings.token_file} of the generator: {error.strerror}") from error
+
+    def _program(self, name: str) -> str:
+        if name == "ringroad":
+            return require_ringroad(self.host, name)
+        path = self.host.find_program(name)
+        if path is None:
+            raise GeneratorError(f"{name}, which is to start the generator, is not on {self.host.name}: see `command` of the generator")
+        return path
 
     def start(self) -> None:
         """Reach it; start it before where a command says how."""
@@ -93,7 +102,7 @@ class OtgServer(OtgDriver):
         if not self.settings.command:
             self._version = client.version()
             return
-        self._process = self.host.start("generator", self.settings.command, cpus=self.cpus)
+        self._process = self.host.start("generator", self._command, cpus=self.cpus)
         last: list[GeneratorError] = []
 
         def answers() -> bool:

@@ -63,7 +63,7 @@ class Method(ABC):
     """As scenarios name it: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
     """For people, with the RFC's section."""
-    settings_type: ClassVar[type[MethodSettings]]
+    settings_type: ClassVar[type[MethodSettings]] = MethodSettings
     is_between_stations: ClassVar[bool] = False
     """Whether it measures between two stations with programs of their own, rather than by the generator; then frames have no set size."""
 
@@ -75,9 +75,9 @@ class Method(ABC):
     def expected_s(self, trial_overhead_s: float) -> float:
         """Time that a measurement is expected to take, s, where each trial costs so much beside its duration."""
 
-    @abstractmethod
     def deviations(self) -> tuple[str, ...]:
         """Where the settings differ from what the RFC demands, a sentence each, for the report."""
+        return ()
 
     @abstractmethod
     def measure(self, context: MethodContext) -> Outcome:
