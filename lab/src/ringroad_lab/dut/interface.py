@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.record import LogExcerpt
+
+PortNumber = Annotated[int, Field(ge=1, le=6)]
 
 
 class DutSettings(BaseModel):

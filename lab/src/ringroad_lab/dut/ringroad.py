@@ -138,6 +138,10 @@ class RingroadSwitch(Dut):
                 modes[str(port.number)] = ", ".join(filter(None, (told.get("kind"), told.get("mode"), peer.get("agreed"))))
         return modes
 
+    def environment(self) -> dict[str, str]:
+        """Return where `ringroad` finds the daemon."""
+        return {"RINGROAD_SOCKET": str(self._socket)}
+
     def stop(self) -> None:
         """End the daemon, and its ports with it."""
         if self._daemon is not None:
