@@ -27,9 +27,11 @@ from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.guest.interface import Guest, guest_cable
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.kinds import DUTS, GENERATORS, GUESTS
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
-from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, StepRecord
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario, StepChoice
+from ringroad_lab.test_step import run_test_step
 from ringroad_lab.topology import Wiring, wire
 from ringroad_lab.trial import Load, TrialRequest, TrialResult, TrialVerdict
 
@@ -162,6 +164,7 @@ class TestBed:
         self._wiring: Wiring = wire(scenario.topology)
         self._stack = ExitStack()
         self._guests: list[Guest] = []
+        self._machines: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
         """Build it, and see that it forwards.
@@ -183,6 +186,7 @@ class TestBed:
         host = LocalHost()
         stack.callback(host.close)
         dut_host = self._dut_host or host
+        self._host = host
         cpus = lay_out_cpus(
             scenario.cpus,
             os.sched_getaffinity(0),
@@ -314,6 +318,20 @@ class TestBed:
         self._dut.check()
         for guest in self._guests:
             guest.check()
+
+    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
+        """Run a test step on the machine that it names, with the device's own variables in its environment."""
+        return run_test_step(step, self._machine(step.on), {**self._dut.environment(), **environment})
+
+    def _machine(self, name: str) -> Host:
+        if name == "generator":
+            return self._host
+        if name in ("dut", self.choice.host):
+            return self._dut.host
+        if name not in self._machines:
+            self._machines[name] = SshHost(next(host for host in self.scenario.hosts if host.name == name))
+            self._stack.callback(self._machines[name].close)
+        return self._machines[name]
 
     def collect(self) -> dict[str, int]:
         """Return the device's own counters.

@@ -301,6 +301,8 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
 def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool) -> int:
     counts = comparison.counts if comparison else {}
     compared = status.of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=fails_on_inconclusive)
+    if compared != status.REGRESSION and any(step.failure for m in record.measurements for step in m.steps):
+        return status.STEP_FAILED
     # A device that got worse is more than a bed that does not work.
     if compared != status.REGRESSION and any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
         return status.INVALID

@@ -60,6 +60,18 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
     traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
     blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
+    if steps := [(m, step) for m in record.measurements for step in m.steps]:
+        told = [
+            [
+                f"{m.dut}, {m.method}, {frames_text(m.frame.name)}, #{m.repetition + 1}",
+                s.when,
+                s.on,
+                s.name or s.run,
+                s.failure or "as expected",
+            ]
+            for m, s in steps
+        ]
+        blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], told)]
     blocks += ["## Where this differs from the RFCs", _list(record.deviations) or "No deviation was recorded."]
     ceilings = [[c.transport, c.frame.name, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
     blocks.append("## What the generator carries by itself")

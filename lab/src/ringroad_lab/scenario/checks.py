@@ -36,6 +36,7 @@ def check(
     _check_guest(scenario, registries, problems)
     _check_queues(scenario, registries, problems)
     _check_places(scenario, problems)
+    _check_steps(scenario, registries, problems)
     problems += _repeated(("topologies",), table.topologies)
     problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
     warnings = [*_idle_guest(table, merged), *_check_cpus(scenario, online_cpus, problems)]
@@ -207,6 +208,16 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
         problems.append(Problem(("private",), "has to be false where a device is on another machine: private namespaces cannot reach it"))
     elif scenario.private and CableKind.NIC in kinds.values():
         problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
+
+
+def _check_steps(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+    places = ["dut", "generator", *(host.name for host in scenario.hosts)]
+    for number, step in enumerate(scenario.steps):
+        if step.on not in places:
+            problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
+    between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
+    if scenario.steps and between:
+        problems.append(Problem(("steps",), f"{', '.join(between)} has none: it measures between stations, without a test bed"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
@@ -41,6 +42,32 @@ class MethodChoice(Frozen):
     name: str
     settings: dict[str, Any] = {}
     """Checked by the method's own type."""
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+class StepChoice(Frozen):
+    """A test step: a command around measurements, and what is expected of it."""
+
+    name: str = ""
+    """For people."""
+    when: Literal["start", "before", "after", "end"] = "after"
+    """`start`: when the device was started and frames pass; `before` and `after` each measurement; `end`: after the last measurement."""
+    on: str = "dut"
+    """`dut`: the device's machine; `generator`: the lab's own; or a host of the site."""
+    run: Annotated[str, Field(min_length=1)]
+    """For the shell. The device's variables, and RINGROAD_LAB_DUT, _METHOD and _FRAME, are in its environment."""
+    expect: Annotated[str, AfterValidator(_regex)] = ""
+    """A regular expression that has to be found in what the command says."""
+    status: int | None = 0
+    """How the command has to end; None: as it likes."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 30.0
 
 
 class Cpus(Frozen):
@@ -90,6 +117,8 @@ class Scenario(Frozen):
     queues: Annotated[int, Field(ge=1, le=16)] = 1
     methods: tuple[MethodChoice, ...] = Field(min_length=1)
     frames: tuple[FrameMix, ...] = Field(min_length=1)
+    steps: tuple[StepChoice, ...] = ()
+    """Test steps, in this order."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     """How often each device is started anew and measured."""
     bidirectional: bool = True

@@ -143,6 +143,7 @@ def _build(
         queues=table.queues,
         methods=tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
         frames=table.frames,
+        steps=table.steps,
         repetitions=table.repetitions,
         bidirectional=table.bidirectional,
         flows=table.flows,

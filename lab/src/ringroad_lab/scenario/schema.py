@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.kinds import CABLES
-from ringroad_lab.scenario.model import Cpus, NicPair
+from ringroad_lab.scenario.model import Cpus, NicPair, StepChoice
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
@@ -80,6 +80,7 @@ class ScenarioTable(Frozen):
     method: dict[str, dict[str, Any]] = {}
     """Settings of methods, of others than the chosen ones too."""
     frames: Annotated[tuple[FrameText, ...], Field(min_length=1)]
+    steps: tuple[StepChoice, ...] = ()
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
