@@ -293,7 +293,8 @@ def test_test_steps_go_around_the_measurements_they_are_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "failing", "trials"), [("before", [0, 1], False), ("after", [0, 1], True), ("start", [0, 1], False), ("end", [1], True)]
+    ("when", "failing", "trials"),
+    [("before", [0, 1], False), ("after", [0, 1], True), ("start", [0, 1], False), ("end", [1], True)],
 )
 def test_a_step_that_fails_makes_its_measurement_invalid_and_no_other(when: str, failing: list[int], trials: bool) -> None:
     step = StepChoice.model_validate({"name": "flows are there", "when": when, "run": "false"})
@@ -302,7 +303,7 @@ def test_a_step_that_fails_makes_its_measurement_invalid_and_no_other(when: str,
     slow = [m for m in lab.measurements() if m.dut == "slow"]
     assert [number for number, m in enumerate(slow) if m.outcome.status is MeasurementStatus.INVALID] == failing
     for number in failing:
-        assert slow[number].outcome.reasons == (f"test step flows are there ({when}, on dut): as the test wants it",)
+        assert slow[number].outcome.reasons == (f"test step 'flows are there' ({when}, on dut): as the test wants it",)
         assert not slow[number].outcome.metrics
         assert bool(slow[number].trials) == trials
     assert lab.open_beds == 0

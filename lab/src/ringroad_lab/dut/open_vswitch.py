@@ -331,7 +331,7 @@ class OpenVSwitch(Dut):
         return versions
 
     def environment(self) -> dict[str, str]:
-        """Return where the tools of Open vSwitch find this one: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`"""
+        """Return where its tools find it: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`."""
         return self._env | {
             "OVS_CONTROL": str(self._folder / "vswitchd.ctl"),
             "OVS_BRIDGE": self._bridges[0] if self._bridges else "",

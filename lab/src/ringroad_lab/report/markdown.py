@@ -63,7 +63,7 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     if steps := [(m, step) for m in record.measurements for step in m.steps]:
         told = [
             [
-                f"{m.dut}, {m.method}, {frames_text(m.frame.name)}, #{m.repetition + 1}",
+                f"{m.number}. {m.dut}, {m.method}, {m.frame.name}",
                 s.when,
                 s.on,
                 s.name or s.run,
