@@ -65,8 +65,8 @@ class StepChoice(Frozen):
     """For the shell. The device's variables, and RINGROAD_LAB_DUT, _METHOD and _FRAME, are in its environment."""
     expect: Annotated[str, AfterValidator(_regex)] = ""
     """A regular expression that has to be found in what the command says."""
-    status: int | None = 0
-    """How the command has to end; None: as it likes."""
+    status: int | Literal["any"] = 0
+    """How the command has to end."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 30.0
 
 
