@@ -93,6 +93,25 @@ class Outcome(Frozen):
     curves: tuple[Curve, ...] = ()
 
 
+class StepRecord(Frozen):
+    """A test step, as it went."""
+
+    name: str = ""
+    when: str
+    """`start`, `before`, `after`, `end`."""
+    on: str
+    """`dut`, `generator`, or the name of a machine."""
+    run: str
+    """The command."""
+    status: int | None = None
+    """How it ended; None: it did not."""
+    output: str = ""
+    """The end of what it said."""
+    elapsed_s: Seconds = 0.0
+    failure: str = ""
+    """Why it is not what was expected; empty where it is."""
+
+
 class Measurement(Frozen):
     """One method, once, of one frame size through one device."""
 
@@ -113,6 +132,8 @@ class Measurement(Frozen):
     trials: tuple[TrialResult, ...] = ()
     dut_counters: dict[str, Annotated[int, Field(gt=-(2**64), lt=2**64)]] = {}
     """What the device itself counted, by port and cause, after the measurement."""
+    steps: tuple[StepRecord, ...] = ()
+    """Test steps around the measurement."""
 
 
 class DutRecord(Frozen):

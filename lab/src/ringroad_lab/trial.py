@@ -19,6 +19,8 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
 Seconds = Annotated[float, Field(ge=0, le=1e30)]
 FramesPerSecond = Annotated[float, Field(ge=0, le=1e30)]
+VlanId = Annotated[int, Field(ge=0, le=4094)]
+Vni = Annotated[int, Field(ge=0, lt=2**24)]
 # Up to the end of the year 9999.
 Moment = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, UTC."""
@@ -51,6 +53,10 @@ class Load(Frozen):
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """UDP flows per direction."""
+    vlans: tuple[VlanId, VlanId] = (0, 0)
+    """VLAN of the frames that ports 1 and 2 send (IEEE 802.1Q); 0: no tag. A tag makes a frame 4 bytes longer than its size says."""
+    vnis: tuple[Vni, Vni] = (0, 0)
+    """VXLAN network of the frames that ports 1 and 2 send (RFC 7348); 0: no VXLAN. It makes a frame 50 bytes longer than its size says."""
     addresses: AddressPlan = AddressPlan.FIXED
     stations: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Stations of an address plan that is not fixed."""

@@ -78,7 +78,7 @@ def begin_run(
     ending: Ending,
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
-    registries = Registries.load()
+    registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries)
     until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
@@ -120,7 +120,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, ending: Endin
             if not is_same_machine(record.facts, facts):
                 name = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
-            _carry_out(record, scenarios, Registries.load(), store, baseline, None, ending, is_resumed=True)
+            _carry_out(record, scenarios, Registries(), store, baseline, None, ending, is_resumed=True)
 
 
 def _carry_out(
@@ -291,6 +291,8 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
 def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool) -> int:
     counts = comparison.counts if comparison else {}
     compared = status.of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=fails_on_inconclusive)
+    if compared != status.REGRESSION and any(step.failure for m in record.measurements for step in m.steps):
+        return status.STEP_FAILED
     # A device that got worse is more than a bed that does not work.
     if compared != status.REGRESSION and any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
         return status.INVALID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -39,6 +39,10 @@ class MethodContext:
     """Whether `max_fps` is the generator's ceiling: what passes there is a lower bound, and is said to be."""
     bidirectional: bool
     flows: int
+    vlans: tuple[int, int] = field(default=(0, 0), kw_only=True)
+    """VLAN of the frames that each port sends; 0: no tag."""
+    vnis: tuple[int, int] = field(default=(0, 0), kw_only=True)
+    """VXLAN network of the frames that each port sends; 0: none."""
     on_trial: Callable[[TrialResult], None]
     """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
     remaining_s: Callable[[float], None]
@@ -59,7 +63,7 @@ class Method(ABC):
     """As scenarios name it: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
     """For people, with the RFC's section."""
-    settings_type: ClassVar[type[MethodSettings]]
+    settings_type: ClassVar[type[MethodSettings]] = MethodSettings
     is_between_stations: ClassVar[bool] = False
     """Whether it measures between two stations with programs of their own, rather than by the generator; then frames have no set size."""
 
@@ -71,9 +75,9 @@ class Method(ABC):
     def expected_s(self, trial_overhead_s: float) -> float:
         """Time that a measurement is expected to take, s, where each trial costs so much beside its duration."""
 
-    @abstractmethod
     def deviations(self) -> tuple[str, ...]:
         """Where the settings differ from what the RFC demands, a sentence each, for the report."""
+        return ()
 
     @abstractmethod
     def measure(self, context: MethodContext) -> Outcome:

@@ -143,7 +143,7 @@ class TrialSeries:
 
     def _trial(self, rate_fps: float, duration_s: float, purpose: str, acceptable_loss_ratio: float, load: dict[str, Any]) -> JudgedTrial:
         context = self.context
-        fields = {"bidirectional": context.bidirectional, "flows": context.flows, **load}
+        fields = {"bidirectional": context.bidirectional, "flows": context.flows, "vlans": context.vlans, "vnis": context.vnis, **load}
         request = TrialRequest(load=Load(frame=context.frame, rate_fps=rate_fps, **fields), duration_s=duration_s, purpose=purpose)
         result = context.generator.trial(request)
         context.on_trial(result)
