@@ -18,7 +18,7 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
     for measurement in record.measurements:
         outcome = measurement.outcome
         # A lower bound is the generator's figure, not the device's.
-        if outcome.status is MeasurementStatus.OK and outcome.headline in outcome.metrics:
+        if outcome.status in (MeasurementStatus.OK, MeasurementStatus.DISTURBED) and outcome.headline in outcome.metrics:
             key = (measurement.dut, measurement.method, measurement.frame.name, outcome.headline, measurement.topology)
             groups.setdefault(key, []).append(measurement)
     floors = []

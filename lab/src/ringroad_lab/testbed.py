@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
 from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.location import generator_location
@@ -204,7 +205,8 @@ class TestBed:
         self._dut.configure([DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)], self._wiring.rules)
 
         locations = (generator_location(physical[0]), generator_location(physical[1]))
-        self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version)
+        witness = Witness(self._processors(cpus, dut_host is host), scenario.disturbance.limit, self._pids_here, View.outside())
+        self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version, witness)
         self.generator: Generator = WatchedGenerator(self._otg, self.check, self.ceiling)
         self._otg.plug_in()
         for guest, pair in zip(self._guests, guest_cables, strict=True):
@@ -214,6 +216,17 @@ class TestBed:
         self._dut.await_ready(READY_TIMEOUT_S)
         self._on_step("looking whether frames pass")
         self._probe()
+
+    def _processors(self, cpus: CpuLayout, is_dut_here: bool) -> frozenset[int]:
+        """Return those of this machine on which frames are moved: a device without processes works where they are sent."""
+        if not is_dut_here:
+            return cpus.generator
+        return cpus.generator.union(cpus.dut if self._dut.processes() else (), *cpus.guests)
+
+    def _pids_here(self) -> tuple[int, ...]:
+        is_dut_here = self._dut_host is None
+        parts = self.processes().items()
+        return tuple(process.pid for part, members in parts if is_dut_here or part == "generator" for process in members)
 
     def _measure_ceiling(self, host: Host, frame: FrameMix) -> None:
         key = (self.cable_kind, frame.name)

@@ -22,6 +22,7 @@ from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, describe_run, looks_of
 from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
 from ringroad_lab.facts.machine import machine_facts
 from ringroad_lab.host.local import LocalHost
@@ -275,6 +276,7 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
                 "is_noise_floor": m.is_noise_floor,
                 "status": m.outcome.status,
                 "reasons": m.outcome.reasons,
+                "disturbances": tally_disturbances(m.trials).model_dump(mode="json"),
                 "headline": m.outcome.headline,
                 "metrics": {name: metric.model_dump(mode="json") for name, metric in m.outcome.metrics.items()},
             }
@@ -288,6 +290,8 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
 def _print_end(console: Console, record: RunRecord, comparison: RunComparison | None, report: Path | None, store: str | None) -> None:
     where = f" --store {store}" if store else ""
     console.print(f"{record.state.value}: {len(record.measurements)} measurements, run {record.run_id[:8]}", highlight=False)
+    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    console.print(tally.describe(), highlight=False, markup=False)
     if comparison:
         console.print(f"beside {comparison.baseline}: {comparison.verdict.value}", highlight=False)
     if report:

@@ -1,8 +1,9 @@
-"""The trials of one measurement: each is recorded and judged, and an invalid one is repeated."""
+"""The trials of one measurement: each is recorded and judged, and an invalid or disturbed one is repeated."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -53,6 +54,18 @@ class NoFigureError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A trial as a method asks for it."""
+
+    rate_fps: float
+    duration_s: float
+    acceptable_loss_ratio: float
+    load: dict[str, Any] = field(default_factory=dict)
+    loss_alone_counts: bool = True
+    may_repeat: bool = True
+
+
 class TrialSeries:
     """Trials of one measurement."""
 
@@ -72,9 +85,11 @@ class TrialSeries:
         acceptable_loss_ratio: float = 0.0,
         loss_repeats: int = 0,
         may_be_silent: bool = False,
+        loss_alone_counts: bool = True,
+        may_repeat: bool = True,
         **load: Any,  # noqa: ANN401 - fields of a load, which checks them
     ) -> JudgedTrial:
-        """Run a trial; again where it says nothing, or where it lost and the loss is to be verified.
+        """Run a trial; again where it says nothing, where others disturbed it, or where it lost and the loss is to be verified.
 
         Args:
             rate_fps: Offered load of each direction.
@@ -84,17 +99,20 @@ class TrialSeries:
             loss_repeats: How often a trial with too much loss is repeated before it counts (ETSI GS NFV-TST 009, binary search with
                 loss verification).
             may_be_silent: That nothing arrives, in a direction or in both, is an answer, not a sign of a dead device.
+            loss_alone_counts: One that passes tells as much disturbed as undisturbed: others can only add loss.
+            may_repeat: The same trial again asks the same; not so where the device remembers, or time matters.
             load: Other fields of the load.
 
         Raises:
             NoFigureError: the device forwards nothing in a direction any more, at no load.
             GeneratorError: the generator failed.
         """
-        judged = self._run_carried(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
-        for _ in range(loss_repeats):
+        asked = _Asked(rate_fps, duration_s, acceptable_loss_ratio, load, loss_alone_counts, may_repeat)
+        judged = self._run_carried(asked, purpose, is_verified=loss_repeats > 0)
+        for left in reversed(range(loss_repeats)):
             if judged.judgement is not Judgement.FAIL:
                 break
-            again = self._run_carried(rate_fps, duration_s, "verification", acceptable_loss_ratio, load)
+            again = self._run_carried(asked, "verification", is_verified=left > 0)
             # One that says nothing does not undo what was seen.
             judged = again if again.counts else judged
         if judged.judgement is Judgement.FAIL and not may_be_silent and _dead_directions(judged):
@@ -104,7 +122,7 @@ class TrialSeries:
     def warm_up(self, rate_fps: float, duration_s: float) -> None:
         """Run a trial that is recorded and otherwise thrown away."""
         if duration_s:
-            self._trial(rate_fps, duration_s, "warm-up", 1.0, {})
+            self._trial(_Asked(rate_fps, duration_s, acceptable_loss_ratio=1.0), "warm-up")
 
     def check_alive(self) -> None:
         """Look whether the device forwards anything at all in each direction, at a load that none fails at.
@@ -115,7 +133,7 @@ class TrialSeries:
         rate_fps = min(_ALIVE_FPS, self.context.max_fps)
         dead: list[DirectionCounts] = []
         for _ in range(_ALIVE_TRIALS):
-            judged = self._run_carried(rate_fps, max(_ALIVE_S, 1 / rate_fps), "alive", 1.0, {})
+            judged = self._run_carried(_Asked(rate_fps, max(_ALIVE_S, 1 / rate_fps), acceptable_loss_ratio=1.0), "alive")
             dead = _dead_directions(judged)
             if not judged.counts or not dead:
                 return
@@ -131,25 +149,39 @@ class TrialSeries:
         counts = {"duplicate_frames": self.duplicate_frames, "reordered_frames": self.reordered_frames}
         return {name: Metric(value=count, unit="frames") for name, count in counts.items() if count}
 
-    def _run_carried(
-        self, rate_fps: float, duration_s: float, purpose: str, acceptable_loss_ratio: float, load: dict[str, Any]
-    ) -> JudgedTrial:
-        judged = self._trial(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
+    def _run_carried(self, asked: _Asked, purpose: str, *, is_verified: bool = False) -> JudgedTrial:
+        judged = self._run_calm(asked, purpose, is_verified=is_verified)
         for _ in range(self._invalid_repeats):
             if judged.counts:
                 break
-            judged = self._trial(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
+            judged = self._run_calm(asked, purpose, is_verified=is_verified)
         return judged
 
-    def _trial(self, rate_fps: float, duration_s: float, purpose: str, acceptable_loss_ratio: float, load: dict[str, Any]) -> JudgedTrial:
+    def _run_calm(self, asked: _Asked, purpose: str, *, is_verified: bool) -> JudgedTrial:
+        """Run a trial; again at once where others disturbed it, as often as the budget allows."""
+        while True:
+            judged, is_repeated = self._trial(asked, purpose, is_verified=is_verified)
+            if not is_repeated:
+                return judged
+
+    def _trial(self, asked: _Asked, purpose: str, *, is_verified: bool = False) -> tuple[JudgedTrial, bool]:
+        """Run a trial; whether it is to be repeated because of others."""
         context = self.context
-        fields = {"bidirectional": context.bidirectional, "flows": context.flows, **load}
-        request = TrialRequest(load=Load(frame=context.frame, rate_fps=rate_fps, **fields), duration_s=duration_s, purpose=purpose)
+        fields = {"bidirectional": context.bidirectional, "flows": context.flows, **asked.load}
+        request = TrialRequest(
+            load=Load(frame=context.frame, rate_fps=asked.rate_fps, **fields), duration_s=asked.duration_s, purpose=purpose
+        )
         result = context.generator.trial(request)
-        context.on_trial(result)
+        judged = judge(result, asked.acceptable_loss_ratio)
+        is_above = result.disturbance is not None and result.disturbance.is_above_limit
+        is_disturbed = is_above and not (asked.loss_alone_counts and judged.passes)
+        is_repeated = is_disturbed and asked.may_repeat and context.repeats.take(asked.duration_s)
+        # A loss that is verified is repeated in any case, and only the last word counts.
+        is_left_out = is_repeated or (is_disturbed and is_verified and judged.judgement is Judgement.FAIL)
+        context.on_trial(result.model_copy(update={"is_disturbed": is_disturbed, "is_repeated": is_left_out}))
         self.duplicate_frames += sum(direction.duplicate_frames for direction in result.directions)
         self.reordered_frames += sum(direction.reordered_frames for direction in result.directions)
-        return judge(result, acceptable_loss_ratio)
+        return judged, is_repeated
 
 
 class TrialMethod(Method):

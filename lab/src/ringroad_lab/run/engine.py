@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ringroad_lab.cost import CostMeter
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, SandboxError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
+from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext, MethodSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     DutRecord,
@@ -267,6 +268,7 @@ class Engine:
                     rate_fps=trial.request.load.rate_fps,
                     verdict=trial.verdict,
                     loss_ratio=trial.loss_ratio,
+                    is_disturbed=trial.is_disturbed,
                 )
             )
             self._stop_if_told()
@@ -289,6 +291,7 @@ class Engine:
                 flows=planned.scenario.flows,
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                repeats=DisturbedRepeats(planned.scenario.disturbance),
                 throughput_fps=throughputs_fps.get(step.frame.name),
                 costs=bed.costs,
             )
@@ -315,6 +318,10 @@ class Engine:
         trials: tuple[TrialResult, ...],
         counters: dict[str, int],
     ) -> None:
+        tally = tally_disturbances(trials)
+        if tally.left and outcome.metrics:
+            status = MeasurementStatus.DISTURBED if outcome.status is MeasurementStatus.OK else outcome.status
+            outcome = outcome.model_copy(update={"status": status, "reasons": (*outcome.reasons, tally.describe())})
         measurement = Measurement(
             number=step.number,
             dut=planned.dut.label,

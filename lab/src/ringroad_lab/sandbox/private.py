@@ -17,6 +17,9 @@ from typing import IO
 from ringroad_lab.errors import MissingProgramError, SandboxError
 from ringroad_lab.tied import tied
 
+# Tells a sandbox where it sees the machine's processes, among which its own are few, and which of them started it: the descriptor of a
+# process file system, and a number in it.
+OUTSIDE = "RINGROAD_LAB_OUTSIDE"
 _NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
 
 
@@ -54,18 +57,23 @@ class Sandbox:
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
         wrapped = [*_NAMESPACES, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process"] if private else []
-        popen = subprocess.Popen(
-            tied([*wrapped, *argv]),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env={**os.environ, **(env or {})},
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            bufsize=1,
-            start_new_session=True,
-        )
+        outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            popen = subprocess.Popen(
+                tied([*wrapped, *argv]),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(env or {}), OUTSIDE: f"{outside}:{os.getpid()}"},
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                bufsize=1,
+                start_new_session=True,
+                pass_fds=(outside,),
+            )
+        finally:
+            os.close(outside)
         return cls(popen)
 
     def kill(self) -> None:

@@ -12,10 +12,10 @@ from pydantic import Field, PlainValidator, StringConstraints
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
-from ringroad_lab.scenario.model import Cpus, NicPair
+from ringroad_lab.scenario.model import Cpus, IsolationLevel, NicPair
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Frozen
+from ringroad_lab.trial import DisturbanceLimits, Frozen
 
 
 def _frame(value: object) -> FrameMix:
@@ -74,6 +74,8 @@ class ScenarioTable(Frozen):
     huge_pages: bool = True
     private: bool = True
     cpus: Cpus = Cpus()
+    disturbance: DisturbanceLimits = DisturbanceLimits()
+    isolation: IsolationLevel = IsolationLevel.OFF
     host: dict[Name, HostTable] = {}
     noise_floor_pairs: Annotated[int, Field(ge=0, le=1000)] = 0
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
