@@ -66,7 +66,7 @@ def test_times_and_trials_are_those_of_the_methods() -> None:
 def test_only_methods_that_need_it_await_the_self_test() -> None:
     assert plan(scenarios("compare-switches"), REGISTRIES).self_test_s > 0
     assert plan(scenarios("MESSAGE_SIZES"), REGISTRIES).self_test_s == 0
-    cards = "host.local.nics=[{generator_interface: a, dut_interface: b}, {generator_interface: c, dut_interface: d}]"
+    cards = 'host.local.nics=[{generator_interface = "a", dut_interface = "b"}, {generator_interface = "c", dut_interface = "d"}]'
     assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards), REGISTRIES).self_test_s == 0
 
 

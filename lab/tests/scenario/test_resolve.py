@@ -41,13 +41,13 @@ def problems(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | 
 def test_all_layers_lie_in_their_order(folder: Path) -> None:
     keys = ["scenario", "site", "host", "user", "set"]
     text = "[labels]\n" + "\n".join(f'{key} = "scenario"' for key in keys)
-    (folder / "site.yaml").write_text("labels: {site: site, host: site, user: site, set: site}\n")
+    (folder / "site.toml").write_text('labels = {site = "site", host = "site", user = "site", set = "site"}\n')
     (folder / "hosts/here.toml").write_text('[labels]\nhost = "host"\nuser = "host"\nset = "host"\n')
     (folder / "hosts/elsewhere.toml").write_text('labels.scenario = "elsewhere"\n')
-    (folder / "user.yml").write_text("labels: {user: user, set: user}\n")
+    (folder / "user.toml").write_text('labels = {user = "user", set = "user"}\n')
     (folder / "scenarios/mine.toml").write_text(text)
     library = Library(folder, "here")
-    user = [library.user_layer(str(folder / "user.yml")), *command_line_layers(["labels.set=set"])]
+    user = [library.user_layer(str(folder / "user.toml")), *command_line_layers(["labels.set=set"])]
     scenario = resolve(library, REGISTRIES, "mine", user).scenarios[0]
     assert scenario.labels == {key: key for key in keys}
     assert scenario.repetitions == 3
@@ -82,8 +82,8 @@ def test_the_layer_of_a_topology_brings_a_guest(folder: Path) -> None:
 
 
 def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
-    (tmp_path / "new-one.yaml").write_text("duts: [ovs]\n")
-    found = resolve(Library(tmp_path / "none", "here"), REGISTRIES, str(tmp_path / "new-one.yaml"))
+    (tmp_path / "new-one.toml").write_text('duts = ["ovs"]\n')
+    found = resolve(Library(tmp_path / "none", "here"), REGISTRIES, str(tmp_path / "new-one.toml"))
     assert found.name == "new-one"
 
 

@@ -1,4 +1,4 @@
-"""Files of settings, TOML or YAML, as plain trees that know on which line each key is."""
+"""Files of settings, in TOML, as plain trees that know on which line each key is."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node
-
 from ringroad_lab.errors import ScenarioError
 
 KeyPath = tuple[str, ...]
 """Path of a key: `("dut", "ovs-dpdk", "settings", "n_rxq")`."""
 
-SUFFIXES = (".toml", ".yaml", ".yml")
+SUFFIX = ".toml"
 _MAX_DEPTH = 16
 _MAX_BYTES = 1 << 20
-# A few aliases of YAML within each other stand for more values than anyone waits for.
-_MAX_VALUES = 100_000
+# A text on the command line that needs no quotes, and a list of such.
+_BARE_TEXT = re.compile(r"""[^\[\]{}"'\n]*""")
+_BARE_LIST = re.compile(r"""\[([^\[\]{}\n]*)\]""")
+_LIST_ITEM = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
 _TOML_TABLE = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$")
 _TOML_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _TOML_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
@@ -47,14 +45,14 @@ def path_text(path: KeyPath) -> str:
 
 
 def read_document(path: Path, source: str | None = None) -> Document:
-    """Read a TOML or YAML file, by its suffix; `source` is what people know it as, where that is not its path.
+    """Read a file; `source` is what people know it as, where that is not its path.
 
     Raises:
-        ScenarioError: it cannot be read, or is not what its suffix says; file and line are named.
+        ScenarioError: it cannot be read, or is not TOML; file and line are named.
     """
     source = source or str(path)
-    if path.suffix not in SUFFIXES:
-        raise ScenarioError(f"{source}: files of settings end in {', '.join(SUFFIXES)}")
+    if path.suffix != SUFFIX:
+        raise ScenarioError(f"{source}: files of settings are in TOML, and their names end in {SUFFIX}")
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -66,7 +64,7 @@ def read_document(path: Path, source: str | None = None) -> Document:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{source}: not UTF-8 text (byte {error.start})") from error
-    return parse_toml(text, source) if path.suffix == ".toml" else parse_yaml(text, source)
+    return parse_toml(text, source)
 
 
 def parse_toml(text: str, source: str) -> Document:
@@ -83,38 +81,30 @@ def parse_toml(text: str, source: str) -> Document:
     return Document(source, tree, _toml_lines(text))
 
 
-def parse_yaml(text: str, source: str) -> Document:
-    """Read YAML, of its safe kind alone: no tag makes an object.
+def parse_value(text: str, source: str) -> Any:  # noqa: ANN401
+    """Read a value of the command line: `64`, `true`, `[64, imix]`, `testpmd`. It is TOML in which texts need no quotes; `null` unsets.
 
     Raises:
-        ScenarioError: it is not YAML, or not a table.
+        ScenarioError: it is no value.
     """
-    tree = parse_yaml_value(text, source)
-    if tree is None:
-        tree = {}
-    if not isinstance(tree, dict):
-        raise ScenarioError(f"{source}: a table of settings is needed, not {_kind(tree)}")
-    lines: dict[KeyPath, int] = {}
-    _yaml_lines(YAML(typ="safe", pure=True).compose(text), (), lines)
-    return Document(source, tree, lines)
-
-
-def parse_yaml_value(text: str, source: str) -> Any:  # noqa: ANN401
-    """Read a value as YAML writes it: `64`, `true`, `[64, imix]`, `any text`.
-
-    Raises:
-        ScenarioError: it is not YAML.
-    """
+    text = text.strip()
+    if text in ("", "null"):
+        return None
     try:
-        value = YAML(typ="safe", pure=True).load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark and "\n" in text else ""
-        raise ScenarioError(f"{source}{place}: not YAML: {error.problem or error.context}") from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ScenarioError(f"{source}: not YAML: {_first_words(error)}") from error
-    _check_plain(value, source)
-    return value
+        # A line more would be a key more.
+        tree = tomllib.loads(f"value = {text}") if "\n" not in text else {}
+    except (ValueError, RecursionError):
+        tree = {}
+    if "value" in tree:
+        _check_plain(tree["value"], source)
+        return tree["value"]
+    if _BARE_TEXT.fullmatch(text):
+        return text
+    if found := _BARE_LIST.fullmatch(text):
+        return [parse_value(item, source) for item in _LIST_ITEM.findall(found[1])]
+    raise ScenarioError(
+        f"{source}: {text!r} is no value: a text, 64, true, [64, imix] and {{name = 1}} are; quote a text with brackets or quotes in it"
+    )
 
 
 def _first_words(error: Exception) -> str:
@@ -128,38 +118,23 @@ def _check_plain(tree: Any, source: str) -> None:  # noqa: ANN401
     Raises:
         ScenarioError: what, and under which key.
     """
-    values = 0
 
     def check(value: Any, path: KeyPath) -> None:  # noqa: ANN401
-        nonlocal values
-        values += 1
-        if values > _MAX_VALUES:
-            raise ScenarioError(f"{source}: more than {_MAX_VALUES} values, which no file of settings has")
         where = f"{source}: {path_text(path)}: " if path else f"{source}: "
         if len(path) > _MAX_DEPTH:
             raise ScenarioError(f"{source}: {path_text(path[:3])}: tables and lists within each other, more than {_MAX_DEPTH} deep")
         if isinstance(value, dict):
             for key, item in value.items():
-                if not isinstance(key, str):
-                    raise ScenarioError(f"{where}the key {key!r} is not a text: quote it")
-                _check_text(key, where)
                 check(item, (*path, key))
         elif isinstance(value, list):
             for number, item in enumerate(value):
                 check(item, (*path, str(number)))
-        elif isinstance(value, str):
-            _check_text(value, where)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ScenarioError(f"{where}{value} is not a number to measure with")
-        elif value is not None and not isinstance(value, bool | int | float):
+        elif not isinstance(value, str | bool | int | float):
             raise ScenarioError(f"{where}{_kind(value)} is no setting: texts, numbers, true, false, lists and tables are; quote a text")
 
     check(tree, ())
-
-
-def _check_text(text: str, where: str) -> None:
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ScenarioError(f"{where}{text!r} is half of a character")
 
 
 def _kind(value: object) -> str:
@@ -182,11 +157,3 @@ def _toml_lines(text: str) -> dict[KeyPath, int]:
 
 def _toml_path(text: str) -> KeyPath:
     return tuple(part[1:-1] if part[0] in "\"'" else part for part in _TOML_PART.findall(text))
-
-
-def _yaml_lines(node: Node | None, path: KeyPath, lines: dict[KeyPath, int]) -> None:
-    if isinstance(node, MappingNode) and len(path) <= _MAX_DEPTH:
-        for key, value in node.value:
-            below = (*path, str(key.value))
-            lines[below] = key.start_mark.line + 1
-            _yaml_lines(value, below, lines)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.scenario.document import Document, KeyPath, parse_yaml_value, path_text
+from ringroad_lab.scenario.document import Document, KeyPath, parse_value, path_text
 
 # A key with a dot in it stands in quotes: `dut."ovs-3.1".driver`.
 _PART = r"""(?:"[^"]*"|[^."=]+)"""
@@ -110,7 +110,7 @@ def _origin(layer: Layer, path: KeyPath, rank: int) -> Origin:
 
 
 def command_line_layers(assignments: Sequence[str]) -> list[Layer]:
-    """Read `--set` arguments: `queues=2`, `frames=[64, imix]`, `dut.ovs.settings.ports=afxdp`; values are as YAML writes them.
+    """Read `--set` arguments: `queues=2`, `frames=[64, imix]`, `dut.ovs.settings.ports=afxdp`. In values texts need no quotes.
 
     A layer for each, so that the last one wins.
 
@@ -124,7 +124,7 @@ def command_line_layers(assignments: Sequence[str]) -> list[Layer]:
         if not found or not all(path):
             raise ScenarioError(f"--set {assignment}: write KEY.PATH=VALUE, as in --set queues=2 or --set 'frames=[64, imix]'")
         source = f"--set {path_text(path)}"
-        value = parse_yaml_value(found[2], source)
+        value = parse_value(found[2], source)
         for part in reversed(path):
             value = {part: value}
         layers.append(Layer(LayerKind.COMMAND_LINE, Document(source, value, {})))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.scenario.document import SUFFIXES, Document, read_document
+from ringroad_lab.scenario.document import SUFFIX, Document, read_document
 from ringroad_lab.scenario.layers import Layer, LayerKind
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.topology import Topology
@@ -30,7 +30,7 @@ def settings_folder(environment: Mapping[str, str]) -> Path:
 class Library:
     """The layers that there are.
 
-    A folder of settings has `site.toml`, `hosts/HOSTNAME.toml` and `scenarios/NAME.toml`; each may be YAML as well.
+    A folder of settings has `site.toml`, `hosts/HOSTNAME.toml` and `scenarios/NAME.toml`.
     """
 
     folder: Path
@@ -79,15 +79,13 @@ class Library:
             return Layer(LayerKind.USER, self._read(Path(name)))
         profiles = self.profiles()
         if name not in profiles:
-            raise ScenarioError(
-                f"there is no layer '{name}'{suggest(name, profiles)}; a file is named with its suffix, {' or '.join(SUFFIXES)}"
-            )
+            raise ScenarioError(f"there is no layer '{name}'{suggest(name, profiles)}; a file is named with its suffix, {SUFFIX}")
         return Layer(LayerKind.USER, self._read(profiles[name]))
 
     def scenario_files(self) -> dict[str, Path]:
         """Return the files of all scenarios, by name; the user's own go before those of the package."""
         with _reading(self.folder):
-            own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix in SUFFIXES}
+            own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix == SUFFIX}
         return {path.stem: path for path in sorted((self.package / "catalogue").glob("*.toml"))} | own
 
     def scenario(self, name: str) -> Layer:
@@ -123,12 +121,12 @@ class Library:
 
 
 def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith(SUFFIXES)
+    return "/" in name or name.endswith(SUFFIX)
 
 
 def _find(folder: Path, stem: str) -> Path | None:
     with _reading(folder):
-        return next((path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()), None)
+        return path if (path := folder / f"{stem}{SUFFIX}").is_file() else None
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def raise_problems(name: str, problems: Sequence[Problem], merged: Merged) -> No
 def validate(type_: type[Model], value: object, path: KeyPath, problems: list[Problem], *, extra_keys: Sequence[str] = ()) -> Model | None:
     """Check a value from files against a type; add what is wrong to the problems, and return None then.
 
-    Numbers have to be numbers and texts texts, as TOML and YAML tell them apart.
+    Numbers have to be numbers and texts texts, as TOML tells them apart.
     """
     try:
         return type_.model_validate_json(json.dumps(value), strict=True)
