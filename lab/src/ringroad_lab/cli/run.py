@@ -21,7 +21,7 @@ from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, describe_run, looks_of
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
 from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
 from ringroad_lab.facts.machine import machine_facts
@@ -34,6 +34,7 @@ from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.sandbox.huge_pages import huge_pages
+from ringroad_lab.sandbox.isolation import isolated
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import make_methods, plan
@@ -202,6 +203,8 @@ def _carry_out(
             _check_baseline(before, scenarios)
         if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):
             stack.enter_context(huge_pages(pages_mib))
+        isolation = _isolate(scenarios, stack, console)
+        record = isolation.begin(record)
         while True:
             expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
             console.print(
@@ -210,9 +213,9 @@ def _carry_out(
                 highlight=False,
             )
             with RunProgress(expected_s, console) as progress:
-                supervisor = Supervisor(results, progress.watch, progress.stopping)
+                supervisor = Supervisor(results, progress.watch, progress.stopping, isolation.enter)
                 settle = until_decided.settle if until_decided else _as_it_is
-                whole, inner_status = supervisor.run(record, tuple(scenarios), noise_floors, settle, is_resumed=is_resumed)
+                whole, inner_status = supervisor.run(record, isolation.pin(scenarios), noise_floors, settle, is_resumed=is_resumed)
             if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
@@ -326,15 +329,62 @@ def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> 
         host.close()
 
 
-def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+def _layout(scenarios: Sequence[Scenario]) -> CpuLayout:
     scenario = scenarios[0]
-    layout = lay_out_cpus(
+    return lay_out_cpus(
         scenario.cpus,
         os.sched_getaffinity(0),
         scenario.queues,
         max(each.topology.guests for each in scenarios),
-        is_dut_elsewhere=any(dut.host != LOCAL_HOST for dut in scenario.duts),
+        is_dut_elsewhere=_is_elsewhere(scenarios),
     )
+
+
+def _is_elsewhere(scenarios: Sequence[Scenario]) -> bool:
+    return any(dut.host != LOCAL_HOST for scenario in scenarios for dut in scenario.duts)
+
+
+@dataclass(frozen=True)
+class _Isolated:
+    """A run whose processors are isolated as far as that goes."""
+
+    facts: dict[str, str]
+    warnings: tuple[str, ...]
+    enter: Path | None
+    usable: frozenset[int]
+    """What the run laid its processors out of, before it had none but its own."""
+
+    def begin(self, record: RunRecord) -> RunRecord:
+        """Record what became of it."""
+        update = {
+            "facts": {**record.facts, "isolation of this run": self.facts},
+            "warnings": tuple(dict.fromkeys((*record.warnings, *self.warnings))),
+        }
+        return record.model_copy(update=update)
+
+    def pin(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
+        """Return scenarios as the measuring process gets them."""
+        return _pinned(scenarios, self.usable) if self.enter else tuple(scenarios)
+
+
+def _pinned(scenarios: Sequence[Scenario], usable: frozenset[int]) -> tuple[Scenario, ...]:
+    return tuple(pin_cpus(each, usable, is_dut_elsewhere=_is_elsewhere(scenarios)) for each in scenarios)
+
+
+def _isolate(scenarios: Sequence[Scenario], stack: ExitStack, console: Console) -> _Isolated:
+    """Isolate the processors that a run uses here until the stack's end."""
+    usable = frozenset(os.sched_getaffinity(0))
+    used: frozenset[int] = frozenset()
+    for cpus in (each.cpus for each in _pinned(scenarios, usable)):
+        used |= cpus.generator if _is_elsewhere(scenarios) else cpus.generator | cpus.dut | cpus.guests
+    isolation = stack.enter_context(isolated(scenarios[0].isolation, used))
+    for sentence in isolation.refused():
+        console.print(f"warning: {printable(sentence)}", style="yellow", highlight=False, markup=False)
+    return _Isolated(isolation.facts, isolation.refused(), isolation.enter, usable)
+
+
+def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+    layout = _layout(scenarios)
     cpus = {"generator": layout.generator, "dut": layout.dut}
     cpus |= {f"guest{number}": guest for number, guest in enumerate(layout.guests, 1)}
     host = LocalHost()

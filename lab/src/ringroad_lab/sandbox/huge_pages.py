@@ -1,7 +1,6 @@
 """Pages of 2 MiB for the length of a run.
 
-The kernel's pool is a number that whoever is root may change. A keeper, a process of its own, raises it by what is missing,
-waits for the end of its input, and lowers it by as much. Its input ends with the process that asked, also where that is killed.
+The kernel's pool is a number that whoever is root may change. A keeper raises it by what is missing, and at the end lowers it by as much.
 Lowering by what was added, rather than writing the former number, keeps two runs from undoing each other's.
 """
 
@@ -9,16 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import math
-import os
-import select
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ringroad_lab.errors import SandboxError
+from ringroad_lab.sandbox.keeper import be_keeper, keeper
 
 PAGE_MIB = 2
 # Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
@@ -34,20 +30,11 @@ def huge_pages(mib: int, pool: Path = POOL) -> Iterator[None]:
     Raises:
         SandboxError: there is not so much memory, or the pool cannot be changed.
     """
-    argv = [sys.executable, "-P", "-m", "ringroad_lab.sandbox.huge_pages", str(math.ceil(mib / PAGE_MIB)), str(pool)]
-    keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    with keeper.stdin, keeper.stdout:
-        try:
-            is_heard, _, _ = select.select([keeper.stdout], [], [], KEEPER_TIMEOUT_S)
-            said = keeper.stdout.readline().strip() if is_heard else f"the kernel took more than {KEEPER_TIMEOUT_S:g} s"
-            if said != "ready":
-                raise SandboxError(f"no {mib} MiB in huge pages: {said or 'their keeper ended'}; free memory, or set `huge_pages = false`")
-            yield
-        finally:
-            keeper.stdin.close()
-            keeper.wait()
+    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool)], KEEPER_TIMEOUT_S) as said:
+        if said != "ready":
+            said = f"the kernel took more than {KEEPER_TIMEOUT_S:g} s" if said is None else said
+            raise SandboxError(f"no {mib} MiB in huge pages: {said or 'their keeper ended'}; free memory, or set `huge_pages = false`")
+        yield
 
 
 def _keep(pages: int, pool: Path) -> str:
@@ -97,11 +84,7 @@ def _read(file: Path) -> int:
 
 def main(argv: list[str]) -> int:
     """Be a keeper."""
-    # Its end is that of its input. A signal to all of the user's processes must not take the pages' return with it.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.chdir("/")
+    be_keeper()
     problem = _keep(int(argv[0]), Path(argv[1]))
     if problem:
         print(problem, flush=True)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from ringroad_lab.errors import MissingProgramError, SandboxError
@@ -40,9 +41,17 @@ class Sandbox:
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], *, private: bool = True, stderr: IO[bytes] | None = None, env: Mapping[str, str] | None = None
+        cls,
+        argv: Sequence[str],
+        *,
+        private: bool = True,
+        stderr: IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        enter: Path | None = None,
     ) -> Sandbox:
         """Start `argv`; its standard error goes into the file `stderr`, or where this process's goes.
+
+        With `enter`, all of it is in the control group whose list of processes that is.
 
         It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it.
         In a private sandbox `/run` is empty, and temporary files are kept there.
@@ -57,10 +66,11 @@ class Sandbox:
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
         wrapped = [*_NAMESPACES, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process"] if private else []
+        entering = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(enter)] if enter else []
         outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         try:
             popen = subprocess.Popen(
-                tied([*wrapped, *argv]),
+                tied([*entering, *wrapped, *argv]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
