@@ -23,7 +23,7 @@ class Files:
     """A machine of plain files, in place of the kernel's: two processors, and time that passes when it is told to."""
 
     def __init__(self, folder: Path) -> None:
-        self.view = View(folder / "proc", LAB, folder / "sys")
+        self.view = View(folder / "proc", LAB, folder / "sys", folder / "proc")
         self.steal = {0: 0, 1: 0}
         self.process(1, 0)
         self.process(2, 0, name="kthreadd")
@@ -32,7 +32,7 @@ class Files:
 
     def process(self, pid: int, parent: int, *, run_ns: int = 0, processor: int = 1, reaped_ticks: int = 0, name: str = "program") -> None:
         fields = ["S", str(parent), *["0"] * 35]
-        fields[13], fields[36] = str(reaped_ticks), str(processor)
+        fields[11], fields[13], fields[36] = str(run_ns // 10**7), str(reaped_ticks), str(processor)
         text = f"{pid} ({name}) {' '.join(fields)}\n"
         thread = self.view.proc / f"{pid}/task/{pid}"
         thread.mkdir(parents=True, exist_ok=True)
@@ -94,15 +94,16 @@ def test_what_the_run_and_the_kernel_do_and_other_processors_are_no_disturbance(
 
 def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(files: Files) -> None:
     files.process(500, 1, name="make", reaped_ticks=1000)
-    files.process(501, 500, run_ns=2 * 10**9, name="cc1")
+    # It waited for some itself.
+    files.process(501, 500, run_ns=2 * 10**9, reaped_ticks=300, name="cc1")
     witness = Witness({0, 1}, 0.05, view=files.view)
     before = witness.look()
-    # One of 2 s had its time before; another took a fifth of a second.
-    files.process(500, 1, name="make", reaped_ticks=1000 + 220)
+    # One of 5 s had its time before; another took a fifth of a second.
+    files.process(500, 1, name="make", reaped_ticks=1000 + 520)
     for file in (files.view.proc / "501").rglob("*stat"):
         file.unlink()
     seen = witness.since(before)
-    assert seen.programs == {"children of make": pytest.approx(0.2 / (os.cpu_count() or 1))}
+    assert seen.programs == {"programs that ended": pytest.approx(0.2 / (os.cpu_count() or 1))}
 
 
 def test_heat_and_frequency_are_told_where_the_machine_shows_them(files: Files) -> None:
@@ -116,6 +117,18 @@ def test_heat_and_frequency_are_told_where_the_machine_shows_them(files: Files) 
     assert (seen.throttles, seen.is_above_limit) == (2, True)
     assert seen.frequency_ratio == pytest.approx(0.8)
     assert seen.describe() == "0% of processor 0, 2 times too hot"
+
+
+def test_what_the_runs_own_parts_had_of_a_processor_no_other_took(files: Files) -> None:
+    files.process(600, LAB, processor=1)
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    # A stranger that was seen last where a part of the run had nine tenths of the time.
+    files.process(600, LAB, run_ns=900_000_000, processor=1)
+    files.process(500, 1, run_ns=600_000_000, processor=1, name="cc1")
+    seen = witness.since(before)
+    assert seen.others_s == pytest.approx(0.1)
+    assert seen.programs == {"cc1": pytest.approx(0.1)}
 
 
 def test_more_than_all_of_a_processor_cannot_be_taken(files: Files) -> None:

@@ -68,6 +68,20 @@ def test_a_budget_that_is_spent_leaves_trials_marked(extra_trials: int, extra_s:
     assert flags(made) == [(True, True), (True, True), (True, False), (True, False)]
 
 
+def test_one_trial_does_not_spend_the_budget_of_all() -> None:
+    made = bench(lambda _: True, extra_trials=100)
+    TrialSeries(made.context, 0).run(ABOVE, 1.0, "search")
+    assert flags(made) == [(True, True)] * 3 + [(True, False)]
+
+
+def test_where_all_are_disturbed_the_least_disturbed_counts() -> None:
+    taken = [0.4, 0.1, 0.3, 0.2]
+    made = Bench(Scripted(DUT, lambda number, result: result.model_copy(update={"disturbance": seen(taken[number])})))
+    TrialSeries(made.context, 0).run(ABOVE, 1.0, "search")
+    told = [(trial.disturbance.ratio if trial.disturbance else 0.0, trial.is_repeated) for trial in made.trials]
+    assert told == [(0.4, True), (0.3, True), (0.2, True), (0.1, False)]
+
+
 def test_a_trial_that_asks_something_else_the_next_time_is_only_marked() -> None:
     made = bench(lambda _: True)
     TrialSeries(made.context, 0).run(ABOVE, 1.0, "recovery", may_repeat=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,8 +20,9 @@ _NS = 1e9
 # Those that are told by name; the rest is in the sum.
 _PROGRAMS_TOLD = 3
 # Fields of /proc/PID/stat behind the name in parentheses (proc(5)): what is counted from 1 there, and with the number and the name.
-_PPID, _CUTIME, _CSTIME, _PROCESSOR = 1, 13, 14, 36
-_STEAL = 8
+_PPID, _UTIME, _CSTIME, _PROCESSOR = 1, 11, 14, 36
+# Of a line of /proc/stat.
+_IDLE, _STEAL = (4, 5), 8
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class View:
     lab: int = field(default_factory=os.getpid)
     """The process, by its number there, that all of the run come of."""
     system: Path = Path("/sys")
+    own: Path = Path("/proc")
+    """Where the run's parts are seen by their numbers here."""
 
     @classmethod
     def outside(cls) -> View:
@@ -49,13 +52,16 @@ class Look:
     at_s: float
     steal_s: dict[int, float]
     """By processor."""
+    idle_s: dict[int, float]
+    """By processor."""
     run_ns: dict[tuple[int, int], int]
     """Of each thread of a stranger, by process and thread."""
-    parents: dict[int, int]
+    whole_s: dict[int, float]
+    """Of each stranger that is a process, with its children that ended."""
     reaped_s: dict[int, float]
-    """Of the children of strangers that ended and were waited for, by parent."""
-    wait_ns: dict[tuple[int, int], int]
-    """Of each thread of the run's parts, by process and thread."""
+    """Of those children alone."""
+    own_ns: dict[tuple[int, int], tuple[int, int]]
+    """How long each thread of the run's parts ran and waited, by process and thread."""
     throttles: int
     frequencies: tuple[int, ...]
 
@@ -80,35 +86,50 @@ class Witness:
 
     def look(self) -> Look:
         """Count, before a load."""
-        run_ns, parents, reaped_s = self._strangers()
-        wait_ns, throttles, frequencies = self._waits(), self._throttles(), self._frequencies()
+        run_ns, whole_s, reaped_s = self._strangers()
+        own_ns, throttles, frequencies = self._own(), self._throttles(), self._frequencies()
         # Last, as the load begins.
-        steal_s = self._steal()
-        return Look(time.monotonic(), steal_s, run_ns, parents, reaped_s, wait_ns, throttles, frequencies)
+        idle_s, steal_s = self._idle_and_steal()
+        return Look(time.monotonic(), steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, throttles, frequencies)
 
     def since(self, before: Look) -> Disturbance:
         """Return what others took since a look, after a load."""
-        at_s, steal_s = time.monotonic(), self._steal()
-        elapsed_s = at_s - before.at_s
-        run_ns, parents, reaped_s = self._strangers()
-        taken = self._taken(before, Look(at_s, steal_s, run_ns, parents, reaped_s, {}, 0, ()))
-        stolen = {number: max(0.0, steal_s.get(number, 0.0) - before.steal_s.get(number, 0.0)) for number in self._processors}
-        # What one looked at a little later than the other may add up to more than there was.
-        others = {number: min(sum(taken[number].values()), max(0.0, elapsed_s - stolen[number])) for number in self._processors}
+        at_s, (idle_s, steal_s), own_ns = time.monotonic(), self._idle_and_steal(), self._own()
+        run_ns, whole_s, reaped_s = self._strangers()
+        after = Look(at_s, steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, self._throttles(), self._frequencies())
+        stolen = {number: _grown(steal_s, before.steal_s, number) for number in self._processors}
+        taken = self._taken(before, after)
+        for number, left_s in self._left(before, after, stolen).items():
+            # A thread that went from processor to processor took less of the last one than all of its time.
+            whole = sum(taken[number].values())
+            if whole > left_s:
+                taken[number] = {name: taken_s * left_s / whole for name, taken_s in taken[number].items()}
+        others = {number: sum(taken[number].values()) for number in self._processors}
         worst = max(self._processors, key=lambda number: stolen[number] + others[number], default=0)
-        waits = self._waits()
-        frequencies: tuple[int, ...] = (*before.frequencies, *self._frequencies())
+        frequencies: tuple[int, ...] = (*before.frequencies, *after.frequencies)
+        waits = [waited - before.own_ns.get(thread, (0, 0))[1] for thread, (_, waited) in own_ns.items()]
         return Disturbance(
             limit=self._limit,
-            elapsed_s=elapsed_s,
+            elapsed_s=at_s - before.at_s,
             processor=worst,
             steal_s=stolen.get(worst, 0.0),
             others_s=others.get(worst, 0.0),
             programs=dict(sorted(taken.get(worst, {}).items(), key=lambda told: -told[1])[:_PROGRAMS_TOLD]),
-            wait_s=sum(ns - before.wait_ns.get(thread, 0) for thread, ns in waits.items()) / _NS if waits else None,
-            throttles=max(0, self._throttles() - before.throttles),
+            wait_s=sum(waits) / _NS if waits else None,
+            throttles=max(0, after.throttles - before.throttles),
             frequency_ratio=min(frequencies) / max(frequencies) if any(frequencies) else None,
         )
+
+    def _left(self, before: Look, after: Look, stolen: Mapping[int, float]) -> dict[int, float]:
+        """Return the time of each processor in which it neither was idle or stolen, nor ran the run's parts, which are bound to some."""
+        left = {}
+        for number in self._processors:
+            gone_s = stolen[number] + _grown(after.idle_s, before.idle_s, number)
+            left[number] = after.at_s - before.at_s - gone_s
+        for (pid, tid), (ran, _) in after.own_ns.items():
+            if (seen := _stat(self._view.own / f"{pid}/task/{tid}/stat")) and (processor := int(seen[1][_PROCESSOR])) in left:
+                left[processor] -= (ran - before.own_ns.get((pid, tid), (0, 0))[0]) / _NS
+        return {number: max(0.0, left_s) for number, left_s in left.items()}
 
     def _taken(self, before: Look, after: Look) -> dict[int, dict[str, float]]:
         """Return what strangers took of each processor, by name of the program: of that where a thread was seen last."""
@@ -119,43 +140,43 @@ class Witness:
                 name, fields = seen
                 if (processor := int(fields[_PROCESSOR])) in taken:
                     taken[processor][name] += grown_ns / _NS
-        # A program that began and ended meanwhile is in its parent's account alone, which does not tell where it ran.
-        ended_s: defaultdict[int, float] = defaultdict(float)
-        for (pid, _), ns in before.run_ns.items():
-            if pid not in after.parents:
-                ended_s[before.parents.get(pid, 0)] += ns / _NS
-        for pid, whole_s in after.reaped_s.items():
-            grown_s = whole_s - before.reaped_s.get(pid, whole_s) - ended_s[pid]
-            if grown_s > 0 and (seen := _stat(self._view.proc / f"{pid}/stat")) is not None:
-                for processor in taken:
-                    taken[processor][f"children of {seen[0]}"] += grown_s / (os.cpu_count() or 1)
+        # A program that ended meanwhile is in the account of whoever waited for it, with all the time that it ever took, and that does not
+        # tell where it ran.
+        grown_s = sum(after.reaped_s.values()) - sum(before.reaped_s[pid] for pid in after.reaped_s if pid in before.reaped_s)
+        known_s = sum(whole_s for pid, whole_s in before.whole_s.items() if pid not in after.reaped_s)
+        if grown_s > known_s:
+            for processor in taken:
+                taken[processor]["programs that ended"] = (grown_s - known_s) / (os.cpu_count() or 1)
         return taken
 
-    def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[int, float]]:
-        """Return the time of each thread of a stranger, all processes' parents, and the time of strangers' children that ended."""
+    def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, float], dict[int, float]]:
+        """Return the time of each thread of a stranger, of each stranger with its children that ended, and of these children."""
         proc = self._view.proc
         parents: dict[int, int] = {}
-        reaped_s: dict[int, float] = {}
+        times: dict[int, list[int]] = {}
         for name in os.listdir(proc):
             if name.isdecimal() and (seen := _stat(proc / name / "stat")) is not None:
                 fields = seen[1]
                 parents[int(name)] = int(fields[_PPID])
-                reaped_s[int(name)] = (int(fields[_CUTIME]) + int(fields[_CSTIME])) * self._tick_s
+                times[int(name)] = [int(ticks) for ticks in fields[_UTIME : _CSTIME + 1]]
         own = {self._view.lab, KTHREADD}
         strangers = [pid for pid in parents if not own.intersection(line_of(pid, parents))]
-        run_ns = {thread: ns for pid in strangers for thread, ns in _schedstats(proc, pid, 0).items()}
-        return run_ns, parents, {pid: reaped_s[pid] for pid in strangers}
+        run_ns = {thread: ran for pid in strangers for thread, (ran, _) in _schedstats(proc, pid).items()}
+        whole_s = {pid: sum(times[pid]) * self._tick_s for pid in strangers}
+        return run_ns, whole_s, {pid: sum(times[pid][2:]) * self._tick_s for pid in strangers}
 
-    def _waits(self) -> dict[tuple[int, int], int]:
-        return {thread: ns for pid in self._parts() for thread, ns in _schedstats(Path("/proc"), pid, 1).items()}
+    def _own(self) -> dict[tuple[int, int], tuple[int, int]]:
+        return {thread: ns for pid in self._parts() for thread, ns in _schedstats(self._view.own, pid).items()}
 
-    def _steal(self) -> dict[int, float]:
-        found = {}
+    def _idle_and_steal(self) -> tuple[dict[int, float], dict[int, float]]:
+        idle_s, steal_s = {}, {}
         for line in (self._view.proc / "stat").read_text().splitlines():
             fields = line.split()
             if fields and fields[0].startswith("cpu") and fields[0][3:].isdecimal() and len(fields) > _STEAL:
-                found[int(fields[0][3:])] = int(fields[_STEAL]) * self._tick_s
-        return found
+                number = int(fields[0][3:])
+                idle_s[number] = sum(int(fields[index]) for index in _IDLE) * self._tick_s
+                steal_s[number] = int(fields[_STEAL]) * self._tick_s
+        return idle_s, steal_s
 
     def _throttles(self) -> int:
         return sum(self._numbers("thermal_throttle/core_throttle_count"))
@@ -168,8 +189,12 @@ class Witness:
         return tuple(int(text) for file in files if (text := _text(file).strip()).isdecimal())
 
 
-def _schedstats(proc: Path, pid: int, index: int) -> dict[tuple[int, int], int]:
-    """Return a figure of the scheduler's, ns, of each thread of a process: 0 is the time that it ran, 1 that it waited."""
+def _grown(after: Mapping[int, float], before: Mapping[int, float], number: int) -> float:
+    return max(0.0, after.get(number, 0.0) - before.get(number, 0.0))
+
+
+def _schedstats(proc: Path, pid: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return how long each thread of a process ran, and how long it could have run and waited, ns."""
     found = {}
     try:
         threads = os.listdir(proc / f"{pid}/task")
@@ -177,7 +202,7 @@ def _schedstats(proc: Path, pid: int, index: int) -> dict[tuple[int, int], int]:
         return {}
     for thread in threads:
         if fields := _text(proc / f"{pid}/task/{thread}/schedstat").split():
-            found[pid, int(thread)] = int(fields[index])
+            found[pid, int(thread)] = int(fields[0]), int(fields[1])
     return found
 
 

@@ -306,7 +306,8 @@ class Engine:
             raise
         except LabError as error:
             outcome, is_alive = _invalid(_cause(bed, error)), False
-        self._give(planned, step, begun_at, outcome, tuple(trials), counters)
+        # Of trials that others disturbed, the one that counts comes last.
+        self._give(planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters)
         return is_alive
 
     def _give(
