@@ -19,7 +19,7 @@ _ALIVE_S = 0.1
 # One that was just overloaded may need a moment: a trial takes about half a second.
 _ALIVE_TRIALS = 5
 # Of one trial that others disturb: a load that fails in any case must not spend the budget of the whole measurement.
-_MOST_REPEATS = 3
+MOST_REPEATS = 3
 
 
 NO_WAITS = (
@@ -172,7 +172,7 @@ class TrialSeries:
     def _run_calm(self, asked: _Asked, purpose: str, *, is_verified: bool) -> JudgedTrial:
         """Run a trial; again at once where others disturbed it, as far as the budget goes. The least disturbed one counts."""
         kept = self._trial(asked, purpose)
-        for _ in range(_MOST_REPEATS):
+        for _ in range(MOST_REPEATS):
             if not kept.is_disturbed or not asked.may_repeat or not self.context.repeats.take(asked.duration_s):
                 break
             again = self._trial(asked, purpose)
