@@ -96,6 +96,7 @@ def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(fi
     files.process(500, 1, name="make", reaped_ticks=1000)
     # It waited for some itself.
     files.process(501, 500, run_ns=2 * 10**9, reaped_ticks=300, name="cc1")
+    (files.view.proc / "500/status").write_text("Name:\tmake\nCpus_allowed_list:\t1-4\n")
     witness = Witness({0, 1}, 0.05, view=files.view)
     before = witness.look()
     # One of 5 s had its time before; another took a fifth of a second.
@@ -103,7 +104,8 @@ def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(fi
     for file in (files.view.proc / "501").rglob("*stat"):
         file.unlink()
     seen = witness.since(before)
-    assert seen.programs == {"programs that ended": pytest.approx(0.2 / (os.cpu_count() or 1))}
+    assert seen.processor == 1
+    assert seen.programs == {"programs that ended": pytest.approx(0.2 / 4)}
 
 
 def test_heat_and_frequency_are_told_where_the_machine_shows_them(files: Files) -> None:

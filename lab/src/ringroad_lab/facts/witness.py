@@ -6,6 +6,7 @@ Read before and after a load, never meanwhile: reading takes time of a processor
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from ringroad_lab.facts.other_programs import KTHREADD, line_of
 from ringroad_lab.sandbox.private import OUTSIDE
+from ringroad_lab.sandbox.processor_set import read_cpu_list
 from ringroad_lab.trial import Disturbance
 
 _NS = 1e9
@@ -141,12 +143,15 @@ class Witness:
                 if (processor := int(fields[_PROCESSOR])) in taken:
                     taken[processor][name] += grown_ns / _NS
         # A program that ended meanwhile is in the account of whoever waited for it, with all the time that it ever took, and that does not
-        # tell where it ran.
-        grown_s = sum(after.reaped_s.values()) - sum(before.reaped_s[pid] for pid in after.reaped_s if pid in before.reaped_s)
+        # tell where it ran: somewhere where its parent may.
+        grown_s = {pid: whole_s - before.reaped_s.get(pid, 0.0) for pid, whole_s in after.reaped_s.items()}
         known_s = sum(whole_s for pid, whole_s in before.whole_s.items() if pid not in after.reaped_s)
-        if grown_s > known_s:
-            for processor in taken:
-                taken[processor]["programs that ended"] = (grown_s - known_s) / (os.cpu_count() or 1)
+        part = max(0.0, 1 - known_s / sum(grown_s.values())) if any(grown_s.values()) else 0.0
+        for pid, parents_s in grown_s.items():
+            if parents_s > 0 and part:
+                allowed = self._allowed(pid)
+                for processor in allowed & taken.keys():
+                    taken[processor]["programs that ended"] += parents_s * part / len(allowed)
         return taken
 
     def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, float], dict[int, float]]:
@@ -177,6 +182,11 @@ class Witness:
                 idle_s[number] = sum(int(fields[index]) for index in _IDLE) * self._tick_s
                 steal_s[number] = int(fields[_STEAL]) * self._tick_s
         return idle_s, steal_s
+
+    def _allowed(self, pid: int) -> frozenset[int]:
+        """Return the processors that a stranger may use."""
+        found = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(self._view.proc / f"{pid}/status"), re.MULTILINE)
+        return read_cpu_list(found[1]) if found else frozenset(range(os.cpu_count() or 1))
 
     def _throttles(self) -> int:
         return sum(self._numbers("thermal_throttle/core_throttle_count"))
