@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fabricated_runs import fabricated_run
-from ringroad_lab.record import RunRecord
+from ringroad_lab.record import DutRecord, RunRecord
 
 RIGHT = fabricated_run(link_bps=1e10).model_dump_json()
 
@@ -79,3 +79,16 @@ def with_figure(place: str, figure: str) -> str:
     assert parent[last] is not None
     parent[last] = "<figure>"
     return json.dumps(record).replace('"<figure>"', figure)
+
+
+def test_a_build_is_told_from_another_and_from_itself_after_a_change() -> None:
+    libraries = {"/lib/librte_eal.so.23": "b" * 64, "/lib/librte_net.so.23": "c" * 64}
+    before = DutRecord(label="new", driver="ovs", build="prefix /opt/ovs", files={"/opt/ovs/sbin/ovs-vswitchd": "a" * 64, **libraries})
+    told = before.identity()
+    assert told["build"] == "prefix /opt/ovs"
+    assert told["sha256 of /opt/ovs/sbin/ovs-vswitchd"] == "a" * 64
+    assert told["libraries of the build"].startswith("2, sha256 of their sums ")
+    later = before.model_copy(update={"files": {**before.files, "/lib/librte_eal.so.23": "d" * 64}})
+    assert later.identity()["libraries of the build"] != told["libraries of the build"]
+    assert before.changed_files(later) == "/lib/librte_eal.so.23"
+    assert before.changed_files(before) == ""

@@ -345,7 +345,7 @@ def _environment(record: RunRecord) -> dict[tuple[str, str], str]:
 
 
 def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
-    facts = {(group, "driver"): dut.driver}
+    facts = {(group, "driver"): dut.driver} | {(group, name): told for name, told in dut.identity().items()}
     facts |= {(group, f"version of {program}"): version for program, version in dut.versions.items()}
     facts |= {(group, f"setting {name}"): _text(value) for name, value in dut.settings.items()}
     facts |= {(group, f"port {port}"): mode for port, mode in dut.ports.items()}

@@ -51,6 +51,16 @@ class MissingProgramError(LabError):
         self.package = package
 
 
+class BuildError(LabError):
+    """The build that a device or guest is to run cannot be had, or does not run here."""
+
+    exit_status = 3
+
+
+class MachineBusyError(LabError):
+    """Another run measures on this machine."""
+
+
 class SandboxError(LabError):
     """The private namespaces or the memory of a run could not be made."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
@@ -129,6 +130,27 @@ class DutRecord(Frozen):
     """Of each program of the device and its guests."""
     ports: dict[str, str] = {}
     """What carries each of its ports, and in which mode."""
+    build: str = ""
+    """Where its programs are from: `prefix /opt/ovs-3.4`, `package ...`; empty: they are the machine's own."""
+    guest_build: str = ""
+    """The same of its guests."""
+    files: dict[str, str] = {}
+    """SHA-256 of what ran, by path: the executables of device and guests, what they mapped of their builds' folders, a guest's kernel. Of
+    a package or image the path in it."""
+
+    def changed_files(self, later: DutRecord) -> str:
+        """Return which files are others at a later start of the same device, for people; empty where none is."""
+        return ", ".join(sorted(path for path in self.files.keys() & later.files if self.files[path] != later.files[path]))
+
+    def identity(self) -> dict[str, str]:
+        """Return what tells this build from another, by name, for people: libraries all in one."""
+        facts = {name: told for name, told in (("build", self.build), ("guest build", self.guest_build)) if told}
+        libraries = {path: sums for path, sums in self.files.items() if ".so" in path.rpartition("/")[2]}
+        facts |= {f"sha256 of {path}": sums for path, sums in self.files.items() if path not in libraries}
+        if libraries:
+            both = sha256("".join(f"{sums}  {path}\n" for path, sums in sorted(libraries.items())).encode()).hexdigest()
+            facts["libraries of the build"] = f"{len(libraries)}, sha256 of their sums {both}"
+        return facts
 
 
 class Series(Frozen):
@@ -209,6 +231,10 @@ class RunRecord(Frozen):
     """What speaks against the figures, a sentence each: processor time that went to others, ..."""
     labels: dict[str, str] = {}
     """What the user tells of it: version under test, build, branch, ..."""
+    planned_s: Seconds | None = None
+    """What the plan said of the measurements that there are, s; None in runs that were killed, or of an older ringroad-lab."""
+    took_s: Seconds | None = None
+    """What they took, s; of a run that was resumed without the pauses."""
     supersedes: str | None = None
     """The run that this one takes the place of."""
 

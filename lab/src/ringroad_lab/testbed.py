@@ -6,13 +6,16 @@ When it is there frames pass, and whatever happens it is taken down.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from pydantic import ValidationError
 
+from ringroad_lab.build.choice import BuildChoice
+from ringroad_lab.build.opened import BuildHost, Programs, file_sums, open_build, running_files
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
@@ -28,7 +31,7 @@ from ringroad_lab.generator.location import generator_location
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_process import OtgProcess
 from ringroad_lab.generator.self_test import measure_ceiling
-from ringroad_lab.guest.interface import Guest, guest_cable
+from ringroad_lab.guest.interface import Guest, Machine, guest_cable
 from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
@@ -84,18 +87,35 @@ def find_guest(kind: str) -> type[Guest]:
     return GUESTS[kind]
 
 
-def huge_pages_mib(scenario: Scenario) -> int:
-    """Memory in huge pages that any bed of a scenario needs at once, MiB; 0 where it is to do without."""
+def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
+    """Memory in huge pages that the bed of a device needs, or without one any bed of the scenario, MiB; 0 where it is to do without."""
     if not scenario.huge_pages:
         return 0
     guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
-    needed = guests + max(find_dut(choice.driver).huge_pages_mib for choice in scenario.duts)
+    needed = guests + max(find_dut(each.driver).huge_pages_mib for each in ([choice] if choice else scenario.duts))
     return needed + GENERATOR_HUGE_PAGES_MIB if needed else 0
 
 
-def dut_record(choice: DutChoice, dut: Dut, versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
-    """Return the record of a device, as it is plugged in."""
+def with_build(placement: Placement, choice: BuildChoice | None, programs: Programs, name: str) -> Placement:
+    """Return where a device or guest runs, with the build that it runs; `name` tells in errors what it is.
+
+    Raises:
+        BuildError: there is no such build, or it does not run there.
+    """
+    if choice is None:
+        return placement
+    build = open_build(placement.host, choice, programs, name)
+    return replace(placement, host=BuildHost(placement.host, build), build=build)
+
+
+def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Machine], versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
+    """Return the record of a device, as it is plugged in, with the guests or stations that are machines."""
     place = dut.placement.host
+    files = running_files(place, dut.processes(), dut.placement.build)
+    for machine in machines:
+        files |= running_files(place, machine.processes(), machine.placement.build)
+        files |= file_sums(place, machine.files(), machine.placement.build)
+    guest_builds = [machine.placement.build for machine in machines if machine.placement.build]
     return DutRecord(
         label=choice.label,
         driver=choice.driver,
@@ -103,6 +123,9 @@ def dut_record(choice: DutChoice, dut: Dut, versions: dict[str, str], ports: dic
         versions=versions,
         # What is called after the run's folder has another name each time, and is no difference.
         ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
+        build=dut.placement.build.source if dut.placement.build else "",
+        guest_build=guest_builds[0].source if guest_builds else "",
+        files=files,
     )
 
 
@@ -120,6 +143,7 @@ class TestBed:
         ceilings: Ceilings | None = None,
         dut_host: Host | None = None,
         on_step: Callable[[str], None] = lambda step: None,
+        reserve_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """Say what to build.
 
@@ -129,6 +153,7 @@ class TestBed:
             ceilings: What is known of the generator already. What is found out is added, so that the next bed does not have to.
             dut_host: The device's machine, where that is another one.
             on_step: Called with what is being done, for the user.
+            reserve_memory: Called just before the device starts, to see that its huge pages are free.
 
         Raises:
             ScenarioError: the parts do not fit together.
@@ -138,6 +163,7 @@ class TestBed:
         self.ceilings = ceilings if ceilings is not None else {}
         self._dut_host = dut_host
         self._on_step = on_step
+        self._reserve_memory = reserve_memory
         self._dut_type = find_dut(choice.driver)
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
@@ -178,10 +204,14 @@ class TestBed:
             is_dut_elsewhere=dut_host is not host,
         )
 
-        self._dut = self._dut_type(self._settings, Placement(dut_host, cpus.dut, scenario.queues, scenario.huge_pages))
+        choice, label = self.choice, f"dut.{self.choice.label}"
+        placement = Placement(dut_host, cpus.dut, scenario.queues, scenario.huge_pages)
+        built = with_build(placement, choice.build, self._dut_type.build_programs, f"{label}.build")
+        self._dut = self._dut_type(self._settings, built)
         if self._guest_type is not None:
-            placements = [Placement(dut_host, guest_cpus, scenario.queues, scenario.huge_pages) for guest_cpus in cpus.guests]
-            self._guests = [self._guest_type(f"guest{number}", placement) for number, placement in enumerate(placements, 1)]
+            built = with_build(placement, choice.guest_build, self._guest_type.build_programs, f"{label}.guest_build")
+            placements = [replace(built, cpus=guest_cpus) for guest_cpus in cpus.guests]
+            self._guests = [self._guest_type(f"guest{number}", each) for number, each in enumerate(placements, 1)]
         self._dut.prepare()
         for guest in self._guests:
             guest.prepare()
@@ -193,6 +223,7 @@ class TestBed:
             self._measure_ceiling(host, frame)
 
         self._on_step(f"starting {self._dut.title}")
+        self._reserve_memory()
         # Before the start, since one that fails half-way is stopped too.
         stack.callback(self._dut.stop)
         self._dut.start()
@@ -319,7 +350,7 @@ class TestBed:
             versions |= guest.versions()
         ports = dict(self._dut.port_modes())
         ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
-        return dut_record(self.choice, self._dut, versions, ports)
+        return dut_record(self.choice, self._dut, self._guests, versions, ports)
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ringroad_lab.errors import HostError
-from ringroad_lab.facts.machine import machine_facts
+from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.facts.sysfs import UNKNOWN
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.host.local import LocalHost
@@ -191,3 +191,12 @@ def test_facts_of_this_machine(host: LocalHost) -> None:
     assert facts["processor"]["model"] != UNKNOWN
     assert facts["memory"]["total"].endswith(" GiB")
     assert all(isinstance(value, str) and value for group in facts.values() for value in group.values())
+
+
+def test_a_machine_is_known_by_its_id_and_without_one_by_its_name() -> None:
+    here, renamed = ({"machine": {"name": name, "id": "1"}} for name in ("here", "renamed"))
+    other, old = {"machine": {"name": "here", "id": "2"}}, {"machine": {"name": "here"}}
+    assert is_same_machine(here, renamed)
+    assert not is_same_machine(here, other)
+    assert is_same_machine(here, old)
+    assert not is_same_machine(renamed, old)

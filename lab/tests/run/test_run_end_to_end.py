@@ -20,6 +20,7 @@ import pytest
 from fabricated_runs import fabricated_run
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.run.machine_lock import LOCK_VARIABLE
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
@@ -41,14 +42,16 @@ class Lab:
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.marker = uuid.uuid4().hex
-        self._env = {**os.environ, "TMPDIR": str(self.temporary), "RINGROAD_LAB_TEST": self.marker}
+        # A lock of its own: a run of the machine's user may be under way.
+        lock = {LOCK_VARIABLE: str(folder / "machine.lock")}
+        self.env = {**os.environ, **lock, "TMPDIR": str(self.temporary), "RINGROAD_LAB_TEST": self.marker}
 
     def command(self, verb: str, *arguments: str) -> list[str]:
         return [*PROGRAM, verb, *arguments, "--store", str(self.store)]
 
     def run(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Run it to its end; its status, and what it says as JSON."""
-        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=self._env)
+        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=self.env)
         assert done.stdout, done.stderr
         said: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, said
@@ -60,7 +63,7 @@ class Lab:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=self._env,
+            env=self.env,
         )
 
     def family(self) -> list[int]:
@@ -195,6 +198,46 @@ def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> N
     assert after.measurements[: len(before.measurements)] == before.measurements
 
 
+def test_two_builds_of_one_device_are_measured_in_turns_and_named(lab: Lab, tmp_path: Path) -> None:
+    folder = Path(os.environ["RINGROAD_BIN_DIR"])
+    copies = tmp_path / "copies/bin"
+    copies.mkdir(parents=True)
+    for program in ("ringroad", "ringroadd"):
+        shutil.copy2(folder / program, copies)
+    # Another build: its file is not the same. What ELF does not name, nobody reads.
+    with (copies / "ringroadd").open("ab") as file:
+        file.write(b"another build")
+    builds = ("duts=[new, old]", "dut.new.driver=ringroad", "dut.old.driver=ringroad", f"dut.new.build.prefix={copies.parent}")
+    settings = [argument for setting in (*builds, "frames=[64]") for argument in ("--set", setting)]
+    quick = ("--layer", "quick", "--set", "method.throughput.resolution=0.4", "--set", "physical=memif")
+    status, said = lab.run("run", "RINGROAD_MEMIF", *quick, *settings, "--json")
+    assert status == 0, said
+    new, old = lab.record().duts
+    assert (new.build, old.build) == (f"prefix {copies.parent}", "")
+    assert list(new.files) == [str(copies / "ringroadd")]
+    assert list(old.files) == [str((folder / "ringroadd").resolve())]
+    assert new.files.values() != old.files.values()
+    status, compared = lab.run("compare", "old", "new", "--within", "latest", "--json", "--output", "-")
+    assert status == 0, compared
+    told = {(each["group"], each["name"]) for each in compared["environment"]}
+    assert {("device", "build"), ("device", f"sha256 of {copies / 'ringroadd'}")} <= told
+    record = lab.record()
+    assert record.planned_s
+    assert record.took_s
+
+
+def test_neither_a_second_run_nor_the_same_one_begins_while_a_run_is_under_way(lab: Lab) -> None:
+    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3")
+    await_first_measurement(process.stderr)
+    for arguments, told in ((("run", "BRIDGE_VETH"), "another run measures"), (("resume", "latest"), "is under way")):
+        done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)
+        assert done.returncode == 1, done.stderr
+        assert told in done.stderr
+        assert f"process {process.pid} of" in done.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE_S)
+
+
 def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
     process = lab.start("RINGROAD_MEMIF", *QUICK, "--set", "repetitions=2")
     await_first_measurement(process.stderr)
@@ -256,6 +299,8 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--set", "frames=[12]"), 2, "frames"),
         (("run", "BRIDGE_VETH", "--baseline", "never-set"), 1, "never-set"),
         (("resume", "nothing-there"), 1, "nothing-there"),
+        (("run", "RINGROAD_MEMIF", "--set", "dut.ringroad.build.prefix=/absent"), 3, "there is no folder /absent"),
+        (("run", "BRIDGE_VETH", "--set", "dut.linux-bridge.build.prefix=/"), 2, "the kernel forwards"),
         (("run", "BRIDGE_VETH", "--label", "version"), 2, "NAME=VALUE"),
         (("run", "BRIDGE_VETH", "--until-decided", "linux-bridge,ovs"), 2, "name two of the devices"),
         (("run", "BRIDGE_VETH", "--most-pairs", "9"), 2, "--until-decided"),
@@ -266,7 +311,7 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
 def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
     with ResultStore(str(lab.store)) as results:
         results.add_run(fabricated_run(run_id="other-frames", capacities_fps={"linux-bridge": 1e6}, frames=["64"]))
-    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr

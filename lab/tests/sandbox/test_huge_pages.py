@@ -15,13 +15,13 @@ import pytest
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import SandboxError
-from ringroad_lab.sandbox.huge_pages import POOL, huge_pages
+from ringroad_lab.sandbox.huge_pages import POOL, await_huge_pages, huge_pages
 
 
-def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0) -> Path:
+def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0, reserved: int = 0) -> Path:
     """Files in place of the kernel's pool: numbers that change only when they are written."""
-    for name, value in (("nr_hugepages", total), ("free_hugepages", free), ("surplus_hugepages", surplus)):
-        (folder / name).write_text(f"{value}\n")
+    for name, value in {"nr": total, "free": free, "resv": reserved, "surplus": surplus}.items():
+        (folder / f"{name}_hugepages").write_text(f"{value}\n")
     return folder
 
 
@@ -62,6 +62,37 @@ def test_pages_added_meanwhile_stay(tmp_path: Path) -> None:
         keeper.stdin.close()
         assert keeper.wait() == 0
     assert number(pool) == 11
+
+
+def test_pages_that_somebody_has_mapped_are_not_free(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=100, free=60, reserved=20)
+    with pytest.raises(SandboxError, match="the kernel has memory for 80 MiB"), huge_pages(120, pool):
+        pytest.fail("there are 40")
+    with huge_pages(80, pool):
+        assert number(pool) == 100
+
+
+def test_pages_that_others_took_are_asked_for_again(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=10, free=10)
+    with huge_pages(20, pool) as ask_again:
+        await_huge_pages(20, lambda: pytest.fail("all are free"), pool)
+        (pool / "free_hugepages").write_text("4\n")
+
+        def ask() -> None:
+            ask_again()
+            # The simulation gives what the keeper asks the kernel for.
+            assert wait_until(lambda: number(pool) == 16, 30)
+            (pool / "free_hugepages").write_text("10\n")
+
+        await_huge_pages(20, ask, pool)
+    assert number(pool) == 10
+
+
+def test_pages_that_cannot_be_had_again_are_counted(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=10, free=4)
+    told = "6 huge pages of 2 MiB are missing: 10 are needed, 4 of 10 are free.* end programs that hold huge pages"
+    with pytest.raises(SandboxError, match=told):
+        await_huge_pages(20, lambda: None, pool, timeout_s=0.05)
 
 
 def test_a_machine_without_huge_pages_is_reported(tmp_path: Path) -> None:

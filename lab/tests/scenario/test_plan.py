@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.method.throughput import ThroughputSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.model import Scenario
@@ -61,6 +62,17 @@ def test_times_and_trials_are_those_of_the_methods() -> None:
     assert planned.expected_s == pytest.approx(method(method.settings_type()).expected_s(TRIAL_OVERHEAD_S))
     # A warm-up and loads from 100 % to 10 %.
     assert planned.trials == 11
+
+
+def test_a_search_is_planned_once_in_each_start() -> None:
+    assignments = ("duts=[ovs]", "frames=[64]", "repetitions=1")
+    alone, after = (
+        plan(scenarios("compare-switches", *assignments, methods), REGISTRIES).starts[0].measurements[-1]
+        for methods in ("methods=[latency]", "methods=[throughput, latency]")
+    )
+    search_s = ThroughputSettings().expected_s(TRIAL_OVERHEAD_S)
+    assert alone.expected_s - after.expected_s == pytest.approx(search_s)
+    assert alone.trials > after.trials
 
 
 def test_only_methods_that_need_it_await_the_self_test() -> None:

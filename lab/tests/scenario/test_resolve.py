@@ -166,6 +166,27 @@ def test_wrong_settings_are_reported(folder: Path, text: str, told: str) -> None
     assert told in problems(folder, text, cpus=frozenset({0, 1}))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('build = {prefix = "/a", program = "/b"}', "dut.new.build: name one of program, prefix, package, image"),
+        ('build.prefix = "opt/ovs"', "'opt/ovs' is no absolute path"),
+        ('guest_build.kernel = "/kernel"', "guest testpmd has no kernel of its own: take a qemu guest"),
+        ('host = "other"\nphysical = "nic"\nbuild.image = "/image"', "unpack it on other, and name its folder there as `prefix`"),
+    ],
+)
+def test_a_build_that_cannot_be_meant_is_refused(folder: Path, text: str, told: str) -> None:
+    scenario = 'topologies = ["PVP"]\nguest = "testpmd"\nduts = ["new"]\n[dut.new]\ndriver = "ovs-dpdk"\n'
+    assert told in problems(folder, scenario + text)
+
+
+def test_a_device_may_run_packages_and_another_build_of_itself(folder: Path) -> None:
+    text = 'duts = ["new", "ovs"]\n[dut.new]\ndriver = "ovs"\nbuild.package = ["openvswitch-switch=3.4", "/one.deb"]\n'
+    new, ovs = resolved(folder, text).scenarios[0].duts
+    assert str(new.build) == "package openvswitch-switch=3.4, /one.deb"
+    assert ovs.build is None
+
+
 def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> None:
     class TapGuest(testpmd.TestpmdGuest):
         carries = frozenset({CableKind.TAP})

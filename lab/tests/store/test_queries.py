@@ -113,6 +113,19 @@ def judge(store: ResultStore, run_id: str, verdict: queries.TesterVerdict) -> No
     change_review(store, run_id, Review(verdict=verdict), "user ann", read_review(store, run_id).last_change)
 
 
+def test_the_last_stable_run_beside_another_is_of_its_machine(store: ResultStore) -> None:
+    here, there = ({"machine": {"name": name, "id": name * 4}} for name in ("here", "there"))
+    mine = fabricated_run(run_id="mine0000", facts=here, latency=False)
+    theirs = fabricated_run(run_id="theirs00", facts=there, started_at=EPOCH + 1e6, latency=False)
+    store.add_runs([mine, theirs])
+    judge(store, theirs.run_id, queries.TesterVerdict.PASS)
+    with pytest.raises(StoreError, match=r"theirs00 has, and was measured on there: .* name it: --baseline theirs00"):
+        store.resolve("last-stable", mine)
+    judge(store, mine.run_id, queries.TesterVerdict.PASS)
+    assert store.resolve("last-stable", mine) == mine.run_id
+    assert store.resolve("last-stable") == theirs.run_id
+
+
 def test_the_last_stable_run_is_the_newest_finished_one_that_a_tester_passed(filled: ResultStore) -> None:
     with pytest.raises(StoreError, match="no finished run"):
         filled.resolve("last-stable")

@@ -7,32 +7,39 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from ringroad_lab import __version__
+from ringroad_lab.build.stage import Stage
 from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
-from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs, describe_run, looks_of
+from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
 from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
 from ringroad_lab.disturbances import tally_disturbances
-from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
-from ringroad_lab.facts.machine import machine_facts
+from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
+from ringroad_lab.facts.machine import is_same_machine, machine_facts
+from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
-from ringroad_lab.record import JsonObject, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.report.findings import same_builds, took
 from ringroad_lab.report.html import render_html
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
+from ringroad_lab.run.events import Event, HugePagesNeeded
+from ringroad_lab.run.machine_lock import machine_lock
 from ringroad_lab.run.progress import RunProgress
+from ringroad_lab.run.recorded_scenario import described, scenarios_of
 from ringroad_lab.run.supervisor import Supervisor
+from ringroad_lab.run.until_decided import UntilDecided, read_until_decided
 from ringroad_lab.sandbox.huge_pages import huge_pages
 from ringroad_lab.sandbox.isolation import isolated
 from ringroad_lab.scenario.library import LOCAL_HOST
@@ -41,12 +48,8 @@ from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
-from ringroad_lab.statistics.sequential import GROWTH
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
-
-# Times the repetitions of a scenario, where nobody says how many pairs `--until-decided` may measure.
-_MOST_PAIRS = 8
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def begin_run(
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
     registries = Registries.load()
     resolved = resolve_arguments(scenario, layer, set_, registries)
-    until_decided = _until_decided(*decision, resolved.scenarios)
+    until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
         raise ScenarioError("--until-decided compares two devices of this run: leave --baseline out")
     for warning in resolved.warnings:
@@ -82,7 +85,7 @@ def begin_run(
     record = RunRecord(
         run_id=str(uuid.uuid4()),
         name=resolved.name,
-        scenario=_described(resolved.scenarios, looks=1 if until_decided else 0),
+        scenario=described(resolved.scenarios, looks=1 if until_decided else 0),
         command=("ringroad-lab", *sys.argv[1:]),
         lab_version=__version__,
         started_at=now,
@@ -94,89 +97,27 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
-
-
-@dataclass(frozen=True)
-class UntilDecided:
-    """Two devices that are compared until it is decided which is better, or that neither is."""
-
-    baseline: str
-    candidate: str
-    most_pairs: int
-
-    def compare(self, record: RunRecord) -> RunComparison:
-        """Compare them as they stand."""
-        return compare_labels(record, self.baseline, self.candidate)
-
-    def settle(self, record: RunRecord) -> RunRecord:
-        """Return a finished run, or one that is to go on with more pairs, since those that it has do not decide it."""
-        (scenario,) = scenarios_of(record)
-        if scenario.repetitions >= self.most_pairs or self.compare(record).is_decided:
-            return record
-        longer = scenario.model_copy(update={"repetitions": min(GROWTH * scenario.repetitions, self.most_pairs)})
-        return record.model_copy(update={"state": RunState.STOPPED, "scenario": _described((longer,), looks_of(record) + 1)})
-
-
-def _as_it_is(record: RunRecord) -> RunRecord:
-    return record
-
-
-def _until_decided(labels: str | None, most_pairs: int | None, scenarios: Sequence[Scenario]) -> UntilDecided | None:
-    """Read the arguments.
-
-    Raises:
-        ScenarioError: they do not fit the scenario.
-    """
-    if labels is None:
-        if most_pairs is not None:
-            raise ScenarioError("--most-pairs is for --until-decided")
-        return None
-    # Measurements have numbers by their order, so that only the end of a run can become longer.
-    if len(scenarios) > 1 or scenarios[0].noise_floor_pairs:
-        raise ScenarioError(
-            "--until-decided measures one topology, without noise_floor_pairs: set topologies=[...] and noise_floor_pairs=0"
-        )
-    known = [dut.label for dut in scenarios[0].duts]
-    named = [label.strip() for label in labels.split(",")]
-    if len(named) != len(set(named)) or len(named) != 2 or not set(named) <= set(known):
-        raise ScenarioError(
-            f"--until-decided {labels!r}: name two of the devices, such as {','.join(known[:2])}; it has {', '.join(known)}"
-        )
-    return UntilDecided(named[0], named[1], most_pairs or _MOST_PAIRS * scenarios[0].repetitions)
-
-
-def _described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
-    described: JsonObject = {"scenarios": [each.model_dump(mode="json") for each in scenarios]}
-    return described | {"looks": looks} if looks else described
+    _check_folder(report)
+    with machine_lock(record.run_id):
+        _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
 
 
 def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, ending: Ending) -> NoReturn:
     """Measure what is missing of a run, and exit."""
+    _check_folder(report)
     with ResultStore(store) as results:
-        record = results.get_run(results.resolve(name))
-    if record.state is RunState.FINISHED:
-        raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
-    scenarios = scenarios_of(record)
-    _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
-
-
-_SCENARIOS = TypeAdapter(tuple[Scenario, ...])
-
-
-def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
-    """Return the scenarios that a run was made of.
-
-    Raises:
-        ScenarioError: they cannot be read; the run was made by another program.
-    """
-    try:
-        scenarios = _SCENARIOS.validate_python(record.scenario.get("scenarios", []))
-    except ValidationError as error:
-        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {'; '.join(value_problems(error))}") from error
-    if not scenarios:
-        raise ScenarioError(f"run {record.run_id} has no scenario: it cannot be resumed")
-    return scenarios
+        run_id = results.resolve(name)
+        # Before it is read: who measures it may be about to end.
+        with machine_lock(run_id):
+            record = results.get_run(run_id)
+            if record.state is RunState.FINISHED:
+                raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
+            scenarios = scenarios_of(record)
+            facts = _facts(scenarios)
+            if not is_same_machine(record.facts, facts):
+                name = record.facts.get("machine", {}).get("name", "another machine")
+                raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
+            _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
 
 
 def _carry_out(
@@ -191,18 +132,20 @@ def _carry_out(
     *,
     is_resumed: bool = False,
 ) -> NoReturn:
-    _require_programs(scenarios, registries)
-    if report:
-        _check_folder(report)
     console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
         # Before anything is measured: a name that is wrong should not be told after an hour.
-        before = results.get_run(results.resolve(baseline, record.name)) if baseline else None
+        before = results.get_run(results.resolve(baseline, record)) if baseline else None
         if before:
-            _check_baseline(before, scenarios)
-        if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):
-            stack.enter_context(huge_pages(pages_mib))
+            _check_baseline(before, record, scenarios)
+        host = LocalHost()
+        stack.callback(host.close)
+        stage = Stage(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
+        staged = stage.scenarios(scenarios)
+        _require_programs(staged, registries, host)
+        pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
+        ask_for_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
         isolation = _isolate(scenarios, stack, console)
         record = isolation.begin(record)
         while True:
@@ -212,14 +155,21 @@ def _carry_out(
                 f"about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
                 highlight=False,
             )
+            conclude = partial(_conclude, expected_s=expected_s, began_s=time.monotonic(), until_decided=until_decided)
             with RunProgress(expected_s, console) as progress:
-                supervisor = Supervisor(results, progress.watch, progress.stopping, isolation.enter)
-                settle = until_decided.settle if until_decided else _as_it_is
-                whole, inner_status = supervisor.run(record, isolation.pin(scenarios), noise_floors, settle, is_resumed=is_resumed)
+
+                def watch(event: Event, show: Callable[[Event], None] = progress.watch) -> None:
+                    if isinstance(event, HugePagesNeeded):
+                        ask_for_pages()
+                    show(event)
+
+                supervisor = Supervisor(results, watch, progress.stopping, isolation.enter)
+                whole, inner_status = supervisor.run(record, isolation.pin(staged), conclude, is_resumed=is_resumed)
             if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
             record, scenarios, is_resumed = whole, scenarios_of(whole), True
+            staged = stage.scenarios(scenarios)
     comparison = compare_runs(before, whole) if before else None
     if until_decided and whole.state is RunState.FINISHED:
         comparison = until_decided.compare(whole)
@@ -234,8 +184,24 @@ def _carry_out(
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))
 
 
-def _check_baseline(before: RunRecord, scenarios: Sequence[Scenario]) -> None:
-    """Check, before anything is measured, that a baseline has something of what is to be measured.
+def _nothing() -> None:
+    return
+
+
+def _conclude(record: RunRecord, expected_s: Mapping[int, float], began_s: float, until_decided: UntilDecided | None) -> RunRecord:
+    """Return a run with what follows from its measurements, and its time beside the plan's."""
+    planned_s = sum(expected_s.get(measurement.number, 0.0) for measurement in record.measurements)
+    update = {
+        "noise_floors": noise_floors(record),
+        "planned_s": (record.planned_s or 0.0) + planned_s,
+        "took_s": (record.took_s or 0.0) + time.monotonic() - began_s,
+    }
+    record = record.model_copy(update=update)
+    return until_decided.settle(record) if until_decided and record.state is RunState.FINISHED else record
+
+
+def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Scenario]) -> None:
+    """Check, before anything is measured, that a baseline has something of what is to be measured, and tell if it is of another machine.
 
     Raises:
         ReportError: it has not.
@@ -249,14 +215,20 @@ def _check_baseline(before: RunRecord, scenarios: Sequence[Scenario]) -> None:
             f"the baseline {describe_run(before)} has no device, topology, method and frame size of this run: "
             "there would be nothing to compare"
         )
+    if not is_same_machine(before.facts, record.facts):
+        name = before.facts.get("machine", {}).get("name", "another machine")
+        text = f"the baseline {describe_run(before)} was measured on {name}: what differs may be the machines' difference"
+        print(f"ringroad-lab: warning: {printable(text)}", file=sys.stderr)
 
 
-def _check_folder(report: Path) -> None:
+def _check_folder(report: Path | None) -> None:
     """Check, before anything is measured, that a report can be written.
 
     Raises:
         ReportError: it cannot.
     """
+    if report is None:
+        return
     if report == STANDARD_OUTPUT or report.is_dir() or not os.access(report.parent, os.W_OK):
         raise ReportError(f"cannot write the report {report}: name a file in an existing, writable folder")
 
@@ -292,9 +264,14 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
 
 def _print_end(console: Console, record: RunRecord, comparison: RunComparison | None, report: Path | None, store: str | None) -> None:
     where = f" --store {store}" if store else ""
-    console.print(f"{record.state.value}: {len(record.measurements)} measurements, run {record.run_id[:8]}", highlight=False)
+    time_s = f" in {took(record)}" if record.took_s else ""
+    console.print(
+        f"{record.state.value}: {len(record.measurements)} measurements{time_s}, run {record.run_id[:8]}", highlight=False, soft_wrap=True
+    )
+    for text in same_builds(record):
+        console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
-    console.print(tally.describe(), highlight=False, markup=False)
+    console.print(tally.describe(), highlight=False, markup=False, soft_wrap=True)
     if comparison:
         console.print(f"beside {comparison.baseline}: {comparison.verdict.value}", highlight=False)
     if report:
@@ -314,19 +291,16 @@ def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fai
     return compared
 
 
-def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> None:
-    """Check that every program is there.
+def _require_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> None:
+    """Check that every program is there, and every build fit to run.
 
     Raises:
         MissingProgramError: of the first that is not.
+        BuildError: of the first that is not.
     """
-    host = LocalHost()
-    try:
-        for program in required_programs(scenarios, registries, host):
-            if program.path is None:
-                raise MissingProgramError(program.program, program.package, program.host)
-    finally:
-        host.close()
+    for program in required_programs(scenarios, registries, host):
+        if program.path is None:
+            raise MissingProgramError(program.program, program.package, program.host)
 
 
 def _layout(scenarios: Sequence[Scenario]) -> CpuLayout:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.record import LogExcerpt
@@ -47,6 +48,8 @@ class Placement:
     queues: int = 1
     huge_pages: bool = True
     """Whether pages of 2 MiB are reserved for it; without, drivers use ordinary memory and say so in their settings."""
+    build: Build | None = None
+    """What it runs, where that is not the machine's own; the host gives it these programs by their usual names."""
 
 
 class Dut(ABC):
@@ -67,6 +70,10 @@ class Dut(ABC):
     """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
     huge_pages_mib: ClassVar[int] = 0
     """Memory in pages of 2 MiB that it needs where its placement has such."""
+    start_s: ClassVar[float] = 4.0
+    """What its start, wiring and stop take, s, for the plan."""
+    build_programs: ClassVar[Programs] = {}
+    """Its own programs, of which there may be other builds; empty where the kernel forwards."""
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Take checked settings, of `settings_type`."""

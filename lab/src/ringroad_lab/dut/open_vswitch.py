@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut import open_vswitch_counters as counters
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
@@ -25,6 +26,7 @@ from ringroad_lab.record import LogExcerpt
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+TOOLS = ("ovs-vsctl", "ovsdb-server", "ovsdb-tool", "ovs-ofctl", "ovs-appctl")
 # The tap that the userspace datapath makes for itself.
 DATAPATH_TAP = "ovs-netdev"
 # Of DPDK: six ports of four queues have room in it.
@@ -66,6 +68,7 @@ class OpenVSwitch(Dut):
 
     obeys_rules: ClassVar[bool] = True
     serves_sockets: ClassVar[bool] = False
+    start_s: ClassVar[float] = 5.0
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -109,9 +112,8 @@ class OpenVSwitch(Dut):
 
     def prepare(self) -> None:
         """Look for the daemons and their tools."""
-        self._host.require("ovs-vsctl", "openvswitch-switch")
-        for program in ("ovsdb-server", "ovsdb-tool", "ovs-ofctl", "ovs-appctl"):
-            self._host.require(program, "openvswitch-common")
+        for program in TOOLS:
+            self._host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
         self._host.require(*self._daemon)
 
     def start(self) -> None:
@@ -121,7 +123,7 @@ class OpenVSwitch(Dut):
         try:
             self._host.run(["mkdir", "-p", str(self._folder)])
             database = str(self._folder / "conf.db")
-            self._host.run(["ovsdb-tool", "create", database, SCHEMA])
+            self._host.run(["ovsdb-tool", "create", database, self._host.locate(SCHEMA)])
             self._had_datapath_tap = self._has_interface(DATAPATH_TAP)
             # No helper processors for it: it sleeps while traffic runs.
             self._database = self._start_daemon(
@@ -340,6 +342,11 @@ class Ovs(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
+    # Debian's package has it where its alternatives look for it.
+    build_programs: ClassVar[Programs] = {
+        "ovs-vswitchd": ("usr/lib/openvswitch-switch/ovs-vswitchd", "ovs-vswitchd"),
+        **dict.fromkeys(TOOLS, ()),
+    }
     settings: OvsSettings
 
     @property
@@ -369,6 +376,9 @@ class OvsDpdk(OpenVSwitch):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    # The kernel clears its memory first.
+    start_s: ClassVar[float] = 8.0
+    build_programs: ClassVar[Programs] = {DPDK_DAEMON: (DPDK_DAEMON[1:], "ovs-vswitchd"), **dict.fromkeys(TOOLS, ())}
     settings: OvsDpdkSettings
 
     @property

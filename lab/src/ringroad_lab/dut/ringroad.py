@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
@@ -38,6 +39,7 @@ class RingroadSwitch(Dut):
     settings_type: ClassVar[type[DutSettings]] = RingroadSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
     obeys_rules: ClassVar[bool] = False
+    build_programs: ClassVar[Programs] = {"ringroadd": (), "ringroad": ()}
     settings: RingroadSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
@@ -64,6 +65,7 @@ class Testpmd(Dut):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
     obeys_rules: ClassVar[bool] = True
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    build_programs: ClassVar[Programs] = {"dpdk-testpmd": ()}
     settings: TestpmdSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 
 from ringroad_lab.facts import memory, network_cards, processor
 from ringroad_lab.facts.sysfs import UNKNOWN, fact, read_files, read_first
@@ -11,6 +12,7 @@ from ringroad_lab.host.interface import Host
 
 DMI = "/sys/class/dmi/id"
 _PATTERNS = (
+    "/etc/machine-id",
     "/etc/os-release",
     "/proc/cmdline",
     "/proc/version",
@@ -59,6 +61,7 @@ def _board(files: Mapping[str, str], host: Host) -> dict[str, str]:
         virtualization = "a hypervisor, of unknown kind"
     return {
         "name": read_first(host, ["uname", "-n"]),
+        "id": _identity(files),
         "vendor": fact(files, f"{DMI}/sys_vendor"),
         "product": fact(files, f"{DMI}/product_name"),
         "board": " ".join(filter(None, (files.get(f"{DMI}/board_{part}") for part in ("vendor", "name", "version")))) or UNKNOWN,
@@ -66,6 +69,19 @@ def _board(files: Mapping[str, str], host: Host) -> dict[str, str]:
         "virtualization": virtualization,
         "container": read_first(host, ["systemd-detect-virt", "--container"]),
     }
+
+
+def _identity(files: Mapping[str, str]) -> str:
+    """Return what stays the same as long as the system is installed. The machine's own id is not to be told to others: machine-id(5)."""
+    own = fact(files, "/etc/machine-id")
+    return own if own == UNKNOWN else sha256(f"ringroad-lab {own}".encode()).hexdigest()[:16]
+
+
+def is_same_machine(facts: Mapping[str, Mapping[str, str]], others: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether two runs were on one machine, by its id; by its name where one of them has no id, as runs of an older ringroad-lab."""
+    one, other = facts.get("machine", {}), others.get("machine", {})
+    ids = [each.get("id", UNKNOWN) for each in (one, other)]
+    return ids[0] == ids[1] if UNKNOWN not in ids else one.get("name") == other.get("name")
 
 
 def _system(files: Mapping[str, str]) -> dict[str, str]:

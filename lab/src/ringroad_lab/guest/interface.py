@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.host.interface import Process
@@ -24,6 +25,12 @@ class Machine(ABC):
     """A virtual machine, or what stands in for one, at the far ends of cables."""
 
     carries: ClassVar[frozenset[CableKind]]
+    start_s: ClassVar[float] = 3.0
+    """What its start takes, s, for the plan."""
+    build_programs: ClassVar[Programs] = {}
+    """Its own programs, of which there may be other builds."""
+    boots_kernel: ClassVar[bool] = False
+    """Whether it has a kernel of its own, which a build may bring."""
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Name it, uniquely in the run."""
@@ -53,6 +60,10 @@ class Machine(ABC):
     @abstractmethod
     def versions(self) -> dict[str, str]:
         """Return the version of each of its programs."""
+
+    def files(self) -> Sequence[str]:
+        """Return files beside its programs that make it what it is: the image of its kernel."""
+        return ()
 
     @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:

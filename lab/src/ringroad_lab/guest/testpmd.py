@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
@@ -26,6 +27,7 @@ class TestpmdGuest(Guest):
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    build_programs: ClassVar[Programs] = {"dpdk-testpmd": ()}
     forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
 
     def __init__(self, name: str, placement: Placement) -> None:
@@ -41,7 +43,7 @@ class TestpmdGuest(Guest):
 
     def prepare(self) -> None:
         """Look for testpmd."""
-        self._host.require("dpdk-testpmd", "dpdk-dev")
+        self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
         self._host.require("stdbuf", "coreutils")
 
     def start(self, cables: tuple[Cable, Cable]) -> None:
@@ -64,7 +66,7 @@ class TestpmdGuest(Guest):
             # Its standard output is no terminal, and would come late.
             "stdbuf",
             "-oL",
-            "dpdk-testpmd",
+            self._program,
             f"--lcores={lcores}",
             "--no-pci",
             *memory,
@@ -96,7 +98,7 @@ class TestpmdGuest(Guest):
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        said = self._host.run(["dpdk-testpmd", "-v"], env=self._env, check=False)
+        said = self._host.run([self._program, "-v"], env=self._env, check=False)
         match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
         return {"DPDK (guest)": match[1]} if match else {}
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import ClassVar
 
+from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
@@ -36,6 +37,10 @@ class VirtualMachine(Machine):
     """QEMU with a virtio-net card for each cable."""
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
+    build_programs: ClassVar[Programs] = {QEMU: ()}
+    boots_kernel: ClassVar[bool] = True
+    # Of one whose processor is emulated.
+    start_s: ClassVar[float] = 20.0
     memory_mib: ClassVar[int] = 256
     kernel_arguments: ClassVar[str] = ""
     ready_text: ClassVar[str] = READY
@@ -70,10 +75,12 @@ class VirtualMachine(Machine):
         self._kernel()
 
     def _kernel(self) -> tuple[str, PurePosixPath]:
-        """Image of the kernel and the folder of its modules: those that `ringroad vm` would take."""
+        """Image of the kernel and the folder of its modules: those of its build, else those that `ringroad vm` would take."""
         ringroad = require_ringroad(self._host, "ringroad")
+        build = self.placement.build
+        chosen = ["--kernel", str(build.kernel)] if build and build.kernel else []
         try:
-            found = json.loads(self._host.run([ringroad, "vm", "kernel", "--json"], timeout_s=120).stdout)
+            found = json.loads(self._host.run([ringroad, "vm", "kernel", "--json", *chosen], timeout_s=120).stdout)
             return str(found["image"]), PurePosixPath(found["modules"])
         except (HostError, ValueError, KeyError, TypeError) as error:
             raise GuestError(f"guest {self.name}: no kernel for it; `ringroad vm kernel --fetch DIR` fetches one: {error}") from error
@@ -152,6 +159,10 @@ class VirtualMachine(Machine):
         match = re.search(r"version (\S+)", said)
         processor = "emulated processor (TCG): its speed means nothing" if self._is_emulated else "KVM"
         return {"QEMU": f"{match[1] if match else 'unknown'}, {processor}", "Linux (guest)": self._kernel()[1].name}
+
+    def files(self) -> Sequence[str]:
+        """Return the image of its kernel."""
+        return [self._kernel()[0]]
 
     def logs(self) -> Sequence[LogExcerpt]:
         """Return what QEMU and the guest's console said."""

@@ -126,6 +126,10 @@ class Host(ABC):
             raise MissingProgramError(program, package, self.name)
         return path
 
+    def locate(self, path: str) -> str:
+        """Path of a file that comes with a program; where it is a build's program, that build's file if it has one."""
+        return path
+
     @abstractmethod
     def close(self) -> None:
         """End what still runs, and remove the folder."""

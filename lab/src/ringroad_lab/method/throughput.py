@@ -42,10 +42,10 @@ class ThroughputSettings(WarmUpSettings):
 
     def expected_s(self, trial_overhead_s: float) -> float:
         """Return how long a search is expected to take, s."""
-        # Halvings from the greatest rate down to the resolution at a quarter of it; half of them fail and are repeated.
-        probes = math.log2(4 / self.resolution) * (1 + self.loss_repeats / 2)
-        # What a short trial passes, a longer one mostly does not: about four fail, and are repeated, until one passes.
-        validations = 1 + 4 * (1 + self.loss_repeats)
+        # The greatest rate, then halvings down to the resolution at a sixth of it; three of four fail and are repeated.
+        probes = (1 + math.log2(6 / self.resolution)) * (1 + 0.75 * self.loss_repeats)
+        # What a short trial passes, a longer one mostly does not: about three fail, and are repeated, until one passes.
+        validations = 1 + 3 * (1 + self.loss_repeats)
         return (
             self.expected_warm_up_s(trial_overhead_s)
             + probes * (self.search_s + trial_overhead_s)
@@ -144,6 +144,11 @@ class ThroughputMethod(TrialMethod):
     title = "Throughput (RFC 2544 section 26.1)"
     settings_type = ThroughputSettings
     settings: ThroughputSettings
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether what it finds is what other methods go by: a throughput with loss is none for them."""
+        return not self.settings.acceptable_loss_ratio
 
     def expected_s(self, trial_overhead_s: float) -> float:
         """See [`Method.expected_s`]."""

@@ -7,6 +7,7 @@ import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.disturbances import tally_disturbances
@@ -219,7 +220,15 @@ def warnings(record: RunRecord) -> list[str]:
     if tally.left:
         told = tally.describe()
         found.append(f"{told[0].upper()}{told[1:]}.")
-    return [*found, *record.warnings]
+    return [*found, *same_builds(record), *record.warnings]
+
+
+def same_builds(record: RunRecord) -> Iterator[str]:
+    """Tell of devices that were to differ, and are one build with the same settings."""
+    for one, other in combinations(record.duts, 2):
+        is_same = (one.driver, one.settings, one.guest_build) == (other.driver, other.settings, other.guest_build)
+        if is_same and (one.build or other.build) and one.files and set(one.files.values()) == set(other.files.values()):
+            yield f"{one.label} and {other.label} ran the same files with the same settings: they are one build, not two."
 
 
 def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
@@ -253,14 +262,14 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
     """Return what was measured, and what came of it, in a sentence each."""
     grids = headline_grids(record)
     if not grids:
-        return [f"Nothing was measured in {duration(record.ended_at - record.started_at)}."]
+        return [f"Nothing was measured in {took(record)}."]
     methods = _listed(dict.fromkeys(grid.method.replace("-", " ") for grid in grids))
     duts = list(dict.fromkeys(dut for grid in grids for dut in grid.duts))
     sizes = _sizes([mix for grid in grids for mix in grid.frames])
     repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
     sentences = [
         f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
-        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {duration(record.ended_at - record.started_at)}."
+        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}."
     ]
     first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
     mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
@@ -271,6 +280,13 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
         sentences.append(f"Compared with {comparison.baseline}: {told}.{_worst_regression(comparison)}")
     return sentences
+
+
+def took(record: RunRecord) -> str:
+    """Return how long a run took, beside its plan."""
+    if record.took_s is None or not record.planned_s:
+        return duration(record.ended_at - record.started_at)
+    return f"{duration(record.took_s)}, {record.took_s / record.planned_s:.2f} times the planned time"
 
 
 def _worst_regression(comparison: RunComparison) -> str:

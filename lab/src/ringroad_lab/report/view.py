@@ -161,7 +161,7 @@ def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
 
 def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
     """Return what is known of a device, as names and values."""
-    facts = [("driver", dut.driver)]
+    facts = [("driver", dut.driver), *dut.identity().items()]
     facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
     facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]
     facts += [(name.replace("_", " "), str(value)) for name, value in dut.settings.items()]

@@ -17,15 +17,16 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.message_size.station import Station
-from ringroad_lab.message_size.sweep import joined_stations, station_cable, sweep_message_sizes
+from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series
 from ringroad_lab.run.engine import Bed, Stations
-from ringroad_lab.run.events import Event, StepNamed
+from ringroad_lab.run.events import Event, HugePagesNeeded, StepNamed
+from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
-from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, read_settings
+from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, huge_pages_mib, read_settings, with_build
 
 # A log is to explain a failure, not to fill a store.
 _LOG_CHARACTERS = 16_384
@@ -125,7 +126,7 @@ class RealStations(Samples, Stations):
         for station in self._stations:
             versions |= station.versions()
         ports = self._dut.port_modes() | {"stations": self._stations[0].title}
-        return dut_record(self._choice, self._dut, versions, ports)
+        return dut_record(self._choice, self._dut, self._stations, versions, ports)
 
     def measure(self) -> Outcome:
         """Sweep message sizes between the stations."""
@@ -163,6 +164,7 @@ class Beds:
                 ceilings=self._ceilings,
                 dut_host=host,
                 on_step=lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")),
+                reserve_memory=lambda: self._await_huge_pages(scenario, choice),
             )
             with bed:
                 # Processes of another machine have their numbers there.
@@ -193,14 +195,27 @@ class Beds:
             self._tell(StepNamed(text=f"{choice.label}: {step}"))
 
         try:
-            dut = dut_type(read_settings(choice), Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
-            placements = [Placement(host, used) for used in _station_cpus(settings, scenario, cpus, usable)]
+            self._await_huge_pages(scenario, choice)
+            label = f"dut.{choice.label}"
+            placement = with_build(
+                Placement(host, cpus.dut, huge_pages=scenario.huge_pages), choice.build, dut_type.build_programs, f"{label}.build"
+            )
+            dut = dut_type(read_settings(choice), placement)
+            programs = STATIONS[settings.stations].build_programs
+            guest_build = choice.guest_build if programs else None
+            station_cpus = _station_cpus(settings, scenario, cpus, usable)
+            placements = [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in station_cpus]
             with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
                 parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
                 with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
                     yield RealStations(choice, dut, stations, settings, sampler, on_step)
         finally:
             host.close()
+
+    def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
+        """Have the pages that a device needs, which another program may have taken since the run began."""
+        if choice.host == LOCAL_HOST and (mib := huge_pages_mib(scenario, choice)):
+            await_huge_pages(mib, lambda: self._tell(HugePagesNeeded(mib=mib)))
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)

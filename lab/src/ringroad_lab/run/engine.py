@@ -39,7 +39,7 @@ from ringroad_lab.run.events import (
     Warned,
 )
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S
+from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
 from ringroad_lab.scenario.schedule import Round, Step
 from ringroad_lab.trial import TrialRequest, TrialResult
 
@@ -241,7 +241,7 @@ class Engine:
             self._tell(Warned(text=f"{planned.dut.label}: {warning}"))
         self._tell(BedEnded(series=tuple(watched.watched()), logs=tuple(watched.logs())))
 
-    def _tell_begin(self, planned: Round, step: Step, method: Method) -> None:
+    def _tell_begin(self, planned: Round, step: Step, method: Method, *, knows_throughput: bool = False) -> None:
         self._tell(
             StepBegan(
                 number=step.number,
@@ -249,7 +249,7 @@ class Engine:
                 method=step.method.name,
                 frame=step.frame.name,
                 repetition=planned.repetition,
-                expected_s=method.expected_s(TRIAL_OVERHEAD_S),
+                expected_s=measuring_s(method, TRIAL_OVERHEAD_S, knows_throughput=knows_throughput),
             )
         )
 
@@ -273,7 +273,7 @@ class Engine:
             )
             self._stop_if_told()
 
-        self._tell_begin(planned, step, method)
+        self._tell_begin(planned, step, method, knows_throughput=step.frame.name in throughputs_fps)
         begun_at = time.time()
         is_alive = True
         counters: dict[str, int] = {}
@@ -298,9 +298,8 @@ class Engine:
             outcome = method.measure(context)
             bed.check()
             counters = bed.collect()
-            # One with loss is none for the methods that go by it.
-            is_lossless = isinstance(method, ThroughputMethod) and not method.settings.acceptable_loss_ratio
-            if is_lossless and (found := outcome.metrics.get(outcome.headline)) is not None:
+            is_found = isinstance(method, ThroughputMethod) and method.is_lossless
+            if is_found and (found := outcome.metrics.get(outcome.headline)) is not None:
                 throughputs_fps[step.frame.name] = found.value
         except RunStoppedError:
             raise

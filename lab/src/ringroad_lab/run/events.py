@@ -30,6 +30,13 @@ class StepNamed(Frozen):
     text: str
 
 
+class HugePagesNeeded(Frozen):
+    """A device is about to start, and too few huge pages are free: the outer process has them raised. The inner one waits for them."""
+
+    kind: Literal["huge-pages-needed"] = "huge-pages-needed"
+    mib: int
+
+
 class BedReady(Frozen):
     """A device was started, and the generator beside it."""
 
@@ -110,7 +117,17 @@ class Ended(Frozen):
 
 
 Event = Annotated[
-    StepNamed | BedReady | CeilingFound | StepBegan | TrialDone | RemainingKnown | MeasurementDone | BedEnded | Warned | Ended,
+    StepNamed
+    | HugePagesNeeded
+    | BedReady
+    | CeilingFound
+    | StepBegan
+    | TrialDone
+    | RemainingKnown
+    | MeasurementDone
+    | BedEnded
+    | Warned
+    | Ended,
     Field(discriminator="kind"),
 ]
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)

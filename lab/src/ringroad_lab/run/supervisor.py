@@ -22,7 +22,6 @@ from ringroad_lab.record import (
     GeneratorCeiling,
     LogExcerpt,
     Measurement,
-    NoiseFloor,
     RunRecord,
     RunState,
     Series,
@@ -74,15 +73,14 @@ class Supervisor:
         self,
         record: RunRecord,
         scenarios: tuple[Scenario, ...],
-        floors: Callable[[RunRecord], tuple[NoiseFloor, ...]],
-        settle: Callable[[RunRecord], RunRecord],
+        conclude: Callable[[RunRecord], RunRecord],
         *,
         is_resumed: bool,
     ) -> tuple[RunRecord, int]:
         """Carry out the run whose head, and what of it was measured before, is `record`.
 
         The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
-        A run of which all is measured is kept as `settle` returns it: finished, or as one that is to go on.
+        It is kept as `conclude` returns it: what follows from its measurements, and whether one of which all is measured is to go on.
 
         Returns:
             The whole record, and the exit status that the inner process asks for.
@@ -110,10 +108,7 @@ class Supervisor:
                 last_words = errors.read().decode(errors="replace").strip()
                 ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
-        whole = tally.record(state, ended.failure)
-        whole = whole.model_copy(update={"noise_floors": floors(whole)})
-        if state is RunState.FINISHED:
-            whole = settle(whole)
+        whole = conclude(tally.record(state, ended.failure))
         self._keeper.end_run(whole)
         return whole, ended.exit_status
 
@@ -186,6 +181,9 @@ class _Tally:
         match event:
             case BedReady():
                 self._generator_version = event.generator_version or self._generator_version
+                before = self._duts.get(event.dut.label, event.dut)
+                if changed := before.changed_files(event.dut):
+                    self._warnings[f"{event.dut.label}: {changed} changed during the run: its figures are of several builds."] = None
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
                 self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator, Set
@@ -54,7 +55,7 @@ def isolated(level: IsolationLevel, processors: Set[int], root: Path = Path("/")
         yield Isolation(asked)
         return
     args = [level.value, cpu_list(processors), str(root)]
-    with keeper(__name__, args, KEEPER_TIMEOUT_S) as said:
+    with keeper(__name__, args, KEEPER_TIMEOUT_S) as (said, _):
         if not said:
             yield Isolation(asked | {"all": f"{REFUSED}: its keeper {'took too long' if said is None else 'ended'}"})
             return
@@ -115,7 +116,9 @@ def _is_alone(root: Path, undo: ExitStack) -> bool:
     """Whether no other run isolates: what two of them put back would be each other's."""
     folder = root / "run/lock"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = undo.enter_context((folder / "ringroad-lab-isolation").open("w"))
+    # Nobody else's file, even if somebody made a link of that name.
+    lock = os.open(folder / "ringroad-lab-isolation", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    undo.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -11,14 +11,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import IO
 
 
 @contextmanager
-def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[str | None]:
+def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[tuple[str | None, IO[str]]]:
     """Keep a keeper, whose program is a module of this package, until the end of the block or of this process.
 
-    Gives the line that it says when its work is done: empty where it ended without one, None where the time ran out.
+    Gives the line that it says when its work is done, empty where it ended without one, None where the time ran out; and its input.
     """
     argv = [sys.executable, "-P", "-m", module, *args]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -27,9 +28,10 @@ def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[str |
     with process.stdin, process.stdout:
         try:
             is_heard, _, _ = select.select([process.stdout], [], [], timeout_s)
-            yield process.stdout.readline().strip() if is_heard else None
+            yield (process.stdout.readline().strip() if is_heard else None), process.stdin
         finally:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             process.wait()
 
 

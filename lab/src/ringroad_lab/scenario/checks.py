@@ -7,6 +7,7 @@ from itertools import combinations
 
 from pydantic import ValidationError
 
+from ringroad_lab.build.choice import GuestBuildChoice
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import ScenarioError
@@ -15,7 +16,7 @@ from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
 from ringroad_lab.scenario.library import LOCAL_HOST
-from ringroad_lab.scenario.model import MethodChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.scenario.registries import Registries
@@ -67,6 +68,7 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries
             problems.append(Problem(path, f"there is no driver '{dut.driver}'{suggest(dut.driver, registries.duts)}"))
             continue
         validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
+        _check_builds(scenario, dut, registries, problems)
         kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
         if kind not in driver_type.carries:
@@ -75,6 +77,26 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries
             )
         if kind not in GENERATOR_CABLES:
             problems.append(Problem(path, f"the generator has no ports for {kind}; it has for {_names(GENERATOR_CABLES)}"))
+
+
+def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> None:
+    guest = registries.guests.get(scenario.guest or "")
+    for key, choice, programs in (
+        ("build", dut.build, registries.duts[dut.driver].build_programs),
+        ("guest_build", dut.guest_build, guest.build_programs if guest else None),
+    ):
+        path = ("dut", dut.label, key)
+        if choice is None or programs is None:
+            continue
+        if not programs:
+            part = dut.driver if key == "build" else f"guest {scenario.guest}"
+            problems.append(Problem(path, f"{part} has no programs of its own, the kernel forwards: there is no other build of it"))
+        elif isinstance(choice, GuestBuildChoice) and choice.kernel and guest is not None and not guest.boots_kernel:
+            problems.append(Problem((*path, "kernel"), f"guest {scenario.guest} has no kernel of its own: take a qemu guest"))
+        elif dut.host != LOCAL_HOST and (choice.package or choice.image):
+            problems.append(
+                Problem(path, f"is unpacked on this machine only: unpack it on {dut.host}, and name its folder there as `prefix`")
+            )
 
 
 def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registries, problems: list[Problem]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
@@ -24,6 +25,10 @@ class DutChoice(Frozen):
     """`local`, or a host of the site."""
     settings: dict[str, Any] = {}
     """Checked by the driver's own type."""
+    build: StagedBuild | BuildChoice | None = None
+    """Build of its programs; None: the machine's own."""
+    guest_build: StagedGuestBuild | GuestBuildChoice | None = None
+    """The same of the guests that it is measured with."""
 
 
 class MethodChoice(Frozen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.cable.interface import CableKind
@@ -10,14 +10,13 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schedule import Round, Step, schedule
 
 # What a trial takes beside its duration: configuration, learning frames, settling of counters. From 0.2 to 0.4 s on two busy processors.
 TRIAL_OVERHEAD_S = 0.3
-# What starting, wiring and stopping a device takes, about; a guest adds as much.
-START_S = 5.0
 # What the generator's own ceiling takes, for each kind of cable and each frame size.
 SELF_TEST_S = 4.0
 
@@ -47,11 +46,13 @@ class PlannedStart:
 
     cables: tuple[CableKind, ...]
     """Between the device and the generator, or stations."""
+    start_s: float
+    """Expected time of starting, wiring and stopping the device and its guests, s."""
 
     @property
     def expected_s(self) -> float:
         """Expected time, s."""
-        return START_S * (1 + self.scenario.topology.guests) + sum(measurement.expected_s for measurement in self.measurements)
+        return self.start_s + sum(measurement.expected_s for measurement in self.measurements)
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,15 @@ def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ..
     return tuple(make_method(choice, registries.methods) for choice in scenario.methods)
 
 
+def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bool) -> float:
+    """Return the expected time of a measurement, s: without the search for the throughput, where that was found just before."""
+    search = getattr(method.settings, "throughput", None)
+    expected_s = method.expected_s(trial_overhead_s)
+    if knows_throughput and isinstance(search, ThroughputSettings):
+        expected_s -= search.expected_s(trial_overhead_s)
+    return expected_s
+
+
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     """Plan checked scenarios, one after the other."""
     transports: set[tuple[str, str]] = set()
@@ -105,9 +115,12 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}
-        measurements = tuple(_planned(methods[step.method.name], step.frame) for step in turn.steps)
+        measurements = tuple(_planned(turn.steps, methods))
         cables = tuple(dict.fromkeys(_cable(turn, step, methods, registries) for step in turn.steps))
-        starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables))
+        start_s = registries.duts[turn.dut.driver].start_s
+        if turn.scenario.guest:
+            start_s += turn.scenario.topology.guests * registries.guests[turn.scenario.guest].start_s
+        starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables, start_s))
     return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
 
 
@@ -118,7 +131,15 @@ def _cable(turn: Round, step: Step, methods: Mapping[str, Method], registries: R
     return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
 
 
-def _planned(method: Method, frame: FrameMix) -> PlannedMeasurement:
-    # A method tells its time alone. A second more for each trial makes as many seconds more as there are trials.
-    trials = round(method.expected_s(1.0) - method.expected_s(0.0))
-    return PlannedMeasurement(method.name, frame, max(1, trials), method.expected_s(TRIAL_OVERHEAD_S))
+def _planned(steps: Sequence[Step], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
+    with_throughput: set[str] = set()
+    for step in steps:
+        method = methods[step.method.name]
+        knows_throughput = step.frame.name in with_throughput
+        # A method tells its time alone. A second more for each trial makes as many seconds more as there are trials.
+        bare_s, longer_s, expected_s = (
+            measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
+        )
+        yield PlannedMeasurement(method.name, step.frame, max(1, round(longer_s - bare_s)), expected_s)
+        if isinstance(method, ThroughputMethod) and method.is_lossless:
+            with_throughput.add(step.frame.name)

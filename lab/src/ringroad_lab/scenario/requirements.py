@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
+from ringroad_lab.build.choice import BuildChoice
+from ringroad_lab.build.opened import BuildHost, Programs, open_build, presumed_build
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import HostError, LabError, MissingProgramError
 from ringroad_lab.host.interface import Completed, Host, Process
@@ -82,21 +84,36 @@ class LookingHost(Host):
 def required_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> tuple[RequiredProgram, ...]:
     """Return what the devices and guests of checked scenarios need on this machine, each program once, missing ones first.
 
-    What other machines need is known only when they are reached, in the run.
+    What other machines need is known only when they are reached, in the run. Builds that are there are looked at; those that are to be
+    unpacked are presumed to have what they are for.
+
+    Raises:
+        BuildError: a build has not what it is for, or does not run on this machine.
     """
     looking = LookingHost(host)
-    placement = Placement(host=looking, cpus=frozenset({0}))
+
+    def placed(choice: BuildChoice | None, programs: Programs, name: str) -> Placement:
+        if choice is None:
+            return Placement(host=looking, cpus=frozenset({0}))
+        is_packed = bool(choice.package or choice.image)
+        build = presumed_build(choice, programs) if is_packed else open_build(host, choice, programs, name)
+        return Placement(host=BuildHost(looking, build), cpus=frozenset({0}), build=build)
+
     for scenario in scenarios:
+        guest_type = registries.guests[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
         for choice in scenario.duts:
             if choice.host == "local":
                 dut_type = registries.duts[choice.driver]
+                placement = placed(choice.build, dut_type.build_programs, f"dut.{choice.label}.build")
                 dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
                 _look(dut.prepare, looking)
+                if guest_type is not None:
+                    placement = placed(choice.guest_build, guest_type.build_programs, f"dut.{choice.label}.guest_build")
+                    _look(guest_type("guest", placement).prepare, looking)
         for method in scenario.methods:
             if method.name == MessageSizeMethod.name:
-                _look(partial(require_programs, MessageSizeSettings.model_validate(method.settings), placement), looking)
-        if scenario.topology.guests and scenario.guest is not None:
-            _look(registries.guests[scenario.guest]("guest", placement).prepare, looking)
+                settings = MessageSizeSettings.model_validate(method.settings)
+                _look(partial(require_programs, settings, placed(None, {}, "")), looking)
     programs = {(found.program, found.host): found for found in looking.found}
     return tuple(sorted(programs.values(), key=lambda found: (found.path is not None, found.program)))
 

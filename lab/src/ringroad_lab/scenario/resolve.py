@@ -127,6 +127,8 @@ def _build(
                 driver=driver,
                 host=described.host if described else "local",
                 settings=described.settings if described else {},
+                build=described.build if described else None,
+                guest_build=described.guest_build if described else None,
             )
         )
     scenario = Scenario(

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, StringConstraints
 
+from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.scenario.model import Cpus, IsolationLevel, NicPair
@@ -36,6 +37,8 @@ class DutTable(Frozen):
     host: Name = "local"
     physical: CableKind | None = None
     settings: dict[str, Any] = {}
+    build: BuildChoice | None = None
+    guest_build: GuestBuildChoice | None = None
 
 
 class HostTable(Frozen):

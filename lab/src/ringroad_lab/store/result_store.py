@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
 
 from ringroad_lab.errors import StoreError
+from ringroad_lab.facts.machine import is_same_machine
 from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
@@ -33,6 +34,7 @@ from ringroad_lab.store.rows import (
     existing_run,
     in_order,
     measurement_row,
+    read_head,
     read_measurements,
     read_run,
     unfinished_run,
@@ -183,10 +185,10 @@ class ResultStore:
         with self.reading() as session:
             return read_run(session, run_id)
 
-    def resolve(self, text: str, scenario: str | None = None) -> str:
+    def resolve(self, text: str, beside: RunRecord | None = None) -> str:
         """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
 
-        With a scenario, `last-stable` is the last one of that.
+        Beside a run, `last-stable` is the last one of its scenario on its machine.
 
         Raises:
             StoreError: none is, or several are.
@@ -197,13 +199,9 @@ class ResultStore:
                 raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
             return latest[0].run_id
         if text == LAST_STABLE:
-            stable = self.last_stable(scenario)
+            stable = self.last_stable(beside.name if beside else None, beside.facts if beside else None)
             if stable is None:
-                of_scenario = f" of {scenario}" if scenario else ""
-                raise StoreError(
-                    f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
-                    "`ringroad-lab judge RUN pass` makes one"
-                )
+                raise StoreError(self._why_none_is_stable(beside))
             return stable
         with self.reading() as session:
             if session.get(models.Run, text) is not None:
@@ -297,11 +295,34 @@ class ResultStore:
         with self.reading() as session:
             return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
 
-    def last_stable(self, name: str | None = None) -> str | None:
-        """Return the id of the newest finished run, of this name where one is given, whose last judgement is `pass`; None without one."""
+    def last_stable(self, name: str | None = None, facts: Mapping[str, Mapping[str, str]] | None = None) -> str | None:
+        """Return the id of the newest finished run whose last judgement is `pass`; None without one.
+
+        Where they are given: of this name, and on the machine of which these are facts.
+        """
         which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False)
-        found = self.summaries(which, limit=1)
-        return found[0].run_id if found else None
+        for summary in self.summaries(which, limit=1 if facts is None else self.count(which)):
+            if facts is None or is_same_machine(self._head(summary.run_id).facts, facts):
+                return summary.run_id
+        return None
+
+    def _head(self, run_id: str) -> RunRecord:
+        with self.reading() as session:
+            return read_head(session, run_id)
+
+    def _why_none_is_stable(self, beside: RunRecord | None) -> str:
+        of_scenario = f" of {beside.name}" if beside else ""
+        elsewhere = self.last_stable(beside.name) if beside else None
+        if elsewhere is None:
+            return (
+                f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
+                "`ringroad-lab judge RUN pass` makes one"
+            )
+        machine = self._head(elsewhere).facts.get("machine", {}).get("name", "another machine")
+        return (
+            f"no run{of_scenario} on this machine has a tester's verdict `pass`; {elsewhere[:8]} has, and was measured on {machine}: "
+            f"what differs would be the machines' difference too. To compare with it nevertheless, name it: --baseline {elsewhere[:8]}"
+        )
 
 
 def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]:

@@ -134,13 +134,25 @@ def read_measurements(session: Session, run_id: str) -> tuple[Measurement, ...]:
     return tuple(Measurement.model_validate_json(raw) for raw in session.scalars(rows))
 
 
-def read_run(session: Session, run_id: str) -> RunRecord:
-    """Return a run, whole, or raise StoreError."""
+def read_head(session: Session, run_id: str) -> RunRecord:
+    """Return a run without its measurements, or raise StoreError."""
     head = session.scalar(select(models.RunHead.raw).filter_by(run_id=run_id).order_by(models.RunHead.sequence.desc()).limit(1))
     if head is None:
         raise StoreError(f"no run {run_id} in the result store")
     try:
-        record = RunRecord.model_validate_json(head)
+        return RunRecord.model_validate_json(head)
+    except ValidationError as error:
+        raise _unreadable(run_id, error) from error
+
+
+def read_run(session: Session, run_id: str) -> RunRecord:
+    """Return a run, whole, or raise StoreError."""
+    record = read_head(session, run_id)
+    try:
         return record.model_copy(update={"measurements": read_measurements(session, run_id)})
     except ValidationError as error:
-        raise StoreError(f"run {run_id} in the result store is not what this ringroad-lab can read: {error}") from error
+        raise _unreadable(run_id, error) from error
+
+
+def _unreadable(run_id: str, error: ValidationError) -> StoreError:
+    return StoreError(f"run {run_id} in the result store is not what this ringroad-lab can read: {error}")

@@ -84,7 +84,7 @@ def result_pages(site: Site) -> APIRouter:
             stored=read_review(store, run_id),
             verdicts=list(TesterVerdict),
             changes=changes,
-            stable=store.last_stable(record.name),
+            stable=store.last_stable(record.name, record.facts),
         )
 
     @router.get("/trends")

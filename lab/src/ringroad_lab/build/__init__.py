@@ -1,0 +1,1 @@
+"""Builds: programs of a device or guest that are not the machine's own."""

@@ -1,0 +1,45 @@
+"""One run at a time: who has the machine is told, and has it no longer than it lives."""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.errors import MachineBusyError, SandboxError
+from ringroad_lab.run.machine_lock import LOCK_VARIABLE, machine_lock
+
+HOLD = (
+    "import sys\nfrom ringroad_lab.run.machine_lock import machine_lock\n"
+    "with machine_lock('aaaa1111'):\n print('held', flush=True)\n sys.stdin.read()\n"
+)
+
+
+def test_another_run_is_named_and_lets_go_when_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / "lock"))
+    holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    with holder.stdin, holder.stdout:
+        assert holder.stdout.readline() == "held\n"
+        told = rf"another run measures on this machine \(process {holder.pid} of {getpass.getuser()}, since 20.*, run aaaa1111\)"
+        with pytest.raises(MachineBusyError, match=told), machine_lock("bbbb2222"):
+            pytest.fail("there are two")
+        with pytest.raises(MachineBusyError, match=rf"run aaaa1111 is under way .*`kill {holder.pid}`"), machine_lock("aaaa1111"):
+            pytest.fail("it is measured twice")
+        holder.kill()
+        holder.wait()
+    with machine_lock("bbbb2222"):
+        pass
+
+
+def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for path in ("absent/lock", "link"):
+        monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / path))
+        with pytest.raises(SandboxError, match=f"the machine's lock .*{path} cannot be opened.*{LOCK_VARIABLE}"), machine_lock("a"):
+            pytest.fail("there is no lock")
+    assert not (tmp_path / "target").exists()
