@@ -43,6 +43,7 @@ WHEELS := $(TARGET)/wheels
 PYTHON_PACKAGE := $(TARGET)/python-package
 LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
+OPENFLOW_PACKETS := $(TARGET)/captures/openflow
 # What the laboratory's Debian package holds besides the laboratory.
 LAB_WHEELS := $(TARGET)/lab-wheels
 PACKAGING_TOOLS := $(addprefix packaging/debian/,lab-requirements write-copyright)
@@ -127,8 +128,9 @@ publishable: ## `ringroad` and the crates that it needs, as crates.io would get 
 	cargo publish --workspace --dry-run --locked --allow-dirty
 
 .PHONY: unit
-unit: ## the tests beside the code, and those in the documentation
+unit: $(OPENFLOW_PACKETS) ## the tests beside the code, and those in the documentation
 	cargo test --workspace --no-fail-fast --exclude ringroad-tests $(LOCKED)
+	RINGROAD_OPENFLOW_PACKETS=$< cargo test -p ringroad-openflow $(LOCKED) --test captured -- --ignored
 
 .PHONY: e2e
 e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests around the real binaries
@@ -340,3 +342,11 @@ $(GUEST_KERNEL): | $(BIN)/ringroad
 $(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<
 	tar -xOzf $(@D)/networkml-0.6.19.tar.gz --wildcards '*/trace_ab12_2001-01-01_02_03-client-ip-1-2-3-4.pcap' >$@
+
+$(OPENFLOW_PACKETS): scripts/openflow-packets.txt | $(PYTHON)/bin/pip
+	rm -rf $@ $@.wheel
+	$(PIP) download $(PINNED) --dest $@.wheel -r $<
+	python3 -m zipfile -e $@.wheel/*.whl $@.wheel/unpacked
+	mv $@.wheel/unpacked/os_ken/tests/packet_data/of13 $@
+	rm -rf $@.wheel
+	@touch $@

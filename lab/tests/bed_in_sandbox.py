@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringroad_lab import testbed
+from ringroad_lab.cable.interface import Cable
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.dut.registry import DUTS
+from ringroad_lab.generator.location import generator_location
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
@@ -32,11 +34,21 @@ class CutBridge(LinuxBridge):
             self._host.run([*command, "mcast_flood", "off"])
 
 
+def disturb(bed: TestBed, commands: Sequence[str]) -> None:
+    """Run commands that name the ends of the cables and the bridge's network namespace: `{dut1}`, `{far2}`, `{netns}`."""
+    cables = [bed._dut.plugged_in(port.cable) for port in bed._dut_ports]
+    names = {"netns": cables[0].dut_netns or ""}
+    for number, cable in enumerate(cables, 1):
+        names |= {f"dut{number}": cable.dut_end, f"far{number}": cable.far_end}
+    for command in commands:
+        bed._dut.placement.host.run(command.format(**names).split())
+
+
 def offer(asked: dict[str, Any]) -> dict[str, Any]:
     scenario = Scenario.model_validate(asked["scenario"])
     # The generator's own ceiling has tests of its own.
     ceilings: Ceilings = {
-        (kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=1e6)
+        (kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=asked.get("ceiling_fps", 1e6))
         for kind in (scenario.physical,)
         for frame in scenario.frames
         if not asked.get("self_test")
@@ -44,8 +56,16 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     if asked.get("cut"):
         DUTS[CutBridge.driver] = CutBridge
         testbed.PROBE_TIMEOUT_S = 1.0
+    if ring_size := asked.get("receiver_ring_size"):
+
+        def location(cable: Cable) -> str:
+            return generator_location(cable) + (f",ring-size={ring_size}" if cable.name.endswith("p2") else "")
+
+        setattr(testbed, "generator_location", location)  # noqa: B010
     steps: list[str] = []
-    with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
+    again: list[GeneratorCeiling] = []
+    with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as bed:
+        disturb(bed, asked.get("disturb", []))
         trials = []
 
         def run_trials() -> None:
@@ -65,7 +85,7 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
             "record": bed.record().model_dump(mode="json"),
             "counters": bed.collect(),
             "busy_s": cost.busy_s,
-            "ceilings": [ceiling.model_dump(mode="json") for ceiling in bed.ceilings.values()],
+            "ceilings": [ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *again)],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
         }

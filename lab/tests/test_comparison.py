@@ -8,7 +8,7 @@ from fabricated_runs import FACTS, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import NO_FIGURE, ComparisonRow, RunComparison, compare_labels, compare_runs
 from ringroad_lab.errors import ReportError
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
+from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, RunRecord
 from ringroad_lab.statistics.verdict import Verdict
 
 FRAME = parse_frame_mix("64")
@@ -218,3 +218,48 @@ def test_whoever_is_called_the_baseline_the_verdicts_say_the_same(seed: int) -> 
         assert other.comparison.verdict is MIRRORED.get(one.comparison.verdict, one.comparison.verdict), (one, other)
         assert other.comparison.smallest_detectable == one.comparison.smallest_detectable
         assert other.noise_floor == one.noise_floor
+
+
+def costing(idle: float, memory: float, *, resolution: float = 0.01) -> list[Measurement]:
+    """Return repetitions of a throughput, with what the device costs without load."""
+    idle_metric = Metric(value=idle, unit="processors", better=Better.LOWER, resolution=resolution)
+    costs = {"cost_idle_processors": idle_metric, "dut_memory_bytes": Metric(value=memory, unit="bytes", better=Better.LOWER)}
+
+    def with_costs(m: Measurement) -> Measurement:
+        outcome = m.outcome.model_copy(update={"metrics": m.outcome.metrics | costs, "compared": tuple(costs)})
+        return m.model_copy(update={"outcome": outcome})
+
+    return [with_costs(m) for m in measured("ovs")]
+
+
+def cost_verdicts(comparison: RunComparison) -> dict[str, Verdict]:
+    return {row.key.metric: row.comparison.verdict for row in comparison.rows if row.is_headline}
+
+
+def test_what_a_device_costs_counts_as_its_rate_does() -> None:
+    comparison = compare_runs(run_of({"ovs": costing(0.5, 1e6)}), run_of({"ovs": costing(0.6, 0.9e6)}))
+    assert comparison.verdict is Verdict.REGRESSION
+    assert cost_verdicts(comparison) == {
+        "throughput_fps": Verdict.NO_DIFFERENCE,
+        "cost_idle_processors": Verdict.REGRESSION,
+        "dut_memory_bytes": Verdict.IMPROVEMENT,
+    }
+
+
+@pytest.mark.parametrize("resolution_before", [0.0, 0.01])
+def test_costs_below_what_matters_are_no_difference(resolution_before: float) -> None:
+    before, after = costing(0.0, 1e6, resolution=resolution_before), costing(0.003, 1e6)
+    comparison = compare_runs(run_of({"ovs": before}), run_of({"ovs": after}))
+    (row,) = (row for row in comparison.rows if row.key.metric == "cost_idle_processors")
+    assert row.comparison.verdict is Verdict.NO_DIFFERENCE
+    assert row.comparison.candidate == (0.003,) * 12
+    assert "figures below 0.01 processors count as that" in row.comparison.reason
+    assert cost_verdicts(compare_runs(run_of({"ovs": before}), run_of({"ovs": costing(0.5, 1e6)})))["cost_idle_processors"] is (
+        Verdict.REGRESSION
+    )
+
+
+def test_a_baseline_without_costs_that_count_is_compared_all_the_same() -> None:
+    old = [m.model_copy(update={"outcome": m.outcome.model_copy(update={"compared": ()})}) for m in costing(0.5, 1e6)]
+    comparison = compare_runs(run_of({"ovs": old}), run_of({"ovs": costing(1.0, 1e6)}))
+    assert cost_verdicts(comparison)["cost_idle_processors"] is Verdict.REGRESSION

@@ -21,8 +21,8 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.testbed import TestBed, WatchedGenerator
-from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.testbed import TestBed, WatchedGenerator, contradiction
+from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 from sandboxed import ask_in_sandbox
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -174,12 +174,127 @@ def test_full_rings_are_the_devices_loss_only_up_to_the_generators_ceiling(rate_
         Refused(),
         lambda: checks.append("checked"),
         lambda frame: GeneratorCeiling(transport="memif", frame=frame, ceiling_fps=1000.0),
+        lambda frame, cause: None,
     )
     result = watched.trial(refused_trial(rate_fps).request)
     assert result.is_valid is is_valid
     assert result.lost_frames == 60
     assert checks == ["checked"]
     assert is_valid or "above the 1000 frames/s that the generator carries by itself" in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("rate_fps", "refused", "lost", "said"),
+    [
+        pytest.param(900.0, 60, 60, "the generator offered 40 frames of 100 at 900 frames/s", id="offered-less"),
+        pytest.param(900.0, 0, 60, "", id="the-device-lost-them"),
+        pytest.param(1200.0, 0, 0, "the generator carried 1200 frames/s", id="carried-more"),
+        pytest.param(1200.0, 60, 60, "", id="less-above-the-ceiling"),
+    ],
+)
+def test_a_trial_that_contradicts_the_ceiling_is_told(rate_fps: float, refused: int, lost: int, said: str) -> None:
+    trial = refused_trial(rate_fps)
+    way = trial.directions[0].model_copy(update={"refused_frames": refused, "received_frames": 100 - lost})
+    ceiling = GeneratorCeiling(transport="veth", frame=trial.request.load.frame, ceiling_fps=1000.0)
+    told = contradiction(trial.model_copy(update={"directions": (way,)}), ceiling)
+    assert told.startswith(said) if said else not told
+    assert not said or told.endswith("its ceiling was measured as 1000 frames/s")
+
+
+def test_a_device_that_holds_the_sender_up_contradicts_no_ceiling() -> None:
+    trial = refused_trial(900.0)
+    loss = LossByPlace(
+        refused=60,
+        before_device=0,
+        in_device=0,
+        in_guests=0,
+        behind_device=0,
+        at_receiver=0,
+        unexplained=0,
+        is_refused_by_device=True,
+    )
+    way = trial.directions[0].model_copy(update={"loss": loss})
+    ceiling = GeneratorCeiling(transport="memif", frame=trial.request.load.frame, ceiling_fps=1000.0)
+    assert contradiction(trial.model_copy(update={"directions": (way,)}), ceiling) == ""
+
+
+def test_nothing_sent_and_bursts_contradict_no_ceiling() -> None:
+    trial = refused_trial(900.0)
+    ceiling = GeneratorCeiling(transport="veth", frame=trial.request.load.frame, ceiling_fps=1000.0)
+    unsent = trial.directions[0].model_copy(update={"sent_frames": 0, "refused_frames": 0, "received_frames": 0})
+    assert contradiction(trial.model_copy(update={"directions": (unsent,)}), ceiling) == ""
+    burst = trial.request.model_copy(update={"load": trial.request.load.model_copy(update={"burst_frames": 100})})
+    assert contradiction(trial.model_copy(update={"request": burst}), ceiling) == ""
+
+
+def only_loss(told: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int], int]:
+    """Return where the one trial in one direction lost frames, what counted drops, and how many frames were lost."""
+    assert "error" not in told, told
+    (trial,) = told["trials"]
+    (way,) = trial["directions"]
+    loss = dict(way["loss"])
+    loss.pop("is_refused_by_device")
+    lost = way["sent_frames"] - way["received_frames"]
+    assert sum(loss.values()) == lost
+    return {place: frames for place, frames in loss.items() if frames}, trial["drop_counters"], lost
+
+
+# One of twelve frames has 1518 bytes: 20 of 240.
+LONG_FRAMES = 20
+ONE_WAY_IMIX = {"frame": IMIX, "rate_fps": 1200, "bidirectional": False}
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "counter"),
+    [
+        # A frame longer than the bucket of a token bucket filter never gets through (tc-tbf(8)).
+        pytest.param(
+            "tc -n {netns} qdisc add dev {dut2} root tbf rate 100mbit burst 1000 limit 1000000",
+            "in_device",
+            "device: 2.qdisc_dropped",
+            id="bridge-with-a-filter",
+        ),
+        pytest.param(
+            "ip -n {netns} link set dev {dut1} mtu 1000", "before_device", "cable 1, generator's end: tx_dropped", id="first-cable"
+        ),
+        pytest.param("ip link set dev {far2} mtu 1000", "behind_device", "cable 2, generator's end: rx_dropped", id="second-cable"),
+    ],
+)
+def test_frames_that_a_bridge_or_a_cable_drops_are_booked_there(command: str, place: str, counter: str) -> None:
+    told = bed("linux-bridge", "veth", [ONE_WAY_IMIX], disturb=[command], scenario={"frames": [IMIX], "bidirectional": False})
+    places, drops, lost = only_loss(told)
+    assert lost == LONG_FRAMES
+    assert places == {place: LONG_FRAMES}
+    assert drops[counter] == LONG_FRAMES
+
+
+def test_a_generator_whose_receive_ring_is_too_small_loses_the_frames_itself() -> None:
+    # Far more than the set-up carries: batches that leave at once do not fit into a ring of 64.
+    load = {"frame": FRAME_64, "rate_fps": 5_000_000, "bidirectional": False}
+    told = bed("linux-bridge", "veth", [load], receiver_ring_size=64, ceiling_fps=1e7)
+    places, drops, lost = only_loss(told)
+    assert set(places) == {"refused", "at_receiver"}
+    assert places["at_receiver"] == drops["cable 2, generator's end: rx_dropped"] > 0
+    assert places["refused"] == lost - places["at_receiver"]
+    # It did not offer what it is said to carry: that is measured again, and both are told.
+    first, again = told["ceilings"]
+    assert (first["ceiling_fps"], first["cause"]) == (1e7, "")
+    assert "at 5000000 frames/s, and its ceiling was measured as 10000000 frames/s" in again["cause"]
+    assert 0 < again["ceiling_fps"] < 1e7
+    assert told["record"]["work_of_sender"].startswith("all of its forwarding")
+
+
+@pytest.mark.parametrize(
+    ("driver", "cable"),
+    [("ringroad", "memif"), ("ringroad", "vhost-user"), pytest.param("testpmd", "memif", marks=needs_dpdk)],
+)
+def test_what_is_lost_over_shared_memory_is_booked_to_the_frame(driver: str, cable: str) -> None:
+    load = {"frame": FRAME_64, "rate_fps": 20_000_000, "bidirectional": False}
+    told = bed(driver, cable, [load], ceiling_fps=1e9)
+    places, _, lost = only_loss(told)
+    assert lost > 0
+    assert set(places) <= {"refused", "in_device", "at_receiver"}
+    assert told["record"]["work_of_sender"] == ""
 
 
 def processes_with(marker: str) -> list[int]:

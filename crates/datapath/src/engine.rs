@@ -651,10 +651,16 @@ impl Engine {
                 // The dearer of both: what shared memory costs is part of either.
                 frame_cost = frame_cost.max(taker.properties.frame_cost.into());
                 executor.deliveries.deliver_to(taker, destination, batch, list);
-                if batch.lends() {
-                    lent = taker.port.lender().map_or(0, |lender| lender.lent());
-                }
                 kicks += taker.flush();
+                if batch.lends()
+                    && let Some(lender) = taker.port.lender()
+                {
+                    lent = lender.lent();
+                    // What a device copies as it is called comes back at once.
+                    if lender.returned() >= lent {
+                        lent = 0;
+                    }
+                }
             }
             None => source.counters.dropped_as(DropCause::PortGone, list.len() as u64),
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A monotonic clock.
 #[derive(Debug, Clone)]
@@ -10,7 +11,8 @@ pub struct Clock(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    System(Instant),
+    /// With the time at which it was made.
+    System(u64),
     Manual(Arc<AtomicU64>),
 }
 
@@ -24,7 +26,7 @@ impl Clock {
     /// The system's monotonic clock, counted from now.
     #[must_use]
     pub fn system() -> Self {
-        Self(Source::System(Instant::now()))
+        Self(Source::System(monotonic_ns()))
     }
 
     /// A clock that stands at 0 ns until [`Clock::advance`] moves it.
@@ -34,10 +36,11 @@ impl Clock {
     }
 
     /// Nanoseconds since the clock was made.
+    #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         match &self.0 {
-            Source::System(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Source::System(start_ns) => monotonic_ns() - start_ns,
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }
@@ -48,4 +51,10 @@ impl Clock {
             now.fetch_add(ns, Ordering::Relaxed);
         }
     }
+}
+
+#[inline]
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

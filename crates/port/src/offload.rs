@@ -254,20 +254,20 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     if whole(12) & u32::from_ne_bytes([0xff, 0xff, 0xf, 0]) != u32::from_ne_bytes([8, 0, 5, 0]) {
         return false;
     }
-    let protocol = start[23];
-    let checksum = match protocol {
-        PROTOCOL_TCP => half(34 + 16),
-        PROTOCOL_UDP => half(34 + 6),
+    // What the pseudo header has beside addresses and length, less the checksum that closes it. Sums are of 16-bit words,
+    // where 65535 counts as nothing: to add the complement is to subtract.
+    let less = |protocol: u8, checksum: u16| {
+        let without_header = u64::from(!(IPV4_HEADER_BYTES as u16).to_be());
+        without_header + u64::from(u16::from(protocol).to_be()) + 0xffff - u64::from(checksum)
+    };
+    let rest = match start[23] {
+        PROTOCOL_TCP => less(PROTOCOL_TCP, half(34 + 16)),
+        PROTOCOL_UDP => less(PROTOCOL_UDP, half(34 + 6)),
         _ => return true,
     };
-    // To add the complement is to subtract, in sums where 65535 counts as nothing.
-    let transport_bytes = u64::from(half(16)) + u64::from(!(IPV4_HEADER_BYTES as u16).to_be());
-    let pseudo = u64::from(whole(26))
-        + u64::from(whole(30))
-        + u64::from(u16::from(protocol).to_be())
-        + transport_bytes;
+    let pseudo = u64::from(half(16)) + u64::from(whole(26)) + u64::from(whole(30));
     // Two numbers have the same sum if their difference is a multiple of 65535: told without a loop that folds.
-    !(pseudo + u64::from(!checksum)).is_multiple_of(0xffff)
+    !(pseudo + rest).is_multiple_of(0xffff)
 }
 
 /// Sum of `bytes` as 16-bit words for the Internet checksum (RFC 1071), in the machine's byte order.

@@ -14,7 +14,7 @@ from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatu
 from ringroad_lab.statistics.bootstrap import symmetric
 from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE, compare
 from ringroad_lab.statistics.sequential import look_confidence
-from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict, by_severity
 from ringroad_lab.trial import Frozen
 
 # Stands for the metric where neither side has one.
@@ -43,7 +43,7 @@ class ComparisonRow(Frozen):
     """Label of the device in the baseline; mostly the same."""
     unit: str
     is_headline: bool
-    """Whether the metric stands for the measurement: only these decide the verdict of the whole."""
+    """Whether the metric stands for the measurement, or is what the device costs: only these decide the verdict of the whole."""
     noise_floor: tuple[float, float] | None
     """Interval of the ratio of the same build to itself, as the runs measured it."""
     comparison: Comparison
@@ -88,8 +88,7 @@ class RunComparison(Frozen):
     @property
     def counts(self) -> dict[Verdict, int]:
         """How many headline metrics have each verdict, the most severe first."""
-        verdicts = [row.comparison.verdict for row in self.rows if row.is_headline]
-        return {verdict: verdicts.count(verdict) for verdict in reversed(_SEVERITY) if verdict in verdicts}
+        return by_severity(row.comparison.verdict for row in self.rows if row.is_headline)
 
 
 def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None = None) -> RunComparison:
@@ -207,7 +206,8 @@ def _compare(
                     key=key,
                     baseline_dut=baseline_dut,
                     unit=metric.unit,
-                    is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
+                    is_headline=name == NO_FIGURE
+                    or any(name in (m.outcome.headline, *m.outcome.compared) for m in (*before[subject], *measured)),
                     noise_floor=floor,
                     comparison=_compare_metric(
                         before[subject], measured, name, metric.better, floor, limit, confidence, are_pairs=are_in_turns
@@ -261,9 +261,14 @@ def _compare_metric(
         # One of which the other is missing is no pair.
         both = sorted(baseline.keys() & candidate.keys())
         baseline, candidate = ({repetition: side[repetition] for repetition in both} for side in (baseline, candidate))
-    sides = tuple(baseline.values()), tuple(candidate.values())
-    comparison = compare(*sides, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit, confidence=confidence)
+    metrics = [*baseline.values(), *candidate.values()]
+    # A run of an older ringroad-lab has none.
+    resolution = max((metric.resolution for metric in metrics), default=0.0)
+    resolved = (tuple(max(metric.value, resolution) for metric in side.values()) for side in (baseline, candidate))
+    comparison = compare(*resolved, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit, confidence=confidence)
     reasons = [comparison.reason] if comparison.reason else []
+    if any(metric.value < resolution for metric in metrics):
+        reasons.append(f"figures below {resolution:g} {metrics[0].unit} count as that")
     for side, measurements in (("baseline", before), ("candidate", after)):
         left_out = [m.outcome.status for m in measurements if not m.outcome.status.is_sample]
         if left_out:
@@ -275,7 +280,8 @@ def _compare_metric(
     if not _is_shown(verdict, *is_bound):
         verdict = Verdict.INCONCLUSIVE
         reasons.append("the generator's ceiling was reached, so the figures are lower bounds")
-    return comparison.model_copy(update={"verdict": verdict, "reason": "; ".join(reasons)})
+    sides = {"baseline": tuple(m.value for m in baseline.values()), "candidate": tuple(m.value for m in candidate.values())}
+    return comparison.model_copy(update={**sides, "verdict": verdict, "reason": "; ".join(reasons)})
 
 
 def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: bool) -> bool:
@@ -291,13 +297,13 @@ def _disturbances(measurements: Iterable[Measurement]) -> DisturbanceTally:
     return tally_disturbances(trial for measurement in measurements for trial in measurement.trials)
 
 
-def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], float]:
+def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], Metric]:
     """Return the figures of a metric by repetition, and by number where a repetition has several."""
-    found: dict[tuple[int, int], float] = {}
+    found: dict[tuple[int, int], Metric] = {}
     for measurement in measurements:
         if measurement.outcome.status.is_sample and name in measurement.outcome.metrics:
             place = sum(repetition == measurement.repetition for repetition, _ in found)
-            found[measurement.repetition, place] = measurement.outcome.metrics[name].value
+            found[measurement.repetition, place] = measurement.outcome.metrics[name]
     return found
 
 

@@ -15,6 +15,9 @@ from ringroad_lab.trial import Figure, Frozen, Seconds
 
 T = TypeVar("T")
 
+PROCESSORS_RESOLUTION = 0.01
+"""A hundredth of a processor: a device that sleeps takes far less, and twice as much of that is still nothing."""
+
 _NS = 1e9
 # Fields of the first line of /proc/stat, after its name: system, irq, softirq (proc(5)).
 _KERNEL_FIELDS = (2, 5, 6)

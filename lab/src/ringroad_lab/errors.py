@@ -5,14 +5,12 @@ The text of each error tells what went wrong, where, and what the user can do. T
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ringroad_lab.packages import how_to_install
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-OWN_PACKAGE = "ringroad"
-"""Stands for Ringroad's own programs, which no Debian package has."""
 
 
 def value_problems(error: ValidationError) -> list[str]:
@@ -30,13 +28,6 @@ class ScenarioError(LabError):
     """A scenario, a layer of it or an argument is not what it may be."""
 
     exit_status = 2
-
-
-def how_to_install(packages: Sequence[str]) -> str:
-    """Tell what to do for packages that are missing."""
-    debian = " ".join(package for package in packages if package != OWN_PACKAGE)
-    own = "`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there, or its Debian package"
-    return "; ".join([f"apt-get install {debian}"] * bool(debian) + [own] * (OWN_PACKAGE in packages))
 
 
 class MissingProgramError(LabError):

@@ -9,7 +9,7 @@ from ringroad_lab.statistics.noise_floor import noise_floor_interval
 
 
 def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
-    """Return the noise floor of each headline metric of a run.
+    """Return the noise floor of each metric of a run that counts in comparisons.
 
     Where the run measured a device against itself on purpose, those pairs are taken. Else every two repetitions of the same device are a
     pair; what is then taken for noise has the drift of a whole repetition in it, and so errs on the careful side.
@@ -18,9 +18,10 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
     for measurement in record.measurements:
         outcome = measurement.outcome
         # A lower bound is the generator's figure, not the device's.
-        if outcome.status in (MeasurementStatus.OK, MeasurementStatus.DISTURBED) and outcome.headline in outcome.metrics:
-            key = (measurement.dut, measurement.method, measurement.frame.name, outcome.headline, measurement.topology)
-            groups.setdefault(key, []).append(measurement)
+        if outcome.status in (MeasurementStatus.OK, MeasurementStatus.DISTURBED):
+            for name in {outcome.headline, *outcome.compared} & outcome.metrics.keys():
+                key = (measurement.dut, measurement.method, measurement.frame.name, name, measurement.topology)
+                groups.setdefault(key, []).append(measurement)
     floors = []
     for (dut, method, frame, metric, topology), measurements in groups.items():
         meant = [m for m in measurements if m.is_noise_floor]
@@ -43,7 +44,8 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
 
 def _pairs(measurements: Iterable[Measurement], metric: str) -> Iterable[tuple[float, float]]:
     """Repetitions 0 and 1, 2 and 3, ..., where both have a figure."""
-    by_repetition = {m.repetition: m.outcome.metrics[metric].value for m in measurements}
+    figures = {m.repetition: m.outcome.metrics[metric] for m in measurements if metric in m.outcome.metrics}
+    by_repetition = {repetition: max(figure.value, figure.resolution) for repetition, figure in figures.items()}
     for repetition, value in by_repetition.items():
         later = by_repetition.get(repetition + 1)
         if repetition % 2 == 0 and later is not None and value > 0 and later > 0:

@@ -45,7 +45,7 @@ class MeasurementStatus(StrEnum):
     """Others took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A measurement of a
     more severe status may be disturbed, too."""
     LOWER_BOUND = "lower-bound"
-    """The generator's ceiling passed: the device may do more."""
+    """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
@@ -72,6 +72,8 @@ class Metric(Frozen):
     unit: str
     """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
     better: Better = Better.NEITHER
+    resolution: Annotated[float, Field(ge=0, le=1e30)] = 0.0
+    """Comparisons take smaller values for this one: differences below it matter to nobody."""
 
 
 class Curve(Frozen):
@@ -93,6 +95,8 @@ class Outcome(Frozen):
     """Why the status is what it is, where that is not OK."""
     headline: str = ""
     """The metric that stands for the measurement in tables and comparisons; empty where there is none."""
+    compared: tuple[str, ...] = ()
+    """Further metrics that count in comparisons as the headline does: what the device costs."""
     metrics: dict[str, Metric] = {}
     curves: tuple[Curve, ...] = ()
 
@@ -137,6 +141,8 @@ class DutRecord(Frozen):
     files: dict[str, str] = {}
     """SHA-256 of what ran, by path: the executables of device and guests, what they mapped of their builds' folders, a guest's kernel. Of
     a package or image the path in it."""
+    work_of_sender: str = ""
+    """What of its work is done in the generator's thread, at the cost of its processor time; empty where nothing is, or it is not known."""
 
     def changed_files(self, later: DutRecord) -> str:
         """Return which files are others at a later start of the same device, for people; empty where none is."""
@@ -180,6 +186,8 @@ class GeneratorCeiling(Frozen):
     ceiling_fps: FramesPerSecond
     """Of each direction, frames/s."""
     clock_error: Figure | None = None
+    cause: str = ""
+    """Why it was measured again: which trial contradicted the first ceiling; empty of that one."""
 
 
 class NoiseFloor(Frozen):

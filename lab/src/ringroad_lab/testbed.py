@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +17,8 @@ from pydantic import ValidationError
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, file_sums, open_build, running_files
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import MEMORY_CABLES, Cable, CableKind
+from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
 from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
@@ -26,15 +28,18 @@ from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
 from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.booked import BookedGenerator
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.location import generator_location
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_process import OtgProcess
 from ringroad_lab.generator.self_test import measure_ceiling
+from ringroad_lab.generator.traffic import PORT_NAMES
 from ringroad_lab.guest.interface import Guest, Machine, guest_cable
 from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.loss import EndCounts, HopCounters, drop_counters, paths
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
 from ringroad_lab.scenario.model import DutChoice, NicPair, Scenario
 from ringroad_lab.topology import Wiring, wire
@@ -44,10 +49,15 @@ READY_TIMEOUT_S = 30.0
 # A small load, so that the slowest emulated guest carries some of it.
 PROBE_FPS = 500
 PROBE_S = 0.1
+# Its trials begin before all ends have found each other.
+PROBE = "probe"
 # The generator's vhost-user ports take their rings and frames from them where there are any: some 14 MiB for two ports of
 # one queue.
 GENERATOR_HUGE_PAGES_MIB = 64
 PROBE_TIMEOUT_S = 20.0
+
+# Part of the frames that have to be missing before a trial contradicts a ceiling; as the judge of trials has it.
+CONTRADICTION = 0.005
 
 Ceilings = dict[tuple[CableKind, str], GeneratorCeiling]
 """Of the generator, by transport and name of the frame mix."""
@@ -85,6 +95,15 @@ def find_guest(kind: str) -> type[Guest]:
     if kind not in GUESTS:
         raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
     return GUESTS[kind]
+
+
+def work_of_sender(kind: CableKind, dut_type: type[Dut]) -> str:
+    """Return what of the way to the device is done in the thread that sends, at the cost of its processor time; empty where nothing is."""
+    if kind is not CableKind.VETH:
+        return ""
+    if dut_type.forwards_for_sender:
+        return "all of its forwarding, up to the interface where the generator receives: a veth passes frames on in the sender's thread"
+    return "receiving, up to the queue where the device takes frames from: a veth passes frames on in the sender's thread"
 
 
 def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
@@ -144,6 +163,8 @@ class TestBed:
         dut_host: Host | None = None,
         on_step: Callable[[str], None] = lambda step: None,
         reserve_memory: Callable[[], None] = lambda: None,
+        contradicted: set[tuple[str, str]] | None = None,
+        on_ceiling: Callable[[GeneratorCeiling], None] = lambda ceiling: None,
     ) -> None:
         """Say what to build.
 
@@ -154,6 +175,8 @@ class TestBed:
             dut_host: The device's machine, where that is another one.
             on_step: Called with what is being done, for the user.
             reserve_memory: Called just before the device starts, to see that its huge pages are free.
+            contradicted: Devices and frame sizes whose trials contradicted a ceiling, which was measured again. What is found out is added.
+            on_ceiling: Called with each ceiling that was measured again.
 
         Raises:
             ScenarioError: the parts do not fit together.
@@ -164,6 +187,8 @@ class TestBed:
         self._dut_host = dut_host
         self._on_step = on_step
         self._reserve_memory = reserve_memory
+        self._contradicted = contradicted if contradicted is not None else set()
+        self._on_ceiling = on_ceiling
         self._dut_type = find_dut(choice.driver)
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
@@ -217,6 +242,7 @@ class TestBed:
             guest.prepare()
 
         self._on_step("starting the generator")
+        self._generator_cpus = cpus.generator
         self._generator_process = OtgProcess(host, cpus.generator)
         stack.callback(self._generator_process.stop)
         for frame in scenario.frames:
@@ -233,12 +259,18 @@ class TestBed:
         ]
         numbers = (*self._wiring.physical_ports, *(number for pair in self._wiring.guest_ports for number in pair))
         cables = (*physical, *(cable for pair in guest_cables for cable in pair))
-        self._dut.configure([DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)], self._wiring.rules)
+        self._dut_ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
+        self._dut.configure(self._dut_ports, self._wiring.rules)
 
         locations = (generator_location(physical[0]), generator_location(physical[1]))
         witness = Witness(self._processors(cpus, dut_host is host), scenario.disturbance.limit, self._pids_here, View.outside())
         self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version, witness)
-        self.generator: Generator = WatchedGenerator(self._otg, self.check, self.ceiling)
+        has_interfaces = self.cable_kind not in MEMORY_CABLES
+        first, last = self._wiring.physical_ports
+        route = [first, *(number for pair in self._wiring.guest_ports for number in pair), last]
+        ways = paths(PORT_NAMES, route, has_interfaces=has_interfaces)
+        booked = BookedGenerator(self._otg, ways, partial(self._count_hops, host, physical))
+        self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, partial(self._measure_ceiling_again, host))
         self._otg.plug_in()
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")
@@ -264,14 +296,52 @@ class TestBed:
         if key in self.ceilings or self.cable_kind is CableKind.NIC:
             return
         self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
-        self.ceilings[key] = measure_ceiling(
-            self._generator_process.client,
-            host,
-            self.cable_kind,
-            frame,
-            bidirectional=self.scenario.bidirectional,
-            flows=self.scenario.flows,
+        self.ceilings[key] = self._self_test(self._generator_process, host, frame)
+
+    def _measure_ceiling_again(self, host: Host, frame: FrameMix, cause: str) -> None:
+        """Measure a ceiling that a trial contradicts once more, once for each device and frame size; both stay in the record."""
+        if (self.choice.label, frame.name) in self._contradicted:
+            return
+        self._contradicted.add((self.choice.label, frame.name))
+        self._on_step(f"measuring what the generator carries by itself again: {cause}")
+        # One of its own, so that the ports of the first one stay open: devices take long to find them again.
+        again = OtgProcess(host, self._generator_cpus, "generator of the self-test")
+        try:
+            self._on_ceiling(self._self_test(again, host, frame).model_copy(update={"cause": f"{self.choice.label}: {cause}"}))
+        except GeneratorError as error:
+            # The measurement is not worse for it: the trial that was the cause is judged by itself.
+            self._on_step(f"the generator's ceiling is not known better: {error}")
+        finally:
+            again.stop()
+
+    def _self_test(self, process: OtgProcess, host: Host, frame: FrameMix) -> GeneratorCeiling:
+        return measure_ceiling(
+            process.client, host, self.cable_kind, frame, bidirectional=self.scenario.bidirectional, flows=self.scenario.flows
         )
+
+    def _count_hops(self, host: Host, cables: Sequence[Cable]) -> HopCounters:
+        """Read the counters of all hops: the device's own, and those of the cables' ends where these are interfaces of this machine."""
+        links = show_links(host) if self.cable_kind not in MEMORY_CABLES else {}
+        ends: dict[str, EndCounts] = {}
+        drops: dict[str, int] = {}
+        for name, cable in zip(PORT_NAMES, cables, strict=True):
+            if counters := interface_counters(links.get(cable.far_end, {})):
+                ends[name] = EndCounts(received=_came(counters), sent=counters.get("tx_frames"))
+            for end, interface in (("generator's end", cable.far_end), ("device's end", cable.dut_end)):
+                told = drop_counters(interface_counters(links.get(interface, {})))
+                drops |= {f"cable {name}, {end}: {counter}": value for counter, value in told.items()}
+        try:
+            collected = self.collect()
+        except DutError:
+            # What is counted elsewhere is known all the same.
+            return HopCounters(generator=ends, drops=drops)
+        device = self._dut.end_counts(self._dut_ports, collected)
+        for port in self._dut_ports:
+            # An AF_XDP driver may not count what its full ring made the kernel drop; the interface does.
+            if port.cable.kind is CableKind.VETH and (counters := interface_counters(links.get(port.cable.dut_end, {}))):
+                device[port.number] = replace(device[port.number], received=_came(counters))
+        drops |= {f"device: {name}": value for name, value in drop_counters(collected).items()}
+        return HopCounters(device, ends, drops)
 
     @property
     def _guest_cable_kind(self) -> CableKind:
@@ -310,7 +380,7 @@ class TestBed:
         last: list[TrialResult] = []
 
         def passes() -> bool:
-            last[:] = [self.generator.trial(TrialRequest(load=load, duration_s=PROBE_S, purpose="probe"))]
+            last[:] = [self.generator.trial(TrialRequest(load=load, duration_s=PROBE_S, purpose=PROBE))]
             return all(way.received_frames for way in last[0].directions)
 
         if wait_until(passes, PROBE_TIMEOUT_S):
@@ -350,7 +420,9 @@ class TestBed:
             versions |= guest.versions()
         ports = dict(self._dut.port_modes())
         ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
-        return dut_record(self.choice, self._dut, self._guests, versions, ports)
+        return dut_record(self.choice, self._dut, self._guests, versions, ports).model_copy(
+            update={"work_of_sender": work_of_sender(self.cable_kind, self._dut_type)}
+        )
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""
@@ -378,11 +450,25 @@ class TestBed:
 class WatchedGenerator(Generator):
     """A generator whose trials are results only while the device lives, and up to what the generator carries by itself."""
 
-    def __init__(self, generator: Generator, check: Callable[[], None], ceiling: Callable[[FrameMix], GeneratorCeiling | None]) -> None:
-        """Take the generator, what raises an error where a part of the bed has ended, and what tells the generator's ceilings."""
+    def __init__(
+        self,
+        generator: Generator,
+        check: Callable[[], None],
+        ceiling: Callable[[FrameMix], GeneratorCeiling | None],
+        on_contradiction: Callable[[FrameMix, str], None],
+    ) -> None:
+        """Take the generator, and what to ask and call.
+
+        Args:
+            generator: What offers the loads.
+            check: Raises an error where a part of the bed has ended.
+            ceiling: Tells the generator's ceilings.
+            on_contradiction: Called where a trial contradicts a ceiling, with what it says.
+        """
         self._generator = generator
         self._check = check
         self._ceiling = ceiling
+        self._on_contradiction = on_contradiction
 
     def trial(self, request: TrialRequest) -> TrialResult:
         """Offer a load.
@@ -401,8 +487,12 @@ class WatchedGenerator(Generator):
         if not result.is_valid or result.lost_frames:
             self._check()
         ceiling = self._ceiling(request.load.frame)
+        if ceiling is None:
+            return result
+        if request.purpose != PROBE and (said := contradiction(result, ceiling)):
+            self._on_contradiction(request.load.frame, said)
         refused = sum(way.refused_frames for way in result.directions)
-        if refused and ceiling and request.load.rate_fps > ceiling.ceiling_fps:
+        if refused and request.load.rate_fps > ceiling.ceiling_fps:
             # Its ring would have been full without a device, too.
             own = f"{ceiling.ceiling_fps:.0f} frames/s that the generator carries by itself"
             reason = f"{refused} frames found no room, at a load above the {own}"
@@ -412,6 +502,33 @@ class WatchedGenerator(Generator):
     def version(self) -> str:
         """Return name and version."""
         return self._generator.version()
+
+
+def contradiction(result: TrialResult, ceiling: GeneratorCeiling) -> str:
+    """Say in what a trial contradicts the generator's ceiling; empty where it does not.
+
+    Only constant loads do: a burst may be faster than its rate. That a device holds the sender up is no contradiction, and neither is
+    that nothing was sent: then nobody was there to take it.
+    """
+    load = result.request.load
+    if load.burst_frames is not None or not all(way.sent_frames for way in result.directions):
+        return ""
+    own = f"its ceiling was measured as {ceiling.ceiling_fps:.0f} frames/s"
+    if load.rate_fps > ceiling.ceiling_fps * (1 + CONTRADICTION):
+        is_carried = result.is_valid and not result.lost_frames
+        return f"the generator carried {load.rate_fps:.0f} frames/s, and {own}" if is_carried else ""
+    for way in result.directions:
+        is_held_up = way.loss is not None and way.loss.is_refused_by_device
+        offered = way.sent_frames - (0 if is_held_up else way.refused_frames)
+        if offered < way.intended_frames * (1 - CONTRADICTION):
+            return f"the generator offered {offered} frames of {way.intended_frames} at {load.rate_fps:.0f} frames/s, and {own}"
+    return ""
+
+
+def _came(counters: Mapping[str, int]) -> int | None:
+    """Frames that came to an interface; one that misses some for want of buffers tells them apart."""
+    received = counters.get("rx_frames")
+    return None if received is None else received + counters.get("rx_missed", 0)
 
 
 def _kinds(kinds: frozenset[CableKind]) -> str:

@@ -6,6 +6,7 @@ read as a loss or as a zero.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -92,6 +93,57 @@ class LatencySummary(Frozen):
     """Greatest relative error of the percentiles; None where the generator tells none."""
 
 
+class LossByPlace(Frozen):
+    """Where the lost frames of one or more directions were lost. The sum is exactly what was sent and did not arrive.
+
+    None: no counter tells, and what was lost there is among the unexplained. It is never 0 in its place.
+    """
+
+    refused: Count
+    """The generator's ring had no room for them when they were due."""
+    before_device: Count | None
+    """Sent, and not come to the device."""
+    in_device: Count | None
+    """Come to the device, and neither handed on nor refused by what it hands on to."""
+    in_guests: Count | None
+    """Handed to a guest, or refused by its full ring, and not come back from it; 0 where there is no guest."""
+    behind_device: Count | None
+    """Handed on by the device, or refused by the cable's full queue, and not come to the generator's interface."""
+    at_receiver: Count | None
+    """Come to the generator's interface or ring, or refused by that full ring, and not taken by the generator."""
+    unexplained: Count
+    is_refused_by_device: bool = False
+    """Whether the device empties the generator's ring, as over shared memory: then the refused frames are its loss."""
+
+    @property
+    def frames(self) -> int:
+        """All of them."""
+        return sum(getattr(self, place) or 0 for place in LOSS_PLACES)
+
+    @property
+    def of_device(self) -> int:
+        """Those that count as the device's loss. What nobody can explain may be its loss, and so may what its guests lost."""
+        refused = self.refused if self.is_refused_by_device else 0
+        return refused + (self.in_device or 0) + (self.in_guests or 0) + self.unexplained
+
+    @property
+    def ahead_of_device(self) -> int:
+        """Those that never came to the device, for reasons that are not its own: by so many its load was less than asked."""
+        return (0 if self.is_refused_by_device else self.refused) + (self.before_device or 0)
+
+
+LOSS_PLACES = {
+    "refused": "refused by the generator's full ring",
+    "before_device": "lost before the device",
+    "in_device": "lost in the device",
+    "in_guests": "lost in the guests",
+    "behind_device": "lost behind the device",
+    "at_receiver": "lost at the generator's receive side",
+    "unexplained": "not explained by any counter",
+}
+"""The places of [`LossByPlace`], in the order in which a frame comes to them, with what is said of frames there."""
+
+
 class DirectionCounts(Frozen):
     """Frames of one direction, counted by the generator after it stopped and settled."""
 
@@ -103,7 +155,7 @@ class DirectionCounts(Frozen):
     sent_frames: Count
     """Frames offered."""
     refused_frames: Count = 0
-    """Those of the sent that the device's ring had no room for when they were due: lost, before the device looked at them."""
+    """Those of the sent that the generator's ring had no room for when they were due: lost, before the device looked at them."""
     received_frames: Count
     """Different frames of this trial that arrived, duplicates not counted."""
     duplicate_frames: Count = 0
@@ -114,11 +166,22 @@ class DirectionCounts(Frozen):
     transmit_s: Seconds
     """From the first frame to the end of the last, as the generator measured it."""
     latency: LatencySummary | None = None
+    port_sent_frames: Count | None = None
+    """All frames that the sending port handed over, those of learning too; None where the generator does not tell."""
+    port_received_frames: Count | None = None
+    """All frames that the receiving port took, whoever sent them; None where the generator does not tell."""
+    loss: LossByPlace | None = None
+    """Where the lost frames were lost; None where it was not looked for, as in records of an older ringroad-lab."""
 
     @property
     def lost_frames(self) -> int:
         """Frames sent that did not arrive. Duplicates never make up for them."""
         return max(0, self.sent_frames - self.received_frames)
+
+    @property
+    def device_lost_frames(self) -> int:
+        """Those that count as the device's loss; all of them where it is not known where they were lost."""
+        return self.loss.of_device if self.loss is not None else self.lost_frames
 
 
 class DisturbanceLimits(Frozen):
@@ -184,6 +247,8 @@ class TrialResult(Frozen):
     directions: tuple[DirectionCounts, ...] = Field(min_length=1, max_length=2)
     clock_error: Figure | None = None
     """Greatest relative error of the generator's clock in this trial, where it tells that."""
+    drop_counters: dict[str, Count] = {}
+    """Counters of drops that grew, by who counts and its name for them: `device 1.rx_dropped`. One frame may be in several."""
     disturbance: Disturbance | None = None
     """What others took meanwhile; None where nobody watched."""
     is_disturbed: bool = False
@@ -208,8 +273,23 @@ class TrialResult(Frozen):
 
     @property
     def loss_ratio(self) -> float:
-        """Part of the frames sent that did not arrive, both directions."""
+        """Part of the frames sent that did not arrive, both directions, wherever they were lost."""
         return self.lost_frames / self.sent_frames if self.sent_frames else 0.0
+
+    @property
+    def device_lost_frames(self) -> int:
+        """Frames that count as the device's loss, both directions."""
+        return sum(direction.device_lost_frames for direction in self.directions)
+
+    @property
+    def device_loss_ratio(self) -> float:
+        """Part of the frames sent that the device lost, both directions."""
+        return self.device_lost_frames / self.sent_frames if self.sent_frames else 0.0
+
+    @property
+    def loss(self) -> LossByPlace | None:
+        """Where frames were lost, both directions; None where it was not looked for."""
+        return sum_losses([direction.loss for direction in self.directions if direction.loss is not None])
 
     @property
     def offered_fps(self) -> float:
@@ -220,3 +300,15 @@ class TrialResult(Frozen):
     def forwarded_fps(self) -> float:
         """Forwarding rate, mean of the directions, frames/s."""
         return sum(d.received_frames / d.transmit_s for d in self.directions if d.transmit_s) / len(self.directions)
+
+
+def sum_losses(losses: Sequence[LossByPlace]) -> LossByPlace | None:
+    """Add losses up, place by place; None where there are none. What one does not know of a place is among its unexplained frames."""
+    if not losses:
+        return None
+    sums: dict[str, int | None] = {}
+    for place in LOSS_PLACES:
+        known = [frames for loss in losses if (frames := getattr(loss, place)) is not None]
+        sums[place] = sum(known) if known else None
+    is_refused_by_device = all(loss.is_refused_by_device for loss in losses)
+    return LossByPlace.model_validate({**sums, "is_refused_by_device": is_refused_by_device})

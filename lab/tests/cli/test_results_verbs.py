@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
-from ringroad_lab.cli import compare, judge, report, store
+from ringroad_lab.cli import compare, judge, report, store, token
 from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
 from ringroad_lab.record import RunRecord
@@ -32,6 +32,7 @@ def test_a_regression_goes_before_an_inconclusive_metric(counts: dict[Verdict, i
     assert of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=True) == status
 
 
+FRAMES = ("64", "512", "1518")
 OLD = fabricated_run(run_id="00000000-old", capacities_fps={"ovs": 1e6, "\x1b[31mred": 1e6}, repetitions=12, latency=False)
 NEW = fabricated_run(
     run_id="11111111-new", name="../evil name", capacities_fps={"ovs": 0.8e6}, repetitions=12, seed=2, started_at=EPOCH + 1e6, latency=False
@@ -54,7 +55,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def lab(*arguments: str, status: int = 0) -> Result:
     """Run the program with these arguments."""
     app = typer.Typer()
-    for verb in (report, compare, store, judge):
+    for verb in (report, compare, store, judge, token):
         verb.register(app)
     result = CliRunner().invoke(app, arguments)
     if isinstance(result.exception, LabError):
@@ -151,6 +152,42 @@ def test_an_invalid_verdict_is_refused_without_a_change() -> None:
         lab("judge", "9999", "pass")
     with pytest.raises(StoreError, match="no finished run"):
         lab("report", "last-stable")
+
+
+@pytest.mark.usefixtures("location")
+def test_runs_are_listed_with_what_their_comparison_found(location: str) -> None:
+    lab("compare", "0000", "1111")
+    lab("compare", "ovs", "\x1b[31mred", "--within", "0000")
+    listed = lab("runs").stdout
+    assert f"beside P2P_FABRICATED (00000000): {len(FRAMES)} regression" in listed
+    assert "[31mred beside ovs: " in listed
+    lab("compare", "0000", "0000")
+    assert lab("runs").stdout == listed
+    assert "\x1b" not in listed
+    (found,) = json.loads(lab("runs", "--finding", "regression", "--json").stdout)
+    assert (found["run_id"], found["comparisons"][0]["baseline_run_id"]) == (NEW.run_id, OLD.run_id)
+    assert found["comparisons"][0]["counts"] == {"regression": len(FRAMES)}
+    lab("compare", write(OLD, "old.json"), "1111", "--limit", "0.001")
+    with ResultStore(location) as results:
+        assert len(results.comparisons(NEW.run_id)) == 1
+
+
+@pytest.mark.usefixtures("location")
+def test_a_comparison_and_a_run_are_written_as_junit_xml() -> None:
+    lab("compare", "0000", "1111", "--junit", "results.xml", "--fail-on-regression", status=REGRESSION)
+    assert f'failures="{len(FRAMES)}"' in Path("results.xml").read_text()
+    assert 'failures="0"' in lab("report", "1111", "--format", "junit").stdout
+    with pytest.raises(ReportError, match="cannot be written"):
+        lab("compare", "0000", "1111", "--junit", "no folder/results.xml")
+
+
+@pytest.mark.usefixtures("location")
+def test_lists_are_told_as_json() -> None:
+    lab("baseline", "set", "release", "0000")
+    assert [entry["name"] for entry in json.loads(lab("baseline", "list", "--json").stdout)] == ["release"]
+    runs = json.loads(lab("runs", "--json").stdout)
+    assert [(run["run_id"], run["baselines"]) for run in runs] == [(NEW.run_id, []), (OLD.run_id, ["release"])]
+    assert json.loads(lab("token", "list", "--json").stdout) == []
 
 
 @pytest.mark.usefixtures("location")

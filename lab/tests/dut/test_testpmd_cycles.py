@@ -1,10 +1,10 @@
-"""What testpmd prints of its cycles, read. The texts are of version 22.11."""
+"""What testpmd prints of its cycles and its drops, read. The texts are of version 22.11."""
 
 from __future__ import annotations
 
 import pytest
 
-from ringroad_lab.dut.testpmd import busy_time_s
+from ringroad_lab.dut.testpmd import busy_time_s, dropped_by_port, without_answers
 
 NOTHING_PASSED = "testpmd> show fwd stats all\n  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++\n"
 CYCLES = "  CPU cycles/packet=%.2f (total cycles=%d / total RX packets=%d) at 2450 MHz Clock\n"
@@ -17,3 +17,18 @@ def test_the_last_answer_counts() -> None:
 
 def test_no_time_is_told_before_frames_passed() -> None:
     assert busy_time_s(NOTHING_PASSED) == 0.0
+
+
+def test_frames_that_a_full_ring_made_it_drop_are_told_by_port() -> None:
+    port = "  ---------------------- Forward statistics for port %d  ----------------------\n"
+    counts = "  RX-packets: 9  RX-dropped: 0  RX-total: 9\n  TX-packets: 7              TX-dropped: %d             TX-total: 9\n"
+    total = "  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++\n"
+    said = port % 0 + counts % 1 + port % 0 + counts % 0 + port % 1 + counts % 302 + total + counts % 302
+    assert dropped_by_port(said) == {0: 0, 1: 302}
+    assert dropped_by_port(NOTHING_PASSED) == {}
+
+
+def test_its_log_is_without_its_answers() -> None:
+    answer = "show fwd stats all\n  TX-packets: 7\ntestpmd> asked-%d.\nCommand not found\ntestpmd> "
+    said = "EAL: started\ntestpmd> " + answer % 1 + answer % 2 + "Port 0: link state change event\n"
+    assert without_answers(said) == "EAL: started\ntestpmd> Port 0: link state change event\n"

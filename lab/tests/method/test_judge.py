@@ -8,7 +8,7 @@ import pytest
 
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.judge import Judgement, judge
-from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 
 
 def trial(*directions: dict[str, Any], verdict: TrialVerdict = TrialVerdict.VALID, burst_frames: int | None = None) -> TrialResult:
@@ -77,3 +77,45 @@ def test_a_trial_that_the_generator_calls_invalid_is_invalid() -> None:
     judged = judge(trial({"received_frames": 0}, verdict=TrialVerdict.INVALID), 0.0)
     assert judged.judgement is Judgement.NOTHING
     assert judged.reasons
+
+
+def lost(**places: int) -> dict[str, Any]:
+    """Return a direction of 1000 frames that were lost at these places."""
+    nowhere = {"refused": 0, "before_device": 0, "in_device": 0, "in_guests": 0, "behind_device": 0, "at_receiver": 0, "unexplained": 0}
+    return {"received_frames": 1000 - sum(places.values()), "loss": LossByPlace.model_validate(nowhere | places)}
+
+
+@pytest.mark.parametrize("place", ["refused", "before_device", "behind_device", "at_receiver"])
+def test_what_is_lost_outside_the_device_is_neither_its_loss_nor_its_success(place: str) -> None:
+    judged = judge(trial({}, lost(**{place: 100})), 0.0)
+    assert judged.judgement is Judgement.NOTHING
+    assert judged.is_lost_outside
+    assert judged.is_forwarded_more
+    assert "frames were lost outside the device: 100 " in judged.reasons[0]
+
+
+@pytest.mark.parametrize("place", ["in_device", "in_guests", "unexplained"])
+def test_what_the_device_lost_or_nobody_explains_fails(place: str) -> None:
+    judged = judge(trial(lost(at_receiver=100), lost(**{place: 1})), 0.0)
+    assert judged.judgement is Judgement.FAIL
+    assert judged.result.device_lost_frames == 1
+
+
+def test_the_devices_loss_within_the_goal_beside_others_is_not_judged() -> None:
+    assert judge(trial(lost(in_device=5, at_receiver=1)), 0.005).judgement is Judgement.NOTHING
+    assert judge(trial(lost(in_device=4, at_receiver=1)), 0.005).judgement is Judgement.PASS
+    assert judge(trial(lost(in_device=6, at_receiver=1)), 0.005).judgement is Judgement.FAIL
+
+
+def test_a_ring_that_the_device_leaves_full_is_its_loss() -> None:
+    direction = lost(refused=100)
+    direction["loss"] = direction["loss"].model_copy(update={"is_refused_by_device": True})
+    judged = judge(trial(direction), 0.0)
+    assert judged.judgement is Judgement.FAIL
+    assert judged.tells_ratio
+
+
+def test_a_loss_ratio_is_that_of_the_load_only_where_the_load_came_to_the_device() -> None:
+    assert judge(trial(lost(in_device=10, behind_device=100)), 0.0).tells_ratio
+    assert not judge(trial(lost(in_device=10, before_device=100)), 0.0).tells_ratio
+    assert not judge(trial(lost(in_device=10, refused=100)), 0.0).tells_ratio

@@ -24,6 +24,7 @@ def test_a_device_that_sleeps_costs_the_same_for_each_frame_at_every_load_and_no
     outcome, bench = measure(SimulatedCosts(run_ns=100.0, cycles=250.0, kernel_ns=40.0))
     assert outcome.status is MeasurementStatus.OK
     assert outcome.headline == "cost_100pct_processor_ns"
+    assert outcome.compared == ("cost_50pct_processor_ns", "cost_idle_processors", "dut_memory_bytes")
     metrics = outcome.metrics
     for load in ("100pct", "50pct"):
         assert metrics[f"cost_{load}_processor_ns"].value == pytest.approx(100.0)
@@ -56,6 +57,7 @@ def test_a_kernel_device_has_kernel_time_as_its_headline() -> None:
     outcome, _ = measure(SimulatedCosts(run_ns=None, cycles=None, kernel_ns=700.0))
     assert outcome.status is MeasurementStatus.OK
     assert outcome.headline == "cost_100pct_kernel_ns"
+    assert outcome.compared == ("cost_50pct_kernel_ns",)
     assert outcome.metrics["cost_100pct_kernel_ns"].value == pytest.approx(700.0)
     assert not any("processor" in name or "memory" in name or "cycles" in name for name in outcome.metrics)
 

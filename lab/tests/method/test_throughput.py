@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,3 +243,26 @@ def test_an_invalid_verification_does_not_undo_a_loss() -> None:
     # The device's own limit, not the generator's.
     assert outcome.status is MeasurementStatus.OK
     assert throughput(outcome) == pytest.approx(300_000, rel=0.01)
+
+
+def test_each_direction_and_the_sum_have_a_figure_of_their_own() -> None:
+    def lose_some_one_way(number: int, result: TrialResult) -> TrialResult:
+        first, second = result.directions
+        fewer = second.model_copy(update={"received_frames": round(0.999 * first.received_frames)})
+        return result.model_copy(update={"directions": (first, fewer)})
+
+    bench = Bench(Scripted(SimulatedDut(capacity_fps=200_000), lose_some_one_way))
+    outcome = measure(bench, acceptable_loss_ratio=0.01)
+
+    names = [f"{way.sender}_to_{way.receiver}" for way in bench.trials[-1].directions]
+    one, other = (outcome.metrics[f"throughput_{name}_fps"].value for name in names)
+    assert one == pytest.approx(throughput(outcome), rel=0.02)
+    assert other == pytest.approx(0.999 * one)
+    assert outcome.metrics["throughput_sum_fps"].value == pytest.approx(one + other)
+
+
+def test_one_direction_alone_has_no_sum() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=200_000)))
+    one_way = dataclasses.replace(bench.context, bidirectional=False)
+    outcome = ThroughputMethod(ThroughputSettings()).measure(one_way)
+    assert not any("_to_" in name or "sum" in name for name in outcome.metrics)

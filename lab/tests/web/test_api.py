@@ -137,6 +137,8 @@ def test_a_trend_has_its_change_point(tester: WebVisitor, store: ResultStore) ->
 
     assert [point["run_id"] for point in trend["points"]] == [record.run_id for record in records]
     assert [(step["run_id"], step["verdict"]) for step in trend["steps"]] == [(records[12].run_id, "regression")]
+    assert 0.03 <= trend["visible"]["smallest"] <= 0.06
+    assert trend["visible"]["needed_points"]["0.1"] == 12
     assert tester.get(f"/api/trend?{subject}&min_change_percent=20").json()["steps"] == []
     assert tester.get(f"/api/trend?{subject}x").status_code == 404
     assert tester.get("/api/trend?scenario=P2P_FABRICATED").status_code == 400

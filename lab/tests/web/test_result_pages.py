@@ -10,6 +10,7 @@ import pytest
 from web_visitor import WebVisitor
 
 from fabricated_runs import HOSTILE, fabricated_run
+from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.store.result_store import ResultStore
 
@@ -95,6 +96,7 @@ def test_filters_select_matching_runs(tester: WebVisitor, runs: dict[str, RunRec
         "page_runs=1000000",
         "state=none",
         "verdict=<script>",
+        "finding=<script>",
         "since=yesterday",
         "since=0001-01-01",
         "until=9999-12-31",
@@ -186,6 +188,41 @@ def test_the_data_of_a_chart_cannot_leave_its_element(tester: WebVisitor, store:
 
     assert chart
     assert json.loads(chart[1])["points"][0]["path"] == f"/runs/{record.run_id}"
+
+
+def test_what_a_comparison_found_stands_in_lists_and_by_the_run(tester: WebVisitor, store: ResultStore) -> None:
+    old = fabricated_run(seed=1, name="OLD", capacities_fps={"ovs": 1e6, HOSTILE: 1e6}, repetitions=12)
+    new = fabricated_run(seed=2, name="NEW", capacities_fps={"ovs": 0.8e6}, repetitions=12)
+    store.add_runs([old, new])
+    store.keep_comparison(old.run_id, new.run_id, compare_runs(old, new))
+    store.keep_comparison(old.run_id, old.run_id, compare_labels(old, "ovs", HOSTILE))
+
+    for path in ("/runs?finding=regression", f"/runs/{new.run_id}"):
+        text = tester.get(path).text
+        assert re.search(r'3 <span class="chip bad">▼ regression</span>', text), path
+        link = re.search(r'href="(/compare[^"]*)">OLD \(', text)
+        assert link, path
+        assert tester.get(link[1].replace("&amp;", "&")).status_code == 200
+    assert listed(tester.get("/runs?finding=regression").text) == {new.run_id}
+    within = tester.get(f"/runs/{old.run_id}").text
+    assert "<script>alert" not in within
+    link = re.search(r'href="(/compare[^"]*)">ovs</a>', within)
+    assert link
+    assert tester.get(link[1].replace("&amp;", "&")).status_code == 200
+    (found,) = tester.get("/api/runs?finding=regression").json()["runs"]
+    assert found["comparisons"][0]["counts"]["regression"] == 3
+
+
+def test_a_trend_tells_what_it_could_have_shown(tester: WebVisitor, store: ResultStore) -> None:
+    records = [fabricated_run(seed=night, capacities_fps={"ovs": 2e5}, started_at=1.7e9 + 86_400 * night) for night in range(14)]
+    store.add_runs(records[:11])
+    assert "can show no step" in tester.get("/trends").text
+
+    store.add_runs(records[11:])
+    told = " ".join(tester.get("/trends").text.split())
+
+    assert re.search(r"A step of [34]\.\d % or more in the middle of these runs would have been found nine times of ten\.", told)
+    assert "With this noise a step of 5 % needs 12 runs, a step of 10 % needs 12 runs, a step of 20 % needs 12 runs." in told
 
 
 def test_absurd_times_of_a_run_are_shown_somehow(tester: WebVisitor, store: ResultStore) -> None:

@@ -84,19 +84,26 @@ impl Ledger {
         self.lent.len() - (self.lent_ever - self.returned) as usize
     }
 
-    /// What lies at the addresses of `lent` goes on the ring and stays its source's; the caller has asked
-    /// [`Ledger::lendable`].
+    /// Places for the addresses of what is lent next, up to where they begin anew; the caller has asked
+    /// [`Ledger::lendable`]. What was written to the first of them goes on the ring with [`Ledger::advance`].
     #[inline]
-    pub(super) fn lend<T>(&mut self, lent: &[T], address: impl Fn(&T) -> u64) {
+    pub(super) fn run_mut(&mut self) -> &mut [u64] {
         let first = self.place(self.lent_ever);
-        let (before, behind) = self.lent.split_at_mut(first);
-        let (first, others) = lent.split_at_checked(behind.len()).unwrap_or((lent, &[]));
-        for (places, lent) in [(behind, first), (before, others)] {
-            for (place, lent) in places.iter_mut().zip(lent) {
-                *place = address(lent);
-            }
+        self.lent.get_mut(first..).unwrap_or(&mut [])
+    }
+
+    /// What lies at the next `count` addresses goes on the ring and stays its source's.
+    #[inline]
+    pub(super) fn advance(&mut self, count: usize) {
+        self.lent_ever += count as u64;
+    }
+
+    /// What lies at `address` goes on the ring and stays its source's; the caller has asked [`Ledger::lendable`].
+    pub(super) fn lend(&mut self, address: u64) {
+        if let Some(place) = self.run_mut().first_mut() {
+            *place = address;
+            self.advance(1);
         }
-        self.lent_ever += lent.len() as u64;
     }
 
     /// Where `lent` holds a buffer.
@@ -206,7 +213,7 @@ mod tests {
     #[test]
     fn lent_buffers_return_in_order_whatever_the_order_of_completion() {
         let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
-        ledger.lend(&[5, 6, 7], |&buffer| buffer);
+        [5, 6, 7].into_iter().for_each(|buffer| ledger.lend(buffer));
         assert_eq!(ledger.lent(), 3);
         ledger.complete(7);
         ledger.complete(6);
@@ -228,7 +235,7 @@ mod tests {
     #[test]
     fn a_buffer_lent_twice_is_counted_twice() {
         let mut ledger = Ledger::new(vec![2], 10, 0, 8);
-        ledger.lend(&[5, 5, 6, 5], |&buffer| buffer);
+        [5, 5, 6, 5].into_iter().for_each(|buffer| ledger.lend(buffer));
         ledger.complete(5);
         assert_eq!(ledger.returned(), 1);
         ledger.complete(6);
@@ -242,7 +249,7 @@ mod tests {
     fn lending_a_buffer_that_is_ours_keeps_the_counts() {
         let mut ledger = Ledger::new(vec![2], 10, 0, 8);
         assert_eq!(ledger.take(), Some(2));
-        ledger.lend(&[2], |&buffer| buffer);
+        ledger.lend(2);
         ledger.complete(2);
         ledger.complete(2);
         assert_eq!((ledger.returned(), ledger.free()), (1, 1));
@@ -255,7 +262,7 @@ mod tests {
     #[test]
     fn a_buffer_given_in_exchange_becomes_free_and_one_lent_meanwhile_returns() {
         let mut ledger = Ledger::new(vec![2], 10, 0, 8);
-        ledger.lend(&[6], |&buffer| buffer);
+        ledger.lend(6);
         assert_eq!((ledger.exchange(5), ledger.exchange(7)), (Some(2), None));
         assert!(!ledger.is_lent(5) && ledger.is_lent(6));
         ledger.complete(5);
@@ -268,12 +275,12 @@ mod tests {
     fn no_more_is_lent_than_can_be_in_flight() {
         let mut ledger = Ledger::new(vec![], 10, 0, 8);
         for round in 0..5 {
-            ledger.lend(&[5; 8], |&buffer| buffer);
+            [5; 8].into_iter().for_each(|buffer| ledger.lend(buffer));
             assert_eq!(ledger.lendable(), 0);
             (0..8).for_each(|_| ledger.complete(5));
             assert_eq!((ledger.lendable(), ledger.returned()), (8, 8 * (round + 1)));
         }
-        ledger.lend(&[4], |&buffer| buffer);
+        ledger.lend(4);
         ledger.abandon();
         assert_eq!((ledger.lendable(), ledger.returned()), (8, 41));
     }

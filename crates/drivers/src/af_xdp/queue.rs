@@ -3,7 +3,6 @@
 
 mod transmit;
 
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ use super::socket::XdpSocket;
 use super::umem::Umem;
 use crate::look_pause::LookPause;
 use crate::sleep_watch::SleepWatch;
-use transmit::MAX_TX_DESCRIPTORS;
+use transmit::{MAX_TX_DESCRIPTORS, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
@@ -53,9 +52,10 @@ pub struct XdpQueue {
     pause: LookPause,
     umem: Umem,
     attachment: Arc<Attachment>,
-    /// Addresses of the buffers that are ours again, but not released, oldest first.
-    borrowed: VecDeque<u64>,
+    /// Buffers that are on the fill ring, but not released: those put last.
+    held: u32,
     ledger: Ledger,
+    lengths: SingleLengths,
     interface: Interface,
     /// Frames are left on the tx ring that the kernel has to be called for again.
     unsent: bool,
@@ -78,8 +78,7 @@ impl XdpQueue {
         rx: &[u32],
         tx: Vec<u32>,
     ) -> Result<Self, Errno> {
-        let addresses: Vec<u64> = rx.iter().map(|&buffer| umem.address(buffer)).collect();
-        socket.fill.put_all(&addresses);
+        socket.fill.put_all(rx, |&buffer| umem.address(buffer));
         socket.fill.publish();
         if socket.fill.needs_wakeup() {
             socket.wake_rx();
@@ -88,9 +87,10 @@ impl XdpQueue {
         Ok(Self {
             watch: SleepWatch::new(&socket)?,
             pause: LookPause::new(LOOK_EVERY_NS),
-            borrowed: VecDeque::with_capacity(rx.len()),
+            held: 0,
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
             ledger: Ledger::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
+            lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
             violation: None,
@@ -151,7 +151,8 @@ impl XdpQueue {
                 })
             });
             socket.rx.take(taken as u32);
-            if taken == 0 || taken < waiting {
+            // Once more where the ring begins anew.
+            if taken == 0 || taken < waiting || socket.rx.available() == 0 {
                 return;
             }
         }
@@ -170,7 +171,8 @@ impl XdpQueue {
                 if let Some(descriptor) = self.socket.rx.peek(ahead)
                     && let Some(buffer) = self.umem.buffer_at(descriptor.addr)
                 {
-                    refill(&mut self.socket, &[self.umem.address(buffer)]);
+                    self.take_back(&[buffer], |&buffer| buffer);
+                    batch.skip_slot();
                 }
             }
         }
@@ -200,6 +202,16 @@ impl XdpQueue {
         true
     }
 
+    /// Puts buffers on the fill ring, which are held until they are released.
+    #[inline]
+    fn take_back<S>(&mut self, sources: &[S], buffer: impl Fn(&S) -> u32) {
+        let Self { socket: XdpSocket { fill, .. }, umem, held, .. } = self;
+        let room = fill.free(sources.len() as u32) as usize;
+        let sources = sources.get(..room).unwrap_or(sources);
+        fill.put_all(sources, |source| umem.address(buffer(source)));
+        *held += sources.len() as u32;
+    }
+
     /// Says what is left to do with the frames. Virtual interfaces hand frames over with what their sender left to a
     /// card, and the kernel those that it joined; AF_XDP has no place to tell of it.
     fn look_for_open_checksums(&self, batch: &mut Batch) {
@@ -225,15 +237,9 @@ fn next_unclear(batch: &Batch, first: usize) -> Option<usize> {
     }
     let is_finished =
         |frame: &Fragment| frame.bytes().read_array().is_some_and(|start| is_plainly_finished(&start));
-    let behind = batch.fragments().get(first..)?.iter().position(|frame| !is_finished(frame))?;
-    Some(first + behind)
-}
-
-/// Gives buffers back to the kernel, to receive into.
-#[inline]
-fn refill(socket: &mut XdpSocket, addresses: &[u64]) {
-    let room = socket.fill.free(addresses.len() as u32) as usize;
-    socket.fill.put_all(addresses.get(..room).unwrap_or(addresses));
+    let mut rest = batch.fragments().get(first..)?.iter();
+    rest.find(|frame| !is_finished(frame))?;
+    Some(batch.frames() - rest.len() - 1)
 }
 
 impl PortQueue for XdpQueue {
@@ -267,6 +273,11 @@ impl PortQueue for XdpQueue {
         }
         self.watch.note_frames(&self.socket, batch.fragment_count());
         self.socket.rx.publish();
+        if batch.frames() == 0 {
+            // Nobody releases a batch without frames.
+            self.release(batch.slots());
+            return;
+        }
         // Memory of a card that writes to it by itself has only frames as they were on the wire.
         if !self.attachment.zero_copy {
             self.look_for_open_checksums(batch);
@@ -278,14 +289,9 @@ impl PortQueue for XdpQueue {
         !self.unsent && self.shows_nothing()
     }
 
-    fn release(&mut self, fragments: usize) {
-        let Self { socket, borrowed, .. } = self;
-        let fragments = fragments.min(borrowed.len());
-        let (first, others) = borrowed.as_slices();
-        let first = first.get(..fragments).unwrap_or(first);
-        refill(socket, first);
-        refill(socket, others.get(..fragments - first.len()).unwrap_or(&[]));
-        borrowed.drain(..fragments);
+    #[inline]
+    fn release(&mut self, slots: usize) {
+        self.held = self.held.saturating_sub(slots as u32);
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -329,7 +335,7 @@ impl PortQueue for XdpQueue {
 
     fn flush(&mut self) -> u32 {
         let mut calls = 0;
-        if self.socket.fill.publish() && self.socket.fill.needs_wakeup() {
+        if self.socket.fill.publish_but(self.held) && self.socket.fill.needs_wakeup() {
             self.socket.wake_rx();
             calls += 1;
         }
@@ -408,7 +414,7 @@ impl Backpressure for XdpQueue {
 
 impl Lend for XdpQueue {
     fn reclaim(&mut self, batch: &Batch) {
-        self.borrowed.extend(batch.fragments().iter().map(|fragment| self.umem.address(fragment.buffer())));
+        self.take_back(batch.fragments(), Fragment::buffer);
     }
 
     fn lent(&self) -> u64 {

@@ -5,7 +5,6 @@
 //! release.
 #![allow(unsafe_code)]
 
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -134,57 +133,75 @@ impl<T: Copy> ProducerRing<T> {
         size.saturating_sub(self.filled.wrapping_sub(self.consumed))
     }
 
-    /// Puts an entry; the caller has asked [`ProducerRing::free`].
+    /// Places for the next entries, at most `most`, up to where the ring begins anew; the caller has asked
+    /// [`ProducerRing::free`]. What was written to the first of them is put by [`ProducerRing::advance`].
     #[inline]
-    pub(super) fn put(&mut self, entry: T) {
-        self.put_all(&[entry]);
+    pub(super) fn run_mut(&mut self, most: u32) -> &mut [T] {
+        let first = self.filled & self.ring.mask;
+        let count = most.min(self.ring.mask + 1 - first);
+        // SAFETY: mapped entries, which are not published, so the kernel does not read them; borrowed as `self` is. They
+        // are integers, which the kernel has set to 0.
+        unsafe { std::slice::from_raw_parts_mut(self.ring.entry(first).as_ptr(), count as usize) }
     }
 
-    /// Puts entries, not more than [`ProducerRing::free`] gave.
+    /// Puts the next `count` entries.
     #[inline]
-    pub(super) fn put_all(&mut self, entries: &[T]) {
-        let put = self.put_each(entries, |&entry| Some(entry), |_| ());
-        // Where the ring begins anew.
-        if let Some(others) = entries.get(put..) {
-            self.put_each(others, |&entry| Some(entry), |_| ());
+    pub(super) fn advance(&mut self, count: u32) {
+        self.filled = self.filled.wrapping_add(count);
+    }
+
+    /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave.
+    #[inline]
+    pub(super) fn put_all<S>(&mut self, mut sources: &[S], entry: impl Fn(&S) -> T) {
+        // Once more where the ring begins anew.
+        while !sources.is_empty() {
+            let run = self.run_mut(sources.len() as u32);
+            let count = run.len();
+            for (place, source) in run.iter_mut().zip(sources) {
+                *place = entry(source);
+            }
+            self.advance(count as u32);
+            sources = sources.get(count..).unwrap_or(&[]);
         }
     }
 
     /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave, up to the
-    /// first that `entry` gives none for, or to where the ring begins anew. Returns their number, and lets `note` see
-    /// them.
+    /// first that `entry` gives none for. Returns their number.
     #[inline]
-    pub(super) fn put_each<S>(
-        &mut self,
-        sources: &[S],
-        mut entry: impl FnMut(&S) -> Option<T>,
-        note: impl FnOnce(&[T]),
-    ) -> usize {
-        let first = self.filled & self.ring.mask;
-        let most = sources.len().min((self.ring.mask + 1 - first) as usize);
-        let start = self.ring.entry(first).cast::<MaybeUninit<T>>().as_ptr();
-        // SAFETY: mapped entries which are not published, so the kernel does not read them, borrowed as `self` is.
-        let places = unsafe { std::slice::from_raw_parts_mut(start, most) };
-        let mut count = 0;
-        for (place, source) in places.iter_mut().zip(sources) {
-            let Some(entry) = entry(source) else { break };
-            place.write(entry);
-            count += 1;
+    pub(super) fn put_each<S>(&mut self, sources: &[S], mut entry: impl FnMut(&S) -> Option<T>) -> usize {
+        let mut put = 0;
+        loop {
+            let rest = sources.get(put..).unwrap_or(&[]);
+            let mut count = 0;
+            for (place, source) in self.run_mut(rest.len() as u32).iter_mut().zip(rest) {
+                let Some(entry) = entry(source) else { break };
+                *place = entry;
+                count += 1;
+            }
+            self.advance(count as u32);
+            put += count;
+            // Once more where the ring begins anew.
+            if count == 0 || put == sources.len() {
+                return put;
+            }
         }
-        // SAFETY: so many were written just now.
-        note(unsafe { std::slice::from_raw_parts(start.cast_const().cast(), count) });
-        self.filled = self.filled.wrapping_add(count as u32);
-        count
     }
 
     /// Makes what was put visible to the kernel. Whether there was anything.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
-        if self.published == self.filled {
+        self.publish_but(0)
+    }
+
+    /// The same without the `held` entries that were put last.
+    #[inline]
+    pub(super) fn publish_but(&mut self, held: u32) -> bool {
+        let end = self.filled.wrapping_sub(held);
+        if self.published == end {
             return false;
         }
-        self.published = self.filled;
-        self.ring.producer().store(self.filled, Ordering::Release);
+        self.published = end;
+        self.ring.producer().store(end, Ordering::Release);
         true
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Umem {
     chunk_shift: u32,
     chunk_bytes: u32,
     buffers: u32,
+    /// Where the first buffer begins that frames may lie in.
+    first: u64,
 }
 
 // SAFETY: the area is shared memory that the region keeps mapped; it is only accessed as raw bytes.
@@ -41,6 +43,7 @@ impl Umem {
             chunk_shift: geometry.buffer_bytes.trailing_zeros(),
             chunk_bytes: geometry.buffer_bytes,
             buffers: geometry.buffers,
+            first: u64::from(FIRST_BUFFER * geometry.buffer_bytes + CHUNK_HEADROOM_BYTES),
         })
     }
 
@@ -107,7 +110,7 @@ impl Umem {
     #[inline]
     pub(super) fn beginning_at(&self, address: u64, len: u64) -> Option<(u32, SharedBytes<'_>)> {
         // One comparison for all: what lies before the first buffer, or not where one begins, is a number beyond all.
-        let number = address.wrapping_sub(self.address(FIRST_BUFFER)).rotate_right(self.chunk_shift);
+        let number = address.wrapping_sub(self.first).rotate_right(self.chunk_shift);
         if number >= u64::from(self.buffers - FIRST_BUFFER) || len > self.capacity() as u64 {
             return None;
         }

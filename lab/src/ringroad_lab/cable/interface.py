@@ -21,6 +21,10 @@ class CableKind(StrEnum):
     """A network card at each end, joined by a real cable."""
 
 
+MEMORY_CABLES = frozenset({CableKind.VHOST_USER, CableKind.MEMIF})
+"""Those whose rings both ends share: the device itself takes frames out of the generator's ring, and puts them into it."""
+
+
 @dataclass(frozen=True)
 class Cable:
     """One cable, laid."""

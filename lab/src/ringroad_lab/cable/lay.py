@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import MEMORY_CABLES, Cable, CableKind
 from ringroad_lab.errors import HostError, SandboxError
 from ringroad_lab.frame_size import FCS_BYTES
 from ringroad_lab.host.interface import Host
@@ -45,7 +45,7 @@ def lay_cable(
     """
     if not 1 <= len(name) <= NAME_LIMIT:
         raise ValueError(f"name of a cable {name!r}: 1 to {NAME_LIMIT} characters")
-    if kind in (CableKind.VHOST_USER, CableKind.MEMIF):
+    if kind in MEMORY_CABLES:
         path = str(host.folder / f"{name}.sock")
         return Cable(kind, name, path, path, is_dut_server=is_dut_server, queues=queues)
     host.require("ip", "iproute2")
@@ -82,7 +82,7 @@ def remove_cable(cable: Cable, host: Host) -> None:
     if cable.kind in (CableKind.VETH, CableKind.TAP):
         # One end takes the other with it.
         host.run(["ip", "link", "delete", cable.far_end], check=False)
-    elif cable.kind in (CableKind.VHOST_USER, CableKind.MEMIF):
+    elif cable.kind in MEMORY_CABLES:
         # A server that was killed leaves its socket, and the next one finds the path taken.
         host.run(["rm", "-f", cable.dut_end])
 

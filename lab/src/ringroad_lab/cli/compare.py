@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli import status
-from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
+from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_file, write_report
 from ringroad_lab.cli.scenario_options import AsJson
-from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
+from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_comparison, load_run
 
 
 class Format(StrEnum):
@@ -46,20 +46,31 @@ def register(app: typer.Typer) -> None:
         ] = None,
         fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
         fail_on_inconclusive: status.FailOnInconclusive = False,
+        junit: status.JunitFile = None,
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
-        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
+        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen.
+
+        The store keeps the verdicts of stored runs: `runs` shows them.
+        """
         from ringroad_lab.comparison import compare_labels, compare_runs
         from ringroad_lab.report.html import render_html
+        from ringroad_lab.report.junit import comparison_as_junit
         from ringroad_lab.report.markdown import comparison_blocks
 
         if within is None:
             record = load_run(store, candidate)
-            comparison = compare_runs(load_run(store, baseline), record, limit)
+            before = load_run(store, baseline)
+            comparison = compare_runs(before, record, limit)
         else:
-            record = load_run(store, within)
+            record = before = load_run(store, within)
             comparison = compare_labels(record, baseline, candidate, limit)
+        is_stored = not any(is_file(name) for name in ([within] if within else [baseline, candidate]))
+        if is_stored and (within or before.run_id != record.run_id):
+            keep_comparison(store, before, record, comparison)
+        if junit:
+            write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
         form = Format.JSON if as_json else form
         if form is Format.HTML:
             write_report(render_html(record, comparison), output or Path(report_name(record)))

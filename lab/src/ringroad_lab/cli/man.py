@@ -14,6 +14,7 @@ _FILES = {
     "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
     "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
     "$RINGROAD_LAB_CONFIG": "Another folder in place of ~/.config/ringroad-lab.",
+    "$RINGROAD_LAB_WEBHOOK_SECRET": "Signs what --webhook sends.",
 }
 
 

@@ -9,8 +9,8 @@ import typer
 
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
-from ringroad_lab.errors import how_to_install
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.packages import how_to_install, package_name
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.scenario.registries import Registries
@@ -69,6 +69,7 @@ def _document(resolved: ResolvedScenario, planned: Plan, programs: tuple[Require
         ],
         "programs": [{"program": each.program, "package": each.package, "host": each.host, "path": each.path} for each in programs],
         "missing_packages": _missing(programs),
+        "how_to_install": how_to_install(_missing(programs)),
         "warnings": resolved.warnings,
         "deviations": planned.deviations,
     }
@@ -102,7 +103,7 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     print(f"{planned.measurements} measurements of about {planned.trials} trials{self_test}. About {expected} in all.")
     for program in programs:
         if program.path is None:
-            print(f"Missing on {program.host}: {program.program} ({program.package})")
+            print(f"Missing on {program.host}: {program.program} ({package_name(program.package)})")
     if missing := _missing(programs):
         print(f"To install what is missing: {how_to_install(missing)}")
     for warning in resolved.warnings:

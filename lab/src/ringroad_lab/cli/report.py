@@ -31,6 +31,7 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     JSON = "json"
     CSV = "csv"
+    JUNIT = "junit"
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +48,7 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
-        """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record itself) or CSV (a row for each metric)."""
+        """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record), CSV (a row for each metric), JUnit XML."""
         from ringroad_lab.comparison import compare_runs
 
         form = Format.JSON if as_json else form
@@ -63,12 +64,15 @@ def register(app: typer.Typer) -> None:
 def render(record: RunRecord, comparison: RunComparison | None, form: Format) -> str:
     """Render a run."""
     from ringroad_lab.report.html import render_html
+    from ringroad_lab.report.junit import run_as_junit
     from ringroad_lab.report.markdown import render_markdown
 
     if form is Format.HTML:
         return render_html(record, comparison)
     if form is Format.MARKDOWN:
         return render_markdown(record, comparison)
+    if form is Format.JUNIT:
+        return run_as_junit(record, comparison)
     return write_records((record,)) if form is Format.JSON else render_csv(record)
 
 

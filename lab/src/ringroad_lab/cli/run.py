@@ -19,6 +19,7 @@ from rich.console import Console
 from ringroad_lab import __version__
 from ringroad_lab.build.stage import Stage
 from ringroad_lab.cli import status
+from ringroad_lab.cli.notify import warn_of, without_secrets
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
@@ -29,9 +30,12 @@ from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
+from ringroad_lab.notification.delivery import Sender, tell
+from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.findings import same_builds, took
 from ringroad_lab.report.html import render_html
+from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.events import Event, HugePagesNeeded
@@ -59,6 +63,10 @@ class Ending:
     is_quiet: bool
     as_json: bool
     fails_on_inconclusive: bool
+    report: Path | None
+    junit: Path | None
+    everybody: tuple[Sender, ...]
+    """Who may have to be told how it ended."""
 
 
 def begin_run(
@@ -68,7 +76,6 @@ def begin_run(
     label: Sequence[str] | None,
     store: str | None,
     baseline: str | None,
-    report: Path | None,
     decision: tuple[str | None, int | None],
     ending: Ending,
 ) -> NoReturn:
@@ -86,7 +93,7 @@ def begin_run(
         run_id=str(uuid.uuid4()),
         name=resolved.name,
         scenario=described(resolved.scenarios, looks=1 if until_decided else 0),
-        command=("ringroad-lab", *sys.argv[1:]),
+        command=("ringroad-lab", *without_secrets(sys.argv[1:])),
         lab_version=__version__,
         started_at=now,
         ended_at=now,
@@ -97,14 +104,12 @@ def begin_run(
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    _check_folder(report)
     with machine_lock(record.run_id):
-        _carry_out(record, resolved.scenarios, registries, store, baseline, report, until_decided, ending)
+        _carry_out(record, resolved.scenarios, registries, store, baseline, until_decided, ending)
 
 
-def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, ending: Ending) -> NoReturn:
+def resume_run(name: str, store: str | None, baseline: str | None, ending: Ending) -> NoReturn:
     """Measure what is missing of a run, and exit."""
-    _check_folder(report)
     with ResultStore(store) as results:
         run_id = results.resolve(name)
         # Before it is read: who measures it may be about to end.
@@ -117,7 +122,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, report: Path 
             if not is_same_machine(record.facts, facts):
                 name = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
-            _carry_out(record, scenarios, Registries.load(), store, baseline, report, None, ending, is_resumed=True)
+            _carry_out(record, scenarios, Registries.load(), store, baseline, None, ending, is_resumed=True)
 
 
 def _carry_out(
@@ -126,12 +131,14 @@ def _carry_out(
     registries: Registries,
     store: str | None,
     baseline: str | None,
-    report: Path | None,
     until_decided: UntilDecided | None,
     ending: Ending,
     *,
     is_resumed: bool = False,
 ) -> NoReturn:
+    for file in (ending.report, ending.junit):
+        if file:
+            _check_folder(file)
     console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
@@ -170,15 +177,21 @@ def _carry_out(
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
             record, scenarios, is_resumed = whole, scenarios_of(whole), True
             staged = stage.scenarios(scenarios)
-    comparison = compare_runs(before, whole) if before else None
-    if until_decided and whole.state is RunState.FINISHED:
-        comparison = until_decided.compare(whole)
-    if report:
-        write_file(render_html(whole, comparison), report)
+        comparison = compare_runs(before, whole) if before and whole.measurements else None
+        if until_decided and whole.state is RunState.FINISHED:
+            comparison = until_decided.compare(whole)
+        if comparison:
+            results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
+        notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None)
+    if ending.report:
+        write_file(render_html(whole, comparison), ending.report)
+    if ending.junit:
+        write_file(run_as_junit(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive), ending.junit)
     if ending.as_json:
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
-        _print_end(console, whole, comparison, report, store)
+        _print_end(console, whole, comparison, ending.report, store)
+    warn_of(tell([each for each in ending.everybody if notice.occasions & set(each.target.on)], notice))
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ringroad_lab.cli.notify import NotifyFile, WebhookUrl, load_senders
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
-from ringroad_lab.cli.status import FailOnInconclusive
+from ringroad_lab.cli.status import FailOnInconclusive, JunitFile
 from ringroad_lab.cli.store_options import StoreOption
 
 BaselineName = Annotated[
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
         baseline: BaselineName = None,
         report: ReportFile = None,
+        junit: JunitFile = None,
         label: Annotated[
             list[str] | None,
             typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
@@ -42,6 +44,8 @@ def register(app: typer.Typer) -> None:
         most_pairs: Annotated[
             int | None, typer.Option(min=1, help="With --until-decided: most repetitions.", show_default="8 times those of the scenario")
         ] = None,
+        notify: NotifyFile = None,
+        webhook: WebhookUrl = None,
         fail_on_inconclusive: FailOnInconclusive = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
@@ -53,9 +57,9 @@ def register(app: typer.Typer) -> None:
         """
         from ringroad_lab.cli.run import Ending, begin_run
 
-        ending = Ending(quiet, as_json, fail_on_inconclusive)
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, tuple(load_senders(notify, webhook)))
         decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, report, decision, ending)
+        begin_run(scenario, layer, set_, label, store, baseline, decision, ending)
 
     @app.command()
     def resume(
@@ -63,6 +67,9 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
         baseline: BaselineName = None,
         report: ReportFile = None,
+        junit: JunitFile = None,
+        notify: NotifyFile = None,
+        webhook: WebhookUrl = None,
         fail_on_inconclusive: FailOnInconclusive = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
@@ -70,5 +77,5 @@ def register(app: typer.Typer) -> None:
         """Measure what is missing of a run that was stopped."""
         from ringroad_lab.cli.run import Ending, resume_run
 
-        ending = Ending(quiet, as_json, fail_on_inconclusive)
-        resume_run(run_, store, baseline, report, ending)
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, tuple(load_senders(notify, webhook)))
+        resume_run(run_, store, baseline, ending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,17 @@ MEANINGS = {
 
 FailOnInconclusive = Annotated[
     bool, typer.Option("--fail-on-inconclusive", help=f"End with status {INCONCLUSIVE} where the comparison is inconclusive.")
+]
+
+
+JunitFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write JUnit XML into this file: a test case for each headline metric; a regression is a failure, what is invalid an error, "
+        "what is inconclusive is skipped, or a failure with --fail-on-inconclusive.",
+    ),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_report
+from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
+from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.exchange import read_record_file, write_records
 from ringroad_lab.store.queries import RunFilter, RunSummary
 
@@ -35,23 +39,28 @@ def runs(
     name: Annotated[str | None, typer.Option(help="Of the scenario.")] = None,
     dut: Annotated[str | None, typer.Option(help="Label or driver of a device.")] = None,
     version: Annotated[str | None, typer.Option(help="Part of the version of a program, or of a label.")] = None,
+    finding: Annotated[Verdict | None, typer.Option(help="What a comparison with a baseline found.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
     store: StoreOption = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List the runs in the result store, the newest first."""
-    which = RunFilter(name=name, dut=dut, version=version)
+    """List the runs in the result store, the newest first, with what their last comparison found."""
+    which = RunFilter(name=name, dut=dut, version=version, finding=finding)
     with _open(store) as results:
         found = results.summaries(which, limit=limit)
         count = results.count(which)
         named: dict[str, list[str]] = {}
         for baseline in results.baselines():
             named.setdefault(baseline.run_id, []).append(baseline.name)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("run", "started", "name", "devices", "state", "measurements", "verdict", "baseline"):
-        table.add_column(title, no_wrap=title == "run")
-    for summary in found:
-        table.add_row(*map(printable, _row(summary, named.get(summary.run_id, []))))
-    _print(table)
+    if as_json:
+        typer.echo(json.dumps([summary.as_json() | {"baselines": named.get(summary.run_id, [])} for summary in found], indent=2))
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("run", "started", "name", "devices", "state", "measurements", "findings", "verdict", "baseline"):
+            table.add_column(title, no_wrap=title == "run")
+        for summary in found:
+            table.add_row(*map(printable, _row(summary, named.get(summary.run_id, []))))
+        _print(table)
     if count > len(found):
         typer.echo(f"and {count - len(found)} more: --limit", err=True)
 
@@ -89,12 +98,16 @@ def set_baseline(
     typer.echo(f"{name} is {run_id}")
 
 
-def list_baselines(store: StoreOption = None) -> None:
+def list_baselines(store: StoreOption = None, as_json: AsJson = False) -> None:
     """List the baselines."""
-    table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
     with _open(store) as results:
-        for entry in results.baselines():
-            table.add_row(entry.name, entry.run_id, moment(entry.set_at))
+        entries = results.baselines()
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return
+    table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
+    for entry in entries:
+        table.add_row(entry.name, entry.run_id, moment(entry.set_at))
     _print(table)
 
 
@@ -112,9 +125,18 @@ def _row(summary: RunSummary, baselines: list[str]) -> tuple[str, ...]:
         ", ".join(label for label, _ in summary.duts),
         summary.state if summary.is_ended else "not ended",
         ", ".join(f"{count} {status}" for status, count in summary.statuses.items()) or "none",
+        _found(summary),
         summary.verdict or "",
         ", ".join(baselines),
     )
+
+
+def _found(summary: RunSummary) -> str:
+    if not summary.comparisons:
+        return ""
+    last, more = summary.comparisons[0], len(summary.comparisons) - 1
+    side = f"{last.dut} " if last.dut else ""
+    return f"{side}beside {last.baseline}: {last.what_came}{f'; and {more} more' if more else ''}"
 
 
 def _print(table: Table) -> None:

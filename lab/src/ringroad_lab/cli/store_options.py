@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.exchange import read_record_file
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
 
 StoreOption = Annotated[
     str | None,
@@ -25,13 +28,26 @@ STORED_RUN_HELP = "Id of a run or the beginning of it, a baseline, latest or las
 RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable, or a file FILE.json."
 
 
+def is_file(name: str) -> bool:
+    """Whether the name of a run is that of a file."""
+    return name.endswith(".json")
+
+
+def keep_comparison(store: str | None, baseline: RunRecord, candidate: RunRecord, comparison: RunComparison) -> None:
+    """Keep what came of comparing two stored runs, or two devices of one."""
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        results.keep_comparison(baseline.run_id, candidate.run_id, comparison)
+
+
 def load_run(store: str | None, name: str) -> RunRecord:
     """Return a run that the command line names.
 
     Raises:
         StoreError: there is none, or several.
     """
-    if name.endswith(".json"):
+    if is_file(name):
         records = read_record_file(Path(name))
         if len(records) != 1:
             raise StoreError(f"{name} has {len(records)} runs: import it, and name one of them")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import typer
 
+from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import StoreOption
 
 
@@ -27,13 +30,17 @@ def add(name: str, store: StoreOption = None) -> None:
         typer.echo(add_token(results, name))
 
 
-def show(store: StoreOption = None) -> None:
+def show(store: StoreOption = None, as_json: AsJson = False) -> None:
     """List the names of all tokens."""
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.tokens import token_names
 
     with ResultStore(store) as results:
-        for name in token_names(results):
+        names = list(token_names(results))
+    if as_json:
+        typer.echo(json.dumps(names, indent=2))
+    else:
+        for name in names:
             typer.echo(name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
 
 
@@ -74,6 +75,15 @@ class Dut(ABC):
     """What its start, wiring and stop take, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
     """Its own programs, of which there may be other builds; empty where the kernel forwards."""
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames",)
+    """Counters of a port, as `collect` names them, whose sum is the frames that came to it, taken or not; the first one has to be there."""
+    sent_counter: ClassVar[str] = "tx_frames"
+    """Counter of the frames that a port handed on."""
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {}
+    """By kind of cable: the counter of frames that a port dropped because the other end did not take them. Only for cables over which the
+    other end's slowness is the only cause: shared memory that it empties, and the queue of a veth's other end."""
+    forwards_for_sender: ClassVar[bool] = False
+    """Whether over veth it does all of its work in the thread of whoever sends."""
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Take checked settings, of `settings_type`."""
@@ -127,6 +137,20 @@ class Dut(ABC):
     @abstractmethod
     def collect(self) -> dict[str, int]:
         """Return its own counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles."""
+
+    def end_counts(self, ports: Sequence[DutPort], collected: Mapping[str, int]) -> dict[int, EndCounts]:
+        """Return what of the collected counters tells which frames came and went, by port; what it does not count is None."""
+        found = {}
+        for port in ports:
+            told = {name: collected.get(f"{port.number}.{name}") for name in (*self.received_counters, self.sent_counter)}
+            no_room = self.no_room_counters.get(port.cable.kind)
+            is_told = told[self.received_counters[0]] is not None
+            found[port.number] = EndCounts(
+                received=sum(told[name] or 0 for name in self.received_counters) if is_told else None,
+                sent=told[self.sent_counter],
+                no_room=collected.get(f"{port.number}.{no_room}") if no_room else None,
+            )
+        return found
 
     @abstractmethod
     def processes(self) -> Sequence[Process]:

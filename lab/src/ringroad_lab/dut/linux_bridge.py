@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar
@@ -11,17 +11,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
 from ringroad_lab.record import LogExcerpt
 
-# What of `ip -s -s link` is told, by the names that every device's counters have.
-COUNTERS = {
-    "rx": {"packets": "rx_frames", "errors": "rx_errors", "dropped": "rx_dropped", "missed_errors": "rx_missed"},
-    "tx": {"packets": "tx_frames", "errors": "tx_errors", "dropped": "tx_dropped", "carrier_errors": "tx_carrier_errors"},
-}
 # A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more; and no frames of the kernel's own.
 NAMESPACE_SETTINGS = """
 for each in iptables ip6tables arptables; do
@@ -50,6 +46,10 @@ class LinuxBridge(Dut):
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
     obeys_rules: ClassVar[bool] = False
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
+    # A veth's end drops there what the other end's queue has no room for.
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_dropped"}
+    forwards_for_sender: ClassVar[bool] = True
     settings: LinuxBridgeSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -121,16 +121,27 @@ class LinuxBridge(Dut):
             raise DutError(f"{self.title}: {', '.join(gone)} is gone: somebody removed it")
 
     def collect(self) -> dict[str, int]:
-        """Return the counters of the ports' interfaces."""
-        links = self._links()
-        found = {}
+        """Return the counters of the ports' interfaces, and what was dropped by queueing disciplines there."""
+        links, dropped = self._links(), self._dropped_by_qdiscs()
+        found: dict[str, int] = {}
         for port in self._ports:
-            counters = links.get(port.cable.dut_end, {}).get("stats64", {})
-            for way, names in COUNTERS.items():
-                for kernel_name, name in names.items():
-                    if isinstance(value := counters.get(way, {}).get(kernel_name), int):
-                        found[f"{port.number}.{name}"] = value
+            counters = interface_counters(links.get(port.cable.dut_end, {}))
+            if (frames := dropped.get(port.cable.dut_end)) is not None:
+                counters["qdisc_dropped"] = frames
+            found |= {f"{port.number}.{name}": value for name, value in counters.items()}
         return found
+
+    def _dropped_by_qdiscs(self) -> dict[str, int]:
+        """Frames that queueing disciplines and filters dropped, by interface (tc(8)); empty where `tc` cannot be asked."""
+        told = self._host.run(["tc", "-n", self._netns, "-s", "-j", "qdisc", "show"], check=False)
+        try:
+            qdiscs = json.loads(told.stdout or "[]")
+        except ValueError:
+            return {}
+        dropped: dict[str, int] = {}
+        for qdisc in qdiscs:
+            dropped[qdisc["dev"]] = dropped.get(qdisc["dev"], 0) + int(qdisc.get("drops", 0))
+        return dropped
 
     def processes(self) -> Sequence[Process]:
         """Return none: the kernel forwards."""
@@ -162,7 +173,6 @@ class LinuxBridge(Dut):
 
     def _links(self) -> dict[str, dict[str, Any]]:
         try:
-            links = json.loads(self._ip("-j", "-d", "-s", "-s", "link", "show").stdout or "[]")
-        except (HostError, json.JSONDecodeError) as error:
+            return show_links(self._host, self._netns)
+        except HostError as error:
             raise DutError(f"{self.title}: its namespace {self._netns} cannot be asked: {error}") from error
-        return {link["ifname"]: link for link in links}

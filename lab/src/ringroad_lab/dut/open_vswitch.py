@@ -347,6 +347,8 @@ class Ovs(OpenVSwitch):
         "ovs-vswitchd": ("usr/lib/openvswitch-switch/ovs-vswitchd", "ovs-vswitchd"),
         **dict.fromkeys(TOOLS, ()),
     }
+    # The kernel's own counters of its interfaces.
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_drops"}
     settings: OvsSettings
 
     @property
@@ -379,6 +381,8 @@ class OvsDpdk(OpenVSwitch):
     # The kernel clears its memory first.
     start_s: ClassVar[float] = 8.0
     build_programs: ClassVar[Programs] = {DPDK_DAEMON: (DPDK_DAEMON[1:], "ovs-vswitchd"), **dict.fromkeys(TOOLS, ())}
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_drops")
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VHOST_USER: "ovs_tx_failure_drops"}
     settings: OvsDpdkSettings
 
     @property

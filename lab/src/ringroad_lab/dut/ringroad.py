@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -40,6 +40,7 @@ class RingroadSwitch(Dut):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
     obeys_rules: ClassVar[bool] = False
     build_programs: ClassVar[Programs] = {"ringroadd": (), "ringroad": ()}
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "dropped_no_space")
     settings: RingroadSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -117,7 +118,8 @@ class RingroadSwitch(Dut):
             collected[f"{port.number}.rx_frames"] = int(counters.get("received_frames", 0))
             collected[f"{port.number}.tx_frames"] = int(counters.get("delivered_frames", 0))
             collected[f"{port.number}.violations"] = int(counters.get("violations", 0))
-            for cause, frames in counters.get("drops", {}).items():
+            # Causes that never happened may be left out.
+            for cause, frames in ({"no_space": 0} | counters.get("drops", {})).items():
                 collected[f"{port.number}.dropped_{cause}"] = int(frames)
         return collected
 

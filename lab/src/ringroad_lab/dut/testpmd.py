@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -22,6 +22,8 @@ MEMORY_MIB = 256
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 10.0
 _CYCLES = re.compile(r"total cycles=(\d+) / total \w+ packets=\d+\) at (\d+) MHz")
+_ANSWER = re.compile(r"show fwd stats all\n.*?asked-\d+\.\nCommand not found\n(testpmd> )?", re.DOTALL)
+_DROPPED = re.compile(r"Forward statistics for port (\d+) .*\n.*\n\s*TX-packets: \d+\s+TX-dropped: (\d+)")
 # Names of `rte_eth_stats`, and those that every device's counters have.
 COUNTERS = {
     "ipackets": "rx_frames",
@@ -64,6 +66,8 @@ class Testpmd(Dut):
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
     obeys_rules: ClassVar[bool] = True
+    received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
+    no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "tx_dropped")
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     build_programs: ClassVar[Programs] = {"dpdk-testpmd": ()}
     settings: TestpmdSettings
@@ -80,7 +84,7 @@ class Testpmd(Dut):
         self._commands = placement.host.folder / f"{self._prefix}.commands"
         self._process: Process | None = None
         self._asked = 0
-        """How often it was asked for its cycles."""
+        """How often it was asked what it forwarded."""
         self._ports: tuple[DutPort, ...] = ()
         """In the order of DPDK's port numbers."""
 
@@ -181,6 +185,10 @@ class Testpmd(Dut):
             for dpdk_name, name in COUNTERS.items():
                 if isinstance(value := answer.get(dpdk_name), int):
                     collected[f"{port.number}.{name}"] = value
+        # DPDK's counters leave out what a full ring made testpmd drop.
+        for index, frames in dropped_by_port(self._forward_stats()).items():
+            if index < len(self._ports):
+                collected[f"{self._ports[index].number}.tx_dropped"] = frames
         return collected
 
     def processes(self) -> Sequence[Process]:
@@ -189,6 +197,10 @@ class Testpmd(Dut):
 
     def busy_s(self) -> float | None:
         """Return the time of all bursts that had frames (testpmd's user guide, "show fwd")."""
+        return busy_time_s(self._forward_stats())
+
+    def _forward_stats(self) -> str:
+        """Return what it said so far, with the answer to `show fwd stats all` at the end."""
         self.check()
         self._asked += 1
         # It repeats each line when it has answered the ones before.
@@ -198,8 +210,8 @@ class Testpmd(Dut):
         except HostError as error:
             raise DutError(f"{self.title} takes no commands: {error}") from error
         if self._process is None or (why := self._process.why_silent(last, ANSWER_TIMEOUT_S)):
-            raise DutError(f"{self.title} does not tell its cycles: it {why}")
-        return busy_time_s(self._process.output())
+            raise DutError(f"{self.title} does not tell what it forwarded: it {why}")
+        return self._process.output()
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
@@ -216,8 +228,8 @@ class Testpmd(Dut):
         }
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what it said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+        """Return what it said, but for its answers before and after each trial."""
+        return [LogExcerpt(source=process.name, text=without_answers(process.output())) for process in self.processes()]
 
     def stop(self) -> None:
         """End it."""
@@ -235,6 +247,16 @@ class Testpmd(Dut):
             return [dict(told[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:
             raise DutError(f"{self.title} does not tell its counters: {error}") from error
+
+
+def dropped_by_port(said: str) -> dict[int, int]:
+    """Return the frames that testpmd could not hand on, as it told last, by DPDK's number of the port."""
+    return {int(port): int(frames) for port, frames in _DROPPED.findall(said)}
+
+
+def without_answers(said: str) -> str:
+    """Return what testpmd said of itself, without what it was asked for."""
+    return _ANSWER.sub("", said)
 
 
 def busy_time_s(said: str) -> float:

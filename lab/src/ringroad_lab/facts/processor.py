@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ringroad_lab.cost import read_cycles
 from ringroad_lab.facts.sysfs import UNKNOWN, fact, same_or_each
 from ringroad_lab.host.interface import Host
+from ringroad_lab.packages import package_name
 
 CPU = "/sys/devices/system/cpu"
 PATTERNS = (
@@ -61,7 +62,7 @@ def processor_facts(files: Mapping[str, str]) -> dict[str, str]:
 def counter_facts(host: Host) -> dict[str, str]:
     """Return whether processors count their cycles for programs: what the cost of a frame in cycles is known from."""
     if host.find_program("perf") is None:
-        return {"processor cycles": "unknown: perf is not installed (linux-perf)"}
+        return {"processor cycles": f"unknown: perf is not installed ({package_name('linux-perf')})"}
     told = host.run(["perf", "stat", "--field-separator", ",", "--event", "cycles", "true"], check=False)
     if told.status:
         return {"processor cycles": f"unknown: perf ended with status {told.status}"}

@@ -89,10 +89,12 @@ class OtgGenerator(Generator):
 
         detail = self._client.detail()
         metrics = {flow.name: flow for flow in self._client.flow_metrics()}
+        ports = self._client.port_metrics()
         if detail is not None:
             counts = tuple(_detailed(way, intended, request, detail) for way in ways)
         else:
-            counts = tuple(_plain(way, intended, expected_s, metrics, self._client.port_metrics()) for way in ways)
+            counts = tuple(_plain(way, intended, expected_s, metrics, ports) for way in ways)
+        counts = tuple(_with_port_totals(way, ports) for way in counts)
         reasons += judge(request, counts, detail)
         return TrialResult(
             request=request,
@@ -151,6 +153,18 @@ def _direction(way: traffic.Direction, intended: int) -> DirectionCounts:
     )
 
 
+def _with_port_totals(way: DirectionCounts, ports: Sequence[PortMetric]) -> DirectionCounts:
+    """Add what the two ports counted in all."""
+    told = {port.name: port for port in ports}
+    sender, receiver = told.get(way.sender), told.get(way.receiver)
+    return way.model_copy(
+        update={
+            "port_sent_frames": sender.frames_tx if sender else None,
+            "port_received_frames": receiver.frames_rx if receiver else None,
+        }
+    )
+
+
 def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, detail: TrialDetail) -> DirectionCounts:
     """Counts of one direction, from what Ringroad's generator tells beyond the model."""
     flow = next((flow for flow in detail.flows if flow.load == way.flow), None)
@@ -177,11 +191,10 @@ def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, deta
 
 
 def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> tuple[int, int]:
-    """Frames that were due and that the device's ring had no room for: those that were never sent, and those of a burst that left late.
+    """Frames that were due and that the generator's ring had no room for: those never sent, and those of a burst that left late.
 
-    A ring that is full holds its sender up, where a wire would have taken the frames and the device lost them. They are the device's
-    loss where the ring was full for most of the time that is missing, rather than the generator late by itself; at loads that the
-    generator carries without the device, as its self-test shows.
+    A ring that is full holds its sender up, where a wire would have taken the frames. They count as refused where the ring was full for
+    most of the time that is missing, rather than the generator late by itself. Whose loss they are depends on who empties that ring.
     """
     sender = next((port for port in detail.ports if port.port == traffic.PORT_NAMES[way.sender]), None)
     blocked_s = sender.blocked_ns / 1e9 if sender else 0.0

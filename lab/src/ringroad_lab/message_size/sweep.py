@@ -8,7 +8,7 @@ from functools import partial
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
-from ringroad_lab.cost import Cost, ProcessCosts
+from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, ProcessCosts
 from ringroad_lab.dut.interface import Dut, DutPort, Placement
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.guest.interface import guest_cable
@@ -140,8 +140,14 @@ def sweep_message_sizes(
         }
         if dut_cost.kernel_s is not None:
             metrics[f"{name}_kernel_processors"] = _processors(dut_cost.kernel_s / dut_cost.elapsed_s)
+    has_process = any(name.endswith("_dut_processors") for name in metrics)
+    costs = ("_dut_processors" if has_process else "_kernel_processors", "_stations_processors", "_memory_bytes")
     return Outcome(
-        status=MeasurementStatus.OK, headline=f"{_metric_name(settings.tools[0])}_throughput_bps", metrics=metrics, curves=tuple(curves)
+        status=MeasurementStatus.OK,
+        headline=f"{_metric_name(settings.tools[0])}_throughput_bps",
+        compared=tuple(name for name in metrics if name.endswith(costs)),
+        metrics=metrics,
+        curves=tuple(curves),
     )
 
 
@@ -162,7 +168,7 @@ def _costs(tool: str, part: str, cost: Cost) -> dict[str, Metric]:
 
 
 def _processors(value: float) -> Metric:
-    return Metric(value=max(0.0, value), unit="processors", better=Better.LOWER)
+    return Metric(value=max(0.0, value), unit="processors", better=Better.LOWER, resolution=PROCESSORS_RESOLUTION)
 
 
 def _points(stations: tuple[Station, Station], tool: Tool, settings: MessageSizeSettings) -> list[Point]:

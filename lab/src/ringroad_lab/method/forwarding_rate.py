@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from ringroad_lab.method.directions import direction_metrics
 from ringroad_lab.method.frame_loss import LoadStepSettings
+from ringroad_lab.method.judge import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import TrialResult
 
 RFC2889_TRIAL_S = 30.0
 
@@ -44,6 +47,7 @@ class ForwardingRateMethod(TrialMethod):
         settings, context = self.settings, series.context
         series.warm_up(context.max_fps, settings.warm_up_s)
         points: list[tuple[float, float]] = []
+        trials: list[TrialResult] = []
         reasons: list[str] = []
         is_clean_at_max = False
         for ratio in settings.load_ratios():
@@ -51,16 +55,21 @@ class ForwardingRateMethod(TrialMethod):
             if points and rate_fps <= max(rate for _, rate in points):
                 break
             judged = series.run(rate_fps, settings.trial_s, "forwarding-rate")
-            if not judged.counts:
+            if not judged.counts and not judged.is_lost_outside:
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
                 continue
+            if judged.is_forwarded_more:
+                reasons.append(f"at {rate_fps:.0f} frames/s it may forward more than arrived: {outside_reason(judged.result)}")
             points.append((rate_fps, judged.result.forwarded_fps))
+            trials.append(judged.result)
             is_clean_at_max = is_clean_at_max or (ratio == 1.0 and judged.passes)
         if not points:
             raise NoFigureError(MeasurementStatus.INVALID, reasons[-1])
         metrics = {"mfr_fps": Metric(value=max(rate for _, rate in points), unit="frames/s", better=Better.HIGHER)}
+        metrics |= direction_metrics("mfr", max(trials, key=lambda trial: trial.forwarded_fps))
         if points[0][0] == context.max_fps:
             metrics["frmol_fps"] = Metric(value=points[0][1], unit="frames/s", better=Better.HIGHER)
+            metrics |= direction_metrics("frmol", trials[0])
         if is_clean_at_max and context.is_max_generator_bound:
             reasons.append(f"it forwards all at the generator's ceiling, {context.max_fps:.0f} frames/s")
         if "frmol_fps" not in metrics:

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
+from ringroad_lab.method.judge import outside_reason
 from ringroad_lab.method.throughput import RFC2544_TRIAL_S
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
@@ -74,10 +75,11 @@ class FrameLossMethod(TrialMethod):
         clean = 0
         for ratio in settings.load_ratios():
             judged = series.run(ratio * max_fps, settings.trial_s, "frame-loss")
-            if not judged.counts:
-                not_carried.append(f"{ratio * max_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
+            if not judged.tells_ratio:
+                why = judged.reasons or (outside_reason(judged.result),)
+                not_carried.append(f"{ratio * max_fps:.0f} frames/s: {'; '.join(why)}")
                 continue
-            points.append((ratio * max_fps, judged.result.loss_ratio))
+            points.append((ratio * max_fps, judged.result.device_loss_ratio))
             clean = clean + 1 if judged.passes else 0
             if clean == settings.clean_trials:
                 break

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 from pydantic import Field, field_validator, model_validator
 
+from ringroad_lab.method.judge import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen
@@ -83,21 +84,24 @@ class _NotCarriedError(Exception):
 class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no types
     """Lets the library's search run trials of a series."""
 
-    def __init__(self, series: TrialSeries) -> None:
+    def __init__(self, series: TrialSeries, greatest_ratio: float) -> None:
         self._series = series
+        self._greatest_ratio = greatest_ratio
+        """Of the goals: a trial with more loss is bad for all of them, whatever the load was."""
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
         """Run a trial. One that says nothing ends the search: it must not count as loss."""
         judged = self._series.run(min(intended_load, self._series.context.max_fps), intended_duration, "search")
         result = judged.result
-        if not judged.counts:
-            carried_fps = min(_CEILING_STEP * intended_load, _CEILING_MARGIN * result.offered_fps)
-            raise _NotCarriedError(intended_load, carried_fps, judged.reasons)
+        if not judged.tells_ratio and (not judged.counts or result.device_loss_ratio <= self._greatest_ratio):
+            is_offered = judged.counts or judged.is_lost_outside
+            carried_fps = min(_CEILING_STEP * intended_load, _CEILING_MARGIN * (result.forwarded_fps if is_offered else result.offered_fps))
+            raise _NotCarriedError(intended_load, carried_fps, judged.reasons or (outside_reason(result),))
         return MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
             offered_count=result.sent_frames,
-            loss_count=result.lost_frames,
+            loss_count=result.device_lost_frames,
             # The judge has checked it; hair's breadths of time must not ask for another trial.
             offered_duration=intended_duration,
         )
@@ -171,8 +175,9 @@ class MlrSearchMethod(TrialMethod):
         config.max_load = max_fps
         config.search_duration_max = self.settings.max_search_s
         config.warmup_duration = 0.0
+        measurer = _Measurer(series, max(goal.loss_ratio for goal in goals))
         try:
-            results = MultipleLossRatioSearch(config=config).search(measurer=_Measurer(series), debug=lambda _: None)
+            results = MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda _: None)
         except RuntimeError as error:
             raise NoFigureError(MeasurementStatus.INCONCLUSIVE, f"MLRsearch came to no end: {error}") from error
         return [(goal, results[library_goal]) for goal, library_goal in goals.items()]

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from ringroad_lab.cost import Cost, CostMeter
+from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, CostMeter
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.latency import load_name
 from ringroad_lab.method.throughput import ThroughputSettings, throughput_of
@@ -25,6 +25,10 @@ CONDITIONS = (
     "Time of the kernel is that of the whole machine, less what it is without load: system calls of a generator on the same machine are "
     "part of it. It stands for a device that is the kernel itself, which has no process.",
 )
+
+
+# Of a frame; the kernel's clock of whole ticks tells no less in a trial.
+_NS_RESOLUTION = 1.0
 
 
 class ProcessorCostSettings(TrialSettings):
@@ -107,17 +111,21 @@ class ProcessorCostMethod(TrialMethod):
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
                 continue
             if not judged.passes:
-                lost = f"{judged.result.lost_frames} frames were lost at {rate_fps:.0f} frames/s"
+                lost = f"{judged.result.device_lost_frames} frames were lost at {rate_fps:.0f} frames/s"
                 reasons.append(f"{lost}, though that is not above throughput")
             metrics |= _load_metrics(load_name(ratio), metered.cost_of(judged.result), idle, judged.result)
         first = load_name(settings.load_ratios[0])
-        candidates = (f"cost_{first}_processor_ns", f"cost_{first}_kernel_ns")
+        # The kernel's own devices have no process: what they cost is in the kernel's time.
+        of_frame = "processor_ns" if any(name.endswith("_processor_ns") for name in metrics) else "kernel_ns"
+        costs = [*(f"cost_{load_name(ratio)}_{of_frame}" for ratio in settings.load_ratios), "cost_idle_processors", "dut_memory_bytes"]
+        headline = f"cost_{first}_{of_frame}"
         if not any(name.endswith(("_processor_ns", "_kernel_ns")) for name in metrics):
             raise NoFigureError(MeasurementStatus.INVALID, "; ".join(reasons) or "the device's machine reports no processor time")
         return Outcome(
             status=MeasurementStatus.INCONCLUSIVE if reasons else MeasurementStatus.OK,
             reasons=tuple(dict.fromkeys(reasons)),
-            headline=next((name for name in candidates if name in metrics), ""),
+            headline=headline if headline in metrics else "",
+            compared=tuple(name for name in costs if name in metrics and name != headline),
             metrics=metrics | metered_series.counters(),
         )
 
@@ -125,7 +133,9 @@ class ProcessorCostMethod(TrialMethod):
 def _idle_metrics(idle: Cost) -> dict[str, Metric]:
     metrics = {}
     if idle.processors is not None:
-        metrics["cost_idle_processors"] = Metric(value=max(0.0, idle.processors), unit="processors", better=Better.LOWER)
+        metrics["cost_idle_processors"] = Metric(
+            value=max(0.0, idle.processors), unit="processors", better=Better.LOWER, resolution=PROCESSORS_RESOLUTION
+        )
     if idle.memory_bytes is not None:
         metrics["dut_memory_bytes"] = Metric(value=idle.memory_bytes, unit="bytes", better=Better.LOWER)
     return metrics
@@ -154,7 +164,8 @@ def _load_metrics(name: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict
         ("kernel_ns", "ns/frame", 1e9, lambda each: each.kernel_s, cost.elapsed_s),
     ):
         if (value := of_a_frame(taken, not_counted_s)) is not None:
-            metrics[f"cost_{name}_{what}"] = Metric(value=value * scale, unit=unit, better=Better.LOWER)
+            resolution = _NS_RESOLUTION if unit == "ns/frame" else 0.0
+            metrics[f"cost_{name}_{what}"] = Metric(value=value * scale, unit=unit, better=Better.LOWER, resolution=resolution)
     if cost.wait_ratio is not None:
         metrics[f"cost_{name}_wait_ratio"] = Metric(value=max(0.0, cost.wait_ratio), unit="ratio", better=Better.LOWER)
     return metrics

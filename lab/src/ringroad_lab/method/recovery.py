@@ -89,7 +89,7 @@ class RecoveryMethod(TrialMethod):
             if not judged.counts:
                 raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the load after: {'; '.join(judged.reasons)}")
             after_s = judged.result.started_at - ended_at
-            points.append((after_s, judged.result.loss_ratio))
+            points.append((after_s, judged.result.device_loss_ratio))
             clean = [*clean, after_s] if judged.passes else []
             if len(clean) == settings.clean_trials:
                 break
@@ -105,7 +105,7 @@ class RecoveryMethod(TrialMethod):
             metrics={
                 "recovery_at_most_s": Metric(value=max(0.0, clean[0]), unit="s", better=Better.LOWER),
                 "overload_fps": Metric(value=overload_fps, unit="frames/s"),
-                "overload_loss_ratio": Metric(value=overload.result.loss_ratio, unit="ratio"),
+                "overload_loss_ratio": Metric(value=overload.result.device_loss_ratio, unit="ratio"),
             }
             | series.counters(),
             curves=(

@@ -60,9 +60,9 @@ class SoakMethod(TrialMethod):
                 not_carried, reasons = not_carried + 1, judged.reasons
                 continue
             began_at = judged.result.started_at if began_at is None else began_at
-            points.append((judged.result.started_at - began_at, judged.result.lost_frames))
+            points.append((judged.result.started_at - began_at, judged.result.device_lost_frames))
             sent += judged.result.sent_frames
-            lost += judged.result.lost_frames
+            lost += judged.result.device_lost_frames
         if not points:
             raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(reasons)}")
         said = f"the generator could not carry {not_carried} of {trials} trials: {'; '.join(reasons)}"

@@ -8,10 +8,12 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
+from ringroad_lab.method.directions import direction_metrics
 from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.search import Bracket, Grid, search_greatest, validate
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import TrialResult
 
 RFC2544_TRIAL_S = 60.0
 
@@ -72,6 +74,8 @@ class Throughput:
 
     throughput_fps: float
     bracket: Bracket
+    trial: TrialResult
+    """The last one that passed at that rate."""
     bound_reason: str
     """Why the device may do more; empty where that is the device's own limit."""
 
@@ -89,20 +93,24 @@ def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throug
     grid = Grid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
 
     def probe(rate_fps: float, duration_s: float, purpose: str) -> JudgedTrial:
-        return series.run(
+        judged = series.run(
             rate_fps,
             duration_s,
             purpose,
             acceptable_loss_ratio=settings.acceptable_loss_ratio,
             loss_repeats=settings.loss_repeats,
         )
+        if judged.passes:
+            passed[rate_fps] = judged.result
+        return judged
 
+    passed: dict[float, TrialResult] = {}
     series.warm_up(max_fps * settings.start_ratio, settings.warm_up_s)
     found = search_greatest(lambda rate: probe(rate, settings.search_s, "search"), grid, max_fps * settings.start_ratio)
     bracket = validate(lambda rate: probe(rate, settings.validation_s, "validation"), grid, found)
     if bracket.passed is None:
         raise _no_throughput(bracket, grid.minimum)
-    return Throughput(bracket.passed, bracket, _bound_reason(series, bracket))
+    return Throughput(bracket.passed, bracket, passed[bracket.passed], _bound_reason(series, bracket))
 
 
 def throughput_of(series: TrialSeries, settings: ThroughputSettings) -> float:
@@ -173,5 +181,5 @@ class ThroughputMethod(TrialMethod):
             status=MeasurementStatus.LOWER_BOUND if found.bound_reason else MeasurementStatus.OK,
             reasons=(found.bound_reason,) if found.bound_reason else (),
             headline="throughput_fps",
-            metrics=metrics | series.counters(),
+            metrics=metrics | direction_metrics("throughput", found.trial) | series.counters(),
         )

@@ -1,11 +1,16 @@
-"""A run as CSV: a row for each metric of each measurement; a measurement without a metric has a row with its status."""
+"""A run as CSV: a row for each metric of each measurement; a measurement without a metric has a row with its status.
+
+Each row also has the frames that were lost in the trials of its measurement, by place.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 
-from ringroad_lab.record import RunRecord
+from ringroad_lab.record import Measurement, RunRecord
+from ringroad_lab.report.loss_rows import measurement_loss, places
+from ringroad_lab.trial import LOSS_PLACES
 
 COLUMNS = (
     "run_id",
@@ -25,6 +30,9 @@ COLUMNS = (
     "unit",
     "better",
     "is_headline",
+    "lost_frames",
+    *(f"lost_{place}" for place in LOSS_PLACES),
+    "lost_of_device",
 )
 # Spreadsheets take what begins so for a formula, and run it.
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
@@ -46,12 +54,21 @@ def render_csv(record: RunRecord) -> str:
             repr(m.started_at),
             str(m.outcome.status),
         ]
+        losses = _losses(m)
         if not m.outcome.metrics:
-            writer.writerow([*beginning, "", "", "", "", ""])
+            writer.writerow([*beginning, "", "", "", "", "", *losses])
         for name, metric in m.outcome.metrics.items():
             is_headline = "yes" if name == m.outcome.headline else "no"
-            writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline])
+            writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline, *losses])
     return file.getvalue()
+
+
+def _losses(measurement: Measurement) -> list[str]:
+    """Frames lost in its trials; empty where that was not looked for."""
+    loss = measurement_loss([measurement])
+    if loss is None:
+        return [""] * (2 + len(LOSS_PLACES))
+    return [str(loss.frames), *("unknown" if frames is None else str(frames) for frames in places(loss)), str(loss.of_device)]
 
 
 def _text(text: str) -> str:

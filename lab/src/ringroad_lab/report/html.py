@@ -10,9 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ringroad_lab.comparison import RunComparison
+from ringroad_lab.loss import loss_text
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report import quantity
 from ringroad_lab.report.findings import frames_text, headline_metric, metric_title, sentence_case
+from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.view import dut_facts, make_view
 
 _LONGEST_TEXT = 1000
@@ -46,8 +48,14 @@ def _environment() -> Environment:
         "frames_text": frames_text,
         "metric_title": metric_title,
         "sentence_case": sentence_case,
+        "loss_text": loss_text,
     }
-    environment.globals |= {"headline_metric": headline_metric, "dut_facts": dut_facts, "scale_for": quantity.scale_for}
+    environment.globals |= {
+        "headline_metric": headline_metric,
+        "dut_facts": dut_facts,
+        "scale_for": quantity.scale_for,
+        "place_heads": PLACE_HEADS,
+    }
     return environment
 
 

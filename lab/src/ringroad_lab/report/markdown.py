@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import Scale, moment, percent_change, quantity
 from ringroad_lab.report.view import GridSection, dut_facts, make_view
@@ -46,6 +47,10 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
         ]
         head = ["Topology", "Device", "Frames", f"Load; figures in {scale.unit}", *(f"{p:g} %" for p in percentiles)]
         blocks += ["### Latency percentiles", _table(head, rows, numbers_from=4)]
+    if view.loss_rows:
+        rows = [[row.topology, row.method, row.dut, row.frame.name, *row.cells] for row in view.loss_rows]
+        head = ["Topology", "Method", "Device", "Frames", "Lost", *PLACE_HEADS.values(), "Of the device"]
+        blocks += ["## Where frames were lost", _table(head, rows, numbers_from=4)]
     if view.status_groups:
         rows = [
             [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
@@ -59,9 +64,10 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
     blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
     blocks += ["## Where this differs from the RFCs", _list(record.deviations) or "No deviation was recorded."]
-    ceilings = [[c.transport, c.frame.name, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
+    ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
     blocks.append("## What the generator carries by itself")
-    blocks.append(_table(["Transport", "Frames", "Ceiling per direction"], ceilings, numbers_from=2) if ceilings else "It was not tested.")
+    head = ["Transport", "Frames", "Measured again because", "Ceiling per direction"]
+    blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "It was not tested.")
     blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
     return "\n\n".join(blocks) + "\n"
 
@@ -108,7 +114,8 @@ def _grid_blocks(part: GridSection) -> list[str]:
     for mix in grid.frames:
         line = [_figure(part.scale, part.line_rates[mix.name])] if part.line_rates else []
         rows.append([mix.name, *(_cell(cell, part.scale) for cell in grid.row(mix)), *line])
-    return [f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}", _table(head, rows, numbers_from=1)]
+    title = f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}"
+    return [title, _table(head, rows, numbers_from=1), *([_list(part.losses)] if part.losses else [])]
 
 
 def _cell(cell: Cell | None, scale: Scale) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+# Figures have it between thousands and before units; Python does not count it as printable.
+_NARROW_SPACE = "\u202f"
+
 
 def printable(text: str) -> str:
     """Return a text without what could steer a terminal."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return "".join(character if character.isprintable() or character == _NARROW_SPACE else "\ufffd" for character in text)
 
 
 def printable_lines(text: str) -> str:

@@ -35,6 +35,7 @@ from ringroad_lab.report.findings import (
     status_groups,
     warnings,
 )
+from ringroad_lab.report.loss_rows import LossRow, loss_rows, loss_sentences
 from ringroad_lab.report.quantity import Scale, scale_for
 from ringroad_lab.report.topology_picture import topology_picture
 
@@ -52,6 +53,8 @@ class GridSection:
     """Whether there are more bars than two charts beside each other have room for."""
     line_rates: dict[str, float]
     """Frames/s by name of the frame size; empty where the links have no speed."""
+    losses: tuple[str, ...]
+    """Where frames were lost, a sentence for each device that any were lost with."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class ReportView:
     status_counts: dict[MeasurementStatus, int]
     status_groups: tuple[StatusGroup, ...]
     grids: tuple[GridSection, ...]
+    loss_rows: tuple[LossRow, ...]
     latency_charts: tuple[Chart, ...]
     latency_lines: tuple[LatencyLine, ...]
     latency_scale: Scale
@@ -97,6 +101,7 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
     """Make a report from a run, and from its comparison with another where there is one."""
     styles = style_index(record)
     lines = latency_lines(record)
+    losses = loss_rows(record)
     return ReportView(
         record=record,
         comparison=comparison,
@@ -105,7 +110,8 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
         warnings=tuple(warnings(record)),
         status_counts=status_counts(record),
         status_groups=tuple(status_groups(record)),
-        grids=tuple(_grid_section(grid, styles, record.link_bps) for grid in headline_grids(record)),
+        grids=tuple(_grid_section(grid, styles, record.link_bps, losses) for grid in headline_grids(record)),
+        loss_rows=tuple(losses),
         latency_charts=tuple(latency_charts(record, styles)),
         latency_lines=tuple(lines),
         latency_scale=latency_scale(lines),
@@ -117,7 +123,7 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
     )
 
 
-def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None) -> GridSection:
+def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None, losses: Sequence[LossRow]) -> GridSection:
     charts = [grid_chart(grid, styles, link_bps)] if grid.metric else []
     line_rates = {}
     if grid.unit == FRAME_RATE:
@@ -125,7 +131,9 @@ def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None) ->
         line_rates = {mix.name: mix.line_rate_fps(link_bps) for mix in grid.frames} if link_bps else {}
     values = [value for cell in grid.cells.values() for value in cell.values]
     is_wide = len(grid.duts) * len(grid.frames) > _BARS_OF_HALF_A_PAGE
-    return GridSection(grid, scale_for([*values, *line_rates.values()], grid.unit), tuple(charts), is_wide, line_rates)
+    own = [row for row in losses if (row.topology, row.method) == (grid.topology, grid.method)]
+    scale = scale_for([*values, *line_rates.values()], grid.unit)
+    return GridSection(grid, scale, tuple(charts), is_wide, line_rates, tuple(loss_sentences(own)))
 
 
 def _pictures(record: RunRecord) -> list[str]:
@@ -164,5 +172,7 @@ def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
     facts = [("driver", dut.driver), *dut.identity().items()]
     facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
     facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]
+    if dut.work_of_sender:
+        facts.append(("work in the generator's thread", dut.work_of_sender))
     facts += [(name.replace("_", " "), str(value)) for name, value in dut.settings.items()]
     return facts

@@ -22,7 +22,7 @@ from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series
 from ringroad_lab.run.engine import Bed, Stations
-from ringroad_lab.run.events import Event, HugePagesNeeded, StepNamed
+from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, StepNamed
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
@@ -148,6 +148,7 @@ class Beds:
         """Take where events go."""
         self._tell = tell
         self._ceilings: Ceilings = {}
+        self._contradicted: set[tuple[str, str]] = set()
 
     @contextmanager
     def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[Bed]:
@@ -165,6 +166,8 @@ class Beds:
                 dut_host=host,
                 on_step=lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")),
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
+                contradicted=self._contradicted,
+                on_ceiling=lambda ceiling: self._tell(CeilingFound(ceiling=ceiling)),
             )
             with bed:
                 # Processes of another machine have their numbers there.

@@ -171,7 +171,8 @@ class _Tally:
         self._head = record
         self._measurements: dict[int, Measurement] = {measurement.number: measurement for measurement in record.measurements}
         self._duts: dict[str, DutRecord] = {dut.label: dut for dut in record.duts}
-        self._ceilings: dict[tuple[str, str], GeneratorCeiling] = {(c.transport, c.frame.name): c for c in record.ceilings}
+        # Those that were measured again, for whatever cause, stand beside the first.
+        self._ceilings: dict[tuple[str, str, str], GeneratorCeiling] = {(c.transport, c.frame.name, c.cause): c for c in record.ceilings}
         self._series: list[Series] = list(record.series)
         self._logs: list[LogExcerpt] = list(record.logs)
         self._generator_version = record.generator_version
@@ -186,7 +187,8 @@ class _Tally:
                     self._warnings[f"{event.dut.label}: {changed} changed during the run: its figures are of several builds."] = None
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
-                self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling
+                ceiling = event.ceiling
+                self._ceilings[ceiling.transport, ceiling.frame.name, ceiling.cause] = ceiling
             case MeasurementDone():
                 self._measurements[event.measurement.number] = event.measurement
             case BedEnded():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -25,6 +26,12 @@ class Verdict(StrEnum):
     """The samples are too few or too far apart to tell."""
     INVALID = "invalid"
     """One side has no valid figure."""
+
+
+def by_severity(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
+    """Return how many there are of each verdict, the most severe first."""
+    found = list(verdicts)
+    return {verdict: found.count(verdict) for verdict in reversed(Verdict) if verdict in found}
 
 
 class Comparison(Frozen):

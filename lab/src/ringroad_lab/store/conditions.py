@@ -33,6 +33,10 @@ def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
         )
     if which.verdict is not None:
         conditions.append(last_verdict() == which.verdict)
+    if which.finding is not None:
+        comparison, finding = models.Comparison, models.Finding
+        found = (comparison.run_id == run.run_id, finding.comparison_id == comparison.id, finding.verdict == which.finding)
+        conditions.append(exists().where(*found))
     if not which.superseded:
         conditions.append(_has_no_successor())
     return conditions

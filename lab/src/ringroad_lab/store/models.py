@@ -128,6 +128,42 @@ class StoredMetric(Base):
     better: Mapped[str] = mapped_column(String(16))
 
 
+class Comparison(Base):
+    """What came of comparing a run with another, or two devices of one run. One of the same sides takes its place."""
+
+    __tablename__ = "comparison"
+    __table_args__ = (Index("uq_comparison_sides", "run_id", "baseline_run_id", "dut", "baseline_dut", unique=True),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id", ondelete="CASCADE"))
+    """The candidate."""
+    baseline_run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id", ondelete="CASCADE"), index=True)
+    dut: Mapped[str] = mapped_column(Text)
+    """Label of the candidate where both are devices of one run, else empty."""
+    baseline_dut: Mapped[str] = mapped_column(Text)
+    verdict: Mapped[str] = mapped_column(String(16))
+    """A `Verdict`, of the whole."""
+    compared_at: Mapped[float] = mapped_column(Double)
+
+    findings: Mapped[list[Finding]] = relationship(order_by="Finding.id")
+
+
+class Finding(Base):
+    """The verdict of a comparison on one headline metric."""
+
+    __tablename__ = "finding"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    comparison_id: Mapped[int] = mapped_column(ForeignKey("comparison.id", ondelete="CASCADE"), index=True)
+    topology: Mapped[str] = mapped_column(Text)
+    dut: Mapped[str] = mapped_column(Text)
+    method: Mapped[str] = mapped_column(Text)
+    frame: Mapped[str] = mapped_column(Text)
+    metric: Mapped[str] = mapped_column(Text)
+    verdict: Mapped[str] = mapped_column(String(16))
+    ratio: Mapped[float | None] = mapped_column(Double)
+
+
 class Baseline(Base):
     """A name given to a run. Giving it to another adds a row; the last counts."""
 

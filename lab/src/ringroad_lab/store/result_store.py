@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
@@ -15,6 +16,7 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.facts.machine import is_same_machine
 from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
+from ringroad_lab.store.comparisons import forget_comparisons, read_comparisons, write_comparison
 from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
 from ringroad_lab.store.database import DATABASE_ERRORS, for_writing, open_database, why
 from ringroad_lab.store.location import parse_location
@@ -25,6 +27,7 @@ from ringroad_lab.store.queries import (
     MetricPoint,
     RunFilter,
     RunSummary,
+    StoredComparison,
     TesterVerdict,
 )
 from ringroad_lab.store.rows import (
@@ -40,6 +43,9 @@ from ringroad_lab.store.rows import (
     unfinished_run,
     write_head,
 )
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
 
 # Names of runs that nobody can give to a baseline.
 LATEST = "latest"
@@ -127,6 +133,7 @@ class ResultStore:
                 raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
             run.is_ended = False
             session.add(measurement_row(run, measurement))
+            forget_comparisons(session, run_id)
 
     def end_run(self, record: RunRecord) -> None:
         """Store how a run ended, with all that is known of it now. One that was stopped or failed may go on, and end again.
@@ -271,6 +278,22 @@ class ResultStore:
 
             return Choices(names=distinct(models.Run.name), duts=distinct(models.RunDut.label, models.RunDut.driver))
 
+    # Comparisons
+
+    def keep_comparison(self, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
+        """Keep what came of comparing two runs, or two devices of one, in place of an earlier comparison of the same.
+
+        Raises:
+            StoreError: a run is not there.
+        """
+        with self.writing() as session:
+            write_comparison(session, baseline_run_id, run_id, comparison)
+
+    def comparisons(self, run_id: str) -> tuple[StoredComparison, ...]:
+        """Return what came of the comparisons of a run with others, the newest first."""
+        with self.reading() as session:
+            return read_comparisons(session, [run_id]).get(run_id, ())
+
     # Baselines
 
     def set_baseline(self, name: str, run_id: str) -> None:
@@ -338,6 +361,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
         successors.setdefault(str(superseded), []).append(run_id)
     judged = select(models.Run.run_id, last_verdict()).where(models.Run.run_id.in_(ids))
     verdicts = dict(session.execute(judged).all())
+    comparisons = read_comparisons(session, ids)
     return [
         RunSummary(
             run_id=run.run_id,
@@ -354,6 +378,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
             verdict=TesterVerdict(verdict) if (verdict := verdicts[run.run_id]) else None,
             supersedes=run.supersedes,
             superseded_by=tuple(successors.get(run.run_id, ())),
+            comparisons=comparisons.get(run.run_id, ()),
         )
         for run in runs
     ]

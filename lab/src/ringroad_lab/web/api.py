@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.errors import ReportError, value_problems
 from ringroad_lab.record import RunRecord
-from ringroad_lab.store.queries import RunSummary
 from ringroad_lab.store.rows import RunConflictError, RunRefusedError, indexed
 from ringroad_lab.web.audit import Action, append
 from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
@@ -36,7 +35,7 @@ def api(site: Site) -> APIRouter:
         """Return runs, the newest first."""
         site.api_reader(request)
         found = store.summaries(query.which, limit=query.page_runs, offset=query.offset)
-        return {"total": store.count(query.which), "page": query.page, "runs": [_summary(run) for run in found]}
+        return {"total": store.count(query.which), "page": query.page, "runs": [run.as_json() for run in found]}
 
     @router.get("/runs/{run_id}")
     def run(request: Request, run_id: str) -> Response:
@@ -98,22 +97,3 @@ def _import(site: Site, token: str, body: bytes) -> Response:
         with site.store.writing() as database:
             append(database, site.settings.clock(), f"token {token}", Action.RUN_IMPORTED, run_id=record.run_id, new=indexed(record.name))
     return JSONResponse({"run_id": record.run_id, "is_new": is_new}, 201 if is_new else 200, {"Location": f"/api/runs/{record.run_id}"})
-
-
-def _summary(run: RunSummary) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "name": run.name,
-        "state": run.state.value,
-        "is_ended": run.is_ended,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "lab_version": run.lab_version,
-        "duts": [{"label": label, "driver": driver} for label, driver in run.duts],
-        "versions": list(run.versions),
-        "labels": dict(run.labels),
-        "statuses": {status.value: count for status, count in run.statuses.items()},
-        "verdict": run.verdict.value if run.verdict else None,
-        "supersedes": run.supersedes,
-        "superseded_by": list(run.superseded_by),
-    }

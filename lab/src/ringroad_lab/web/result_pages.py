@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.record import RunState
 from ringroad_lab.report.findings import headline_grids, overview, status_groups, warnings
+from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.models import Run
 from ringroad_lab.store.queries import TesterVerdict
 from ringroad_lab.store.result_store import ResultStore
@@ -58,6 +59,7 @@ def result_pages(site: Site) -> APIRouter:
             choices=store.choices(),
             states=list(RunState),
             verdicts=list(TesterVerdict),
+            findings=list(reversed(Verdict)),
             runs=store.summaries(query.which, limit=query.page_runs, offset=query.offset),
             total=total,
             pages=max(1, -(-total // query.page_runs)),
@@ -81,6 +83,7 @@ def result_pages(site: Site) -> APIRouter:
             warnings=warnings(record),
             grids=headline_grids(record),
             status_groups=status_groups(record),
+            comparisons=store.comparisons(run_id),
             stored=read_review(store, run_id),
             verdicts=list(TesterVerdict),
             changes=changes,

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ringroad_lab.record import RunState
+from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.queries import RunFilter, TesterVerdict
 
 MAX_TEXT_CHARACTERS = 200
@@ -37,6 +38,8 @@ class RunQuery(BaseModel):
     """Part of the version of one of the devices' programs, or of a label."""
     state: Annotated[RunState | None, BeforeValidator(none_if_empty)] = None
     verdict: Annotated[TesterVerdict | None, BeforeValidator(none_if_empty)] = None
+    finding: Annotated[Verdict | None, BeforeValidator(none_if_empty)] = None
+    """What a stored comparison of the run found."""
     since: Day = None
     """The first day, UTC."""
     until: Day = None
@@ -53,6 +56,7 @@ class RunQuery(BaseModel):
             version=self.version,
             state=self.state,
             verdict=self.verdict,
+            finding=self.finding,
             since=_midnight(self.since) if self.since else None,
             until=_midnight(self.until + timedelta(days=1)) if self.until else None,
         )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 
 from ringroad_lab.record import Better, MeasurementStatus
-from ringroad_lab.statistics.change_points import MIN_CHANGE, ChangePoint, change_points
+from ringroad_lab.statistics.change_points import MIN_CHANGE, ChangePoint, VisibleSteps, change_points, visible_steps
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.models import Run, StoredMeasurement, StoredMetric
 from ringroad_lab.store.queries import MetricFilter, MetricPoint
@@ -89,6 +89,8 @@ class Trend(Frozen):
     better: Better
     points: tuple[TrendPoint, ...]
     steps: tuple[TrendStep, ...]
+    visible: VisibleSteps
+    """Which steps so many runs with such noise can show."""
     left_out: int
     """Measurements with a figure that is inconclusive, and so neither shown nor counted."""
 
@@ -119,13 +121,15 @@ def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> 
     unit, better = points[-1].unit, points[-1].better
     counted = [point for point in points if point.status.is_sample and point.unit == unit]
     by_run = tuple(_of_run(run_id, group) for run_id, group in groupby(counted, key=lambda point: point.run_id))
-    found = change_points([point.median for point in by_run], min_change=min_change)
+    series = [point.median for point in by_run]
+    found = change_points(series, min_change=min_change)
     return Trend(
         subject=subject,
         unit=unit,
         better=better,
         points=by_run,
         steps=tuple(TrendStep(point=point, run_id=by_run[point.index].run_id, verdict=point.verdict(better)) for point in found),
+        visible=visible_steps(series, found, min_change),
         left_out=len(points) - len(counted),
     )
 

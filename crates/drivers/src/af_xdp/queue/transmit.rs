@@ -22,14 +22,13 @@ impl XdpQueue {
     /// Takes what the kernel is done with off the completion ring.
     #[inline]
     pub(super) fn reap(&mut self) {
-        let count = self.socket.completion.refresh();
-        if count == 0 {
+        if self.socket.completion.refresh() == 0 {
             return;
         }
         let Self { socket: XdpSocket { completion, .. }, umem, ledger, .. } = self;
         // All up to where the ring begins anew, then the others.
-        for _ in 0..2 {
-            let mut run = completion.run(count);
+        while completion.available() != 0 {
+            let mut run = completion.run(u32::MAX);
             let taken = run.len() as u32;
             while !run.is_empty() {
                 // The lent ones come back in order, but where others go by them or ours lie between them.
@@ -133,7 +132,8 @@ impl XdpQueue {
     #[inline]
     fn put(&mut self, buffer: u32, len: usize, more: bool) {
         let options = if more { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
-        self.socket.tx.put(XdpDesc { addr: self.umem.address(buffer), len: len as u32, options });
+        let addr = self.umem.address(buffer);
+        self.socket.tx.put_all(&[XdpDesc { addr, len: len as u32, options }], |&descriptor| descriptor);
     }
 
     /// Puts frames of one fragment each that fit in one buffer, as nearly all do, up to the first that is anything else
@@ -147,40 +147,58 @@ impl XdpQueue {
         gives: bool,
         delivery: &mut Delivery,
     ) -> usize {
+        let is_whole = batch.is_whole(frames);
         let put = match (lends, gives) {
             _ if !batch.is_single() => return 0,
-            (true, _) => self.lend_singles(batch, frames),
+            (true, _) if is_whole => self.lend_all(batch),
+            (true, _) => return 0,
             (false, true) if batch.is_all_sole() => self.exchange_singles(batch, frames),
             (false, true) => return 0,
             (false, false) => self.copy_singles(batch, frames),
         };
         delivery.frames += put as u32;
-        delivery.bytes += batch.bytes_of_listed(frames.get(..put).unwrap_or(frames));
+        delivery.bytes += match is_whole && put == frames.len() {
+            true => batch.bytes(),
+            false => batch.bytes_of_listed(frames.get(..put).unwrap_or(frames)),
+        };
         put
     }
 
-    /// Puts the buffers of frames themselves on the tx ring; they stay their source's.
+    /// Puts the buffers of the frames of a batch themselves on the tx ring; they stay their source's.
     #[inline(never)]
-    fn lend_singles(&mut self, batch: &Batch, frames: &[u16]) -> usize {
-        let lengths = self.single_lengths();
-        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
-        let frames = frames.get(..ledger.lendable()).unwrap_or(frames);
-        let place = |fragment: &Fragment| {
-            let slot = fragment.slot();
-            (lengths.has(slot) && umem.has(slot.buffer())).then_some(slot)
-        };
-        let lend = |put: &[XdpDesc]| ledger.lend(put, |descriptor| descriptor.addr);
-        match batch.is_whole(frames) {
-            true => put_each(tx, umem, batch.fragments(), place, lend),
-            false => put_each(tx, umem, frames, |&frame| place(batch.fragment(frame.into())?), lend),
+    fn lend_all(&mut self, batch: &Batch) -> usize {
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
+        let frames = batch.fragments();
+        let room = ledger.lendable().min(tx.free(frames.len() as u32) as usize);
+        let frames = frames.get(..room).unwrap_or(frames);
+        let mut put = 0;
+        loop {
+            let rest = frames.get(put..).unwrap_or(&[]);
+            let mut count = 0;
+            let places = tx.run_mut(rest.len() as u32).iter_mut().zip(ledger.run_mut());
+            for ((place, lent), frame) in places.zip(rest) {
+                let slot = frame.slot();
+                if !lengths.has(slot) || !umem.has(slot.buffer()) {
+                    break;
+                }
+                *place = describe(umem, slot);
+                *lent = place.addr;
+                count += 1;
+            }
+            tx.advance(count as u32);
+            ledger.advance(count);
+            put += count;
+            // Once more where either of the two begins anew.
+            if count == 0 || put == frames.len() {
+                return put;
+            }
         }
     }
 
     /// Puts the buffers of frames themselves on the tx ring, and gives others of ours for them.
     #[inline(never)]
     fn exchange_singles(&mut self, batch: &mut Batch, frames: &[u16]) -> usize {
-        let lengths = self.single_lengths();
-        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
         let fragments = batch.exchange_buffers();
         let exchange = |&frame: &u16| {
             let fragment = fragments.get_mut(usize::from(frame))?;
@@ -191,14 +209,13 @@ impl XdpQueue {
             *fragment = fragment.in_buffer(ledger.exchange(slot.buffer())?);
             Some(slot)
         };
-        put_each(tx, umem, frames, exchange, |_| ())
+        put_each(tx, umem, frames, exchange)
     }
 
     /// Copies frames into buffers of ours.
     #[inline(never)]
     fn copy_singles(&mut self, batch: &Batch, frames: &[u16]) -> usize {
-        let lengths = self.single_lengths();
-        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
         let copy = |&frame: &u16| {
             let fragment = batch.fragment(frame.into())?;
             if !lengths.has(fragment.slot()) {
@@ -211,15 +228,7 @@ impl XdpQueue {
             umem.bytes(own, fragment.len()).copy_from(&fragment.bytes());
             Some(fragment.slot().in_buffer(own))
         };
-        put_each(tx, umem, frames, copy, |_| ())
-    }
-
-    /// Lengths of frames that are sent from one buffer.
-    fn single_lengths(&self) -> SingleLengths {
-        let most = self.attachment.max_frame_bytes.min(self.umem.capacity()) as u16;
-        let extent = |len| SlotWord::new(0, len, 0).extent();
-        let least = extent(ETHERNET_HEADER_BYTES as u16);
-        SingleLengths { least, span: extent(most).saturating_sub(least) }
+        put_each(tx, umem, frames, copy)
     }
 
     /// Whether the kernel takes these fragments as they lie.
@@ -256,7 +265,7 @@ impl XdpQueue {
                 let Some(own) = self.ledger.exchange(buffer) else { return Err(DropCause::NoSpace) };
                 batch.exchange(fragment, own);
             } else {
-                self.ledger.lend(&[self.umem.address(buffer)], |&address| address);
+                self.ledger.lend(self.umem.address(buffer));
             }
             self.put(buffer, len, fragment != last);
         }
@@ -286,12 +295,19 @@ impl XdpQueue {
 
 /// Lengths of frames that are sent from one buffer, as extents of slots ([`SlotWord::extent`]).
 #[derive(Debug, Clone, Copy)]
-struct SingleLengths {
+pub(super) struct SingleLengths {
     least: u64,
     span: u64,
 }
 
 impl SingleLengths {
+    /// Of frames of at most `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        let extent = |len| SlotWord::new(0, len, 0).extent();
+        let least = extent(ETHERNET_HEADER_BYTES as u16);
+        Self { least, span: extent(most as u16).saturating_sub(least) }
+    }
+
     /// Whether a slot holds a frame alone, of such a length.
     #[inline]
     fn has(self, slot: SlotWord) -> bool {
@@ -300,30 +316,22 @@ impl SingleLengths {
 }
 
 /// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame
-/// is and how long. `note` sees what was put. Returns the number.
+/// is and how long. Returns the number.
 #[inline]
-fn put_each<S>(
+fn put_each(
     tx: &mut ProducerRing<XdpDesc>,
     umem: &Umem,
-    sources: &[S],
-    mut place: impl FnMut(&S) -> Option<SlotWord>,
-    mut note: impl FnMut(&[XdpDesc]),
+    frames: &[u16],
+    mut place: impl FnMut(&u16) -> Option<SlotWord>,
 ) -> usize {
-    let room = tx.free(sources.len() as u32) as usize;
-    let mut rest = sources.get(..room).unwrap_or(sources);
-    let mut put = 0;
-    loop {
-        let describe = |source: &S| {
-            let slot = place(source)?;
-            let addr = umem.address(slot.buffer());
-            Some(XdpDesc { addr, len: slot.len().into(), options: XdpDescOptions::empty() })
-        };
-        // Once more where the ring begins anew.
-        let some = tx.put_each(rest, describe, &mut note);
-        put += some;
-        rest = rest.get(some..).unwrap_or(&[]);
-        if some == 0 || rest.is_empty() {
-            return put;
-        }
-    }
+    let room = tx.free(frames.len() as u32) as usize;
+    let frames = frames.get(..room).unwrap_or(frames);
+    tx.put_each(frames, |frame| Some(describe(umem, place(frame)?)))
+}
+
+/// The descriptor of a frame that a slot holds alone.
+#[inline]
+fn describe(umem: &Umem, slot: SlotWord) -> XdpDesc {
+    let len = SlotWord::extent_bytes(slot.extent()) as u32;
+    XdpDesc { addr: umem.address(slot.buffer()), len, options: XdpDescOptions::empty() }
 }

@@ -71,6 +71,41 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
 }
 
 #[test]
+fn a_buffer_goes_back_to_the_kernel_when_its_frame_is_released_and_not_before() {
+    in_own_namespace(|| {
+        let (near, far) = veth(1, 1500);
+        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let queue = &mut device.queues[0];
+        for number in 0..RING {
+            far.send(&frame(number, 64));
+        }
+        let mut batch = Batch::new();
+        let mut borrowed = 0;
+        while borrowed < RING as usize {
+            queue.sleeper().unwrap().prepare_sleep(true);
+            if !queue.sleeper().unwrap().has_waiting() {
+                await_frames(queue);
+            }
+            batch.reset(256);
+            queue.receive(&mut batch);
+            queue.lender().unwrap().reclaim(&batch);
+            queue.flush();
+            borrowed += batch.slots();
+        }
+        far.send(&frame(RING, 64));
+        let mut missed = 0;
+        until(|| {
+            missed += queue.diagnosis().unwrap().missed_frames();
+            missed == 1
+        });
+        queue.release(borrowed);
+        queue.flush();
+        far.send(&frame(RING + 1, 64));
+        assert_eq!(receive(queue, 1), [frame(RING + 1, 64)]);
+    });
+}
+
+#[test]
 fn a_batch_gets_no_more_frames_than_it_has_room_for() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 9000);
@@ -93,7 +128,7 @@ fn a_batch_gets_no_more_frames_than_it_has_room_for() {
                 assert!(batch.frames() <= 10, "{} frames in a batch for 10", batch.frames());
                 received.extend(frames_of(&batch));
                 queue.lender().unwrap().reclaim(&batch);
-                queue.release(batch.fragment_count());
+                queue.release(batch.slots());
                 queue.flush();
             }
             assert_eq!(received, sent);
@@ -152,7 +187,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                 exchanged += kept;
                 done += batch.frames();
                 from.lender().unwrap().reclaim(&batch);
-                from.release(batch.fragment_count());
+                from.release(batch.slots());
                 from.flush();
                 to.flush();
             }

@@ -112,7 +112,7 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
         queue.receive(&mut batch);
         frames.extend(frames_of(&batch));
         queue.lender().unwrap().reclaim(&batch);
-        queue.release(batch.fragment_count());
+        queue.release(batch.slots());
         queue.flush();
     }
     frames

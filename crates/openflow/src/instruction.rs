@@ -1,0 +1,117 @@
+//! The instructions of a flow entry.
+
+use crate::action::Action;
+use crate::error::ErrorCode;
+use crate::wire::{Reader, Wire, pad, sized};
+
+/// What a flow entry does, in the order in which a switch does it: no kind can be there twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Instructions {
+    /// The meter that the packet goes through first.
+    pub meter: Option<u32>,
+    /// Actions that are done at once, in their order.
+    pub apply: Option<Vec<Action>>,
+    /// Whether the action set is emptied.
+    pub clear: bool,
+    /// Actions that go into the action set.
+    pub write: Option<Vec<Action>>,
+    /// Value and mask that are written to the metadata.
+    pub metadata: Option<(u64, u64)>,
+    /// The next table.
+    pub goto: Option<u8>,
+}
+
+const GOTO_TABLE: u16 = 1;
+const WRITE_METADATA: u16 = 2;
+const WRITE_ACTIONS: u16 = 3;
+const APPLY_ACTIONS: u16 = 4;
+const CLEAR_ACTIONS: u16 = 5;
+const METER: u16 = 6;
+const EXPERIMENTER: u16 = 0xffff;
+
+impl Wire for Instructions {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let mut instructions = Self::default();
+        let mut list = reader.within(ErrorCode::INSTRUCTION_BAD_LEN);
+        let mut seen = 0u8;
+        while !list.is_empty() {
+            let kind: u16 = list.get()?;
+            let mut body = list.sized(2)?;
+            match kind {
+                GOTO_TABLE => {
+                    instructions.goto = Some(body.get()?);
+                    body.skip(3)?;
+                }
+                WRITE_METADATA => {
+                    body.skip(4)?;
+                    instructions.metadata = Some((body.get()?, body.get()?));
+                }
+                WRITE_ACTIONS | APPLY_ACTIONS => {
+                    body.skip(4)?;
+                    let actions = Some(body.get()?);
+                    if kind == APPLY_ACTIONS {
+                        instructions.apply = actions;
+                    } else {
+                        instructions.write = actions;
+                    }
+                }
+                CLEAR_ACTIONS => {
+                    body.skip(4)?;
+                    instructions.clear = true;
+                }
+                METER => instructions.meter = Some(body.get()?),
+                EXPERIMENTER => return Err(ErrorCode::INSTRUCTION_BAD_EXPERIMENTER),
+                _ => return Err(ErrorCode::INSTRUCTION_UNKNOWN),
+            }
+            body.finish()?;
+            // OpenFlow 1.3 has no code of its own for an instruction that is there twice.
+            if seen & 1 << kind != 0 {
+                return Err(ErrorCode::INSTRUCTION_UNSUPPORTED);
+            }
+            seen |= 1 << kind;
+        }
+        reader.rest();
+        Ok(instructions)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut instruction = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| {
+            sized(out, 2, |out| {
+                kind.write(out);
+                0u16.write(out);
+                body(out);
+            });
+        };
+        if let Some(meter) = self.meter {
+            instruction(METER, &|out| meter.write(out));
+        }
+        if let Some(actions) = &self.apply {
+            instruction(APPLY_ACTIONS, &|out| {
+                pad(out, 4);
+                actions.write(out);
+            });
+        }
+        if self.clear {
+            instruction(CLEAR_ACTIONS, &|out| pad(out, 4));
+        }
+        if let Some(actions) = &self.write {
+            instruction(WRITE_ACTIONS, &|out| {
+                pad(out, 4);
+                actions.write(out);
+            });
+        }
+        if let Some((value, mask)) = self.metadata {
+            instruction(WRITE_METADATA, &|out| {
+                pad(out, 4);
+                value.write(out);
+                mask.write(out);
+            });
+        }
+        if let Some(table) = self.goto {
+            instruction(GOTO_TABLE, &|out| {
+                table.write(out);
+                pad(out, 3);
+            });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! OpenFlow 1.3 (1.3.5) as bytes and as text: the messages between a controller, or a tool, and a switch.
+//!
+//! [`Request`] is what a controller or a tool sends, [`Reply`] what a switch sends. Both are read from whole messages and
+//! appended to bytes. [`text`] has flows, groups and meters as people write them for Open vSwitch's `ovs-ofctl`. There is
+//! no input or output here, no clock and no state: who has a connection cuts it into messages ([`first_message`]), and
+//! puts together the parts of a multipart request.
+//!
+//! Bytes and words come from strangers. Whatever they are, reading them ends without a panic, in a time and with memory
+//! that are bounded by their length. What is wrong with a message is an [`ErrorCode`], which a switch sends back
+//! ([`ErrorMessage::about`]). Padding is ignored, and bytes behind the end of a message or of a part of it are refused.
+
+#![forbid(unsafe_code)]
+
+pub mod action;
+pub mod error;
+pub mod instruction;
+pub mod message;
+pub mod oxm;
+pub mod text;
+pub mod text_field;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, PortNo, WHOLE_PACKET};
+pub use error::{ErrorCode, TooLong};
+pub use instruction::Instructions;
+pub use message::{ErrorMessage, Header, Reply, Request, first_message};
+pub use oxm::{Field, FieldMatch, FieldValue, Match};
+pub use text_field::Text;
+
+/// Numbers of groups.
+pub mod group_id {
+    /// The highest that a group can have.
+    pub const MAX: u32 = 0xffff_ff00;
+    /// All groups.
+    pub const ALL: u32 = 0xffff_fffc;
+    /// No group in particular: in requests that choose flows.
+    pub const ANY: u32 = 0xffff_ffff;
+}
+
+/// Numbers of flow tables.
+pub mod table_id {
+    /// The highest that a table can have.
+    pub const MAX: u8 = 0xfe;
+    /// All tables.
+    pub const ALL: u8 = 0xff;
+}
+
+/// Numbers of meters.
+pub mod meter_id {
+    /// The highest that a meter can have; the lowest is 1.
+    pub const MAX: u32 = 0xffff_0000;
+    /// The meter of packets on the slow path.
+    pub const SLOWPATH: u32 = 0xffff_fffd;
+    /// The meter of the connection to the controller.
+    pub const CONTROLLER: u32 = 0xffff_fffe;
+    /// All meters.
+    pub const ALL: u32 = 0xffff_ffff;
+}

@@ -1,0 +1,245 @@
+//! The messages between a controller, or a tool, and a switch.
+
+mod connection;
+mod flow;
+mod group;
+mod meter;
+mod multipart;
+mod packet;
+mod port;
+mod queue;
+mod table;
+
+pub use connection::{
+    AsyncMasks, Capabilities, ErrorMessage, Experimenter, Features, Fragments, Hello, Role, RoleMessage,
+    SwitchConfig,
+};
+pub use flow::{
+    AggregateStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStats,
+    FlowStatsRequest,
+};
+pub use group::{
+    Bucket, BucketStats, GroupCapabilities, GroupCommand, GroupDesc, GroupFeatures, GroupKind, GroupMod,
+    GroupRequest, GroupStats,
+};
+pub use meter::{
+    BandStats, MeterBand, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterRequest,
+    MeterStats,
+};
+pub use multipart::{
+    Description, MultipartReply, MultipartReplyMessage, MultipartRequest, MultipartRequestMessage,
+};
+pub use packet::{PacketIn, PacketInReason, PacketOut};
+pub use port::{
+    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatsRequest, PortStatus,
+    PortStatusReason,
+};
+pub use queue::{PacketQueue, QueueConfig, QueueConfigRequest, QueueProperty, QueueStats, QueueStatsRequest};
+pub use table::{Side, TableFeatures, TableMod, TableProperty, TableStats};
+
+use crate::error::{ErrorCode, TooLong};
+use crate::wire::{Reader, Wire, sized, wire_kinds, wire_struct};
+
+/// OpenFlow 1.3's number.
+pub const VERSION: u8 = 4;
+/// The bytes of a [`Header`].
+pub const HEADER_BYTES: usize = 8;
+/// The most bytes of a message.
+pub const MAX_BYTES: usize = u16::MAX as usize;
+
+wire_struct! {
+    /// What every message begins with.
+    #[derive(Copy)]
+    pub struct Header {
+        /// The version of the protocol.
+        pub version: u8,
+        /// The kind of message.
+        pub kind: u8,
+        /// The bytes of the message with this header.
+        pub length: u16,
+        /// What a reply has from its request.
+        pub xid: u32,
+    }
+}
+
+impl Header {
+    /// The header of a message that these bytes begin with; nothing yet if they are fewer than a header.
+    pub fn peek(bytes: &[u8]) -> Option<Self> {
+        Reader::new(bytes, ErrorCode::REQUEST_BAD_LEN).get().ok()
+    }
+}
+
+/// The first message of a stream of bytes. `None`: it has not come whole yet.
+///
+/// Errors: a length that is shorter than a header. The stream cannot be read on.
+pub fn first_message(stream: &[u8]) -> Result<Option<&[u8]>, ErrorCode> {
+    match Header::peek(stream) {
+        Some(header) if usize::from(header.length) < HEADER_BYTES => Err(ErrorCode::REQUEST_BAD_LEN),
+        Some(header) => Ok(stream.get(..usize::from(header.length))),
+        None => Ok(None),
+    }
+}
+
+wire_kinds! {
+    /// What a controller or a tool sends.
+    pub enum Request: u8 {
+        /// The first message of a connection.
+        Hello(body: Hello) = 0,
+        /// A request or an answer could not be carried out.
+        Error(body: ErrorMessage) = 1,
+        /// To be sent back.
+        EchoRequest(body: Vec<u8>) = 2,
+        /// The answer to the switch's echo request, with the same data.
+        EchoReply(body: Vec<u8>) = 3,
+        /// An extension.
+        Experimenter(body: Experimenter) = 4,
+        /// Asks for [`Reply::Features`].
+        Features = 5,
+        /// Asks for [`Reply::Config`].
+        GetConfig = 7,
+        /// Sets the configuration.
+        SetConfig(body: SwitchConfig) = 9,
+        /// A packet to be sent.
+        PacketOut(body: PacketOut) = 13,
+        /// A change of flow entries.
+        FlowMod(body: FlowMod) = 14,
+        /// A change of groups.
+        GroupMod(body: GroupMod) = 15,
+        /// A change of a port.
+        PortMod(body: PortMod) = 16,
+        /// A change of a table.
+        TableMod(body: TableMod) = 17,
+        /// Asks for what needs more than one message.
+        Multipart(body: MultipartRequestMessage) = 18,
+        /// Asks for an answer when all before it is done.
+        Barrier = 20,
+        /// Asks for the queues of a port.
+        QueueConfig(body: QueueConfigRequest) = 22,
+        /// Asks for, or tells, the role of this controller.
+        Role(body: RoleMessage) = 24,
+        /// Asks for [`Reply::Async`].
+        GetAsync = 26,
+        /// Chooses which messages the switch sends of itself.
+        SetAsync(body: AsyncMasks) = 28,
+        /// A change of meters.
+        MeterMod(body: MeterMod) = 29,
+    } else REQUEST_BAD_TYPE;
+}
+
+wire_kinds! {
+    /// What a switch sends.
+    pub enum Reply: u8 {
+        /// The first message of a connection.
+        Hello(body: Hello) = 0,
+        /// A request could not be carried out.
+        Error(body: ErrorMessage) = 1,
+        /// To be sent back.
+        EchoRequest(body: Vec<u8>) = 2,
+        /// The answer to an echo request, with the same data.
+        EchoReply(body: Vec<u8>) = 3,
+        /// An extension.
+        Experimenter(body: Experimenter) = 4,
+        /// The switch and what it can do.
+        Features(body: Features) = 6,
+        /// The configuration.
+        Config(body: SwitchConfig) = 8,
+        /// A packet for the controller.
+        PacketIn(body: PacketIn) = 10,
+        /// A flow entry is gone.
+        FlowRemoved(body: FlowRemoved) = 11,
+        /// A port came, went or changed.
+        PortStatus(body: PortStatus) = 12,
+        /// The answer, or a part of it, to a multipart request.
+        Multipart(body: MultipartReplyMessage) = 19,
+        /// All before the barrier is done.
+        Barrier = 21,
+        /// The queues of a port.
+        QueueConfig(body: QueueConfig) = 23,
+        /// The role of this controller.
+        Role(body: RoleMessage) = 25,
+        /// Which messages the switch sends of itself.
+        Async(body: AsyncMasks) = 27,
+    } else REQUEST_BAD_TYPE;
+}
+
+/// Header and body of one whole message.
+fn split(message: &[u8]) -> Result<(Header, Reader<'_>), ErrorCode> {
+    let mut reader = Reader::new(message, ErrorCode::REQUEST_BAD_LEN);
+    let header: Header = reader.get()?;
+    // Versions are agreed by a hello, and an error may say that there is none in common.
+    if header.version != VERSION && header.kind > 1 {
+        return Err(ErrorCode::REQUEST_BAD_VERSION);
+    }
+    if usize::from(header.length) != message.len() {
+        return Err(ErrorCode::REQUEST_BAD_LEN);
+    }
+    Ok((header, reader))
+}
+
+/// Appends a message to `out`, or nothing when it is too long.
+fn append(
+    out: &mut Vec<u8>,
+    version: u8,
+    kind: u8,
+    xid: u32,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), TooLong> {
+    let start = out.len();
+    sized(out, 2, |out| {
+        Header { version, kind, length: 0, xid }.write(out);
+        body(out);
+    });
+    if out.len() - start > MAX_BYTES {
+        out.truncate(start);
+        return Err(TooLong);
+    }
+    Ok(())
+}
+
+impl Request {
+    /// Reads one whole message, with its header: the transaction's number and the request.
+    ///
+    /// Errors: what the sender is to be told; see [`ErrorMessage::about`].
+    pub fn decode(message: &[u8]) -> Result<(u32, Self), ErrorCode> {
+        let (header, mut reader) = split(message)?;
+        let mut request = Self::read_kind(header.kind, &mut reader)?;
+        reader.finish()?;
+        if let Self::Hello(hello) = &mut request {
+            hello.version = header.version;
+        }
+        Ok((header.xid, request))
+    }
+
+    /// Appends the message to `out`.
+    pub fn encode(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let version = if let Self::Hello(hello) = self { hello.version } else { VERSION };
+        append(out, version, self.kind(), xid, |out| self.write_body(out))
+    }
+}
+
+impl Reply {
+    /// Reads one whole message, with its header: the transaction's number and the message.
+    ///
+    /// Errors: what is wrong with it, in the words that a switch would use about a request.
+    pub fn decode(message: &[u8]) -> Result<(u32, Self), ErrorCode> {
+        let (header, mut reader) = split(message)?;
+        let mut reply = Self::read_kind(header.kind, &mut reader)?;
+        reader.finish()?;
+        if let Self::Hello(hello) = &mut reply {
+            hello.version = header.version;
+        }
+        Ok((header.xid, reply))
+    }
+
+    /// Appends the message to `out`. A list that is too long for one message goes into several.
+    ///
+    /// Errors: one entry alone is too long. Then nothing is appended.
+    pub fn encode(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let version = match self {
+            Self::Multipart(multipart) => return multipart.encode(self.kind(), xid, out),
+            Self::Hello(hello) => hello.version,
+            _ => VERSION,
+        };
+        append(out, version, self.kind(), xid, |out| self.write_body(out))
+    }
+}

@@ -1,0 +1,242 @@
+//! Requests and replies that may be longer than one message.
+
+use super::connection::Experimenter;
+use super::flow::{AggregateStats, FlowStats, FlowStatsRequest};
+use super::group::{GroupDesc, GroupFeatures, GroupRequest, GroupStats};
+use super::meter::{MeterConfig, MeterFeatures, MeterRequest, MeterStats};
+use super::port::{PortDesc, PortStats, PortStatsRequest};
+use super::queue::{QueueStats, QueueStatsRequest};
+use super::table::{TableFeatures, TableStats};
+use super::{HEADER_BYTES, Header, MAX_BYTES, VERSION};
+use crate::error::{ErrorCode, TooLong};
+use crate::text_field::Text;
+use crate::wire::{Reader, Wire, pad, wire_kinds, wire_struct};
+
+wire_struct! {
+    /// The switch in words.
+    pub struct Description {
+        /// Who made it.
+        pub manufacturer: Text<256>,
+        /// The hardware.
+        pub hardware: Text<256>,
+        /// The software.
+        pub software: Text<256>,
+        /// Its serial number.
+        pub serial: Text<32>,
+        /// This datapath.
+        pub datapath: Text<256>,
+    }
+}
+
+wire_kinds! {
+    /// What a multipart message asks for.
+    pub enum MultipartRequest: u16 {
+        /// The switch in words.
+        Description = 0,
+        /// Flow entries.
+        Flows(body: FlowStatsRequest) = 1,
+        /// The sum of flow entries.
+        Aggregate(body: FlowStatsRequest) = 2,
+        /// The counters of tables.
+        Tables = 3,
+        /// The counters of ports.
+        Ports(body: PortStatsRequest) = 4,
+        /// The counters of queues.
+        Queues(body: QueueStatsRequest) = 5,
+        /// The counters of groups.
+        Groups(body: GroupRequest) = 6,
+        /// The groups.
+        GroupDescriptions = 7,
+        /// What groups can do.
+        GroupFeatures = 8,
+        /// The counters of meters.
+        Meters(body: MeterRequest) = 9,
+        /// The meters.
+        MeterConfigs(body: MeterRequest) = 10,
+        /// What meters can do.
+        MeterFeatures = 11,
+        /// What tables can do, or are to do.
+        TableFeatures(body: Vec<TableFeatures>) = 12,
+        /// The ports.
+        PortDescriptions = 13,
+        /// An extension.
+        Experimenter(body: Experimenter) = 0xffff,
+    } else REQUEST_BAD_MULTIPART;
+}
+
+wire_kinds! {
+    /// What answers a multipart request.
+    pub enum MultipartReply: u16 {
+        /// The switch in words.
+        Description(body: Box<Description>) = 0,
+        /// Flow entries.
+        Flows(body: Vec<FlowStats>) = 1,
+        /// The sum of flow entries.
+        Aggregate(body: AggregateStats) = 2,
+        /// The counters of tables.
+        Tables(body: Vec<TableStats>) = 3,
+        /// The counters of ports.
+        Ports(body: Vec<PortStats>) = 4,
+        /// The counters of queues.
+        Queues(body: Vec<QueueStats>) = 5,
+        /// The counters of groups.
+        Groups(body: Vec<GroupStats>) = 6,
+        /// The groups.
+        GroupDescriptions(body: Vec<GroupDesc>) = 7,
+        /// What groups can do.
+        GroupFeatures(body: GroupFeatures) = 8,
+        /// The counters of meters.
+        Meters(body: Vec<MeterStats>) = 9,
+        /// The meters.
+        MeterConfigs(body: Vec<MeterConfig>) = 10,
+        /// What meters can do.
+        MeterFeatures(body: MeterFeatures) = 11,
+        /// What tables can do.
+        TableFeatures(body: Vec<TableFeatures>) = 12,
+        /// The ports.
+        PortDescriptions(body: Vec<PortDesc>) = 13,
+        /// An extension.
+        Experimenter(body: Experimenter) = 0xffff,
+    } else REQUEST_BAD_MULTIPART;
+}
+
+/// In the flags of a multipart message: more messages follow.
+const MORE: u16 = 1;
+
+/// A message of a multipart request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipartRequestMessage {
+    /// Whether the request goes on in another message. Who reads puts the parts together.
+    pub more: bool,
+    /// What is asked for.
+    pub request: MultipartRequest,
+}
+
+impl Wire for MultipartRequestMessage {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let (kind, flags): (u16, u16) = (reader.get()?, reader.get()?);
+        reader.skip(4)?;
+        Ok(Self { more: flags & MORE != 0, request: MultipartRequest::read_kind(kind, reader)? })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.request.kind().write(out);
+        (if self.more { MORE } else { 0 }).write(out);
+        pad(out, 4);
+        self.request.write_body(out);
+    }
+}
+
+/// A message of a reply to a multipart request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipartReplyMessage {
+    /// Whether the reply goes on in another message after this.
+    pub more: bool,
+    /// The reply, or a part of it.
+    pub reply: MultipartReply,
+}
+
+impl Wire for MultipartReplyMessage {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let (kind, flags): (u16, u16) = (reader.get()?, reader.get()?);
+        reader.skip(4)?;
+        Ok(Self { more: flags & MORE != 0, reply: MultipartReply::read_kind(kind, reader)? })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.head(self.more, out);
+        self.reply.write_body(out);
+    }
+}
+
+impl MultipartReplyMessage {
+    /// Where the flags are in a message.
+    const FLAGS_AT: usize = HEADER_BYTES + 2;
+
+    fn head(&self, more: bool, out: &mut Vec<u8>) {
+        self.reply.kind().write(out);
+        (if more { MORE } else { 0 }).write(out);
+        pad(out, 4);
+    }
+
+    /// Appends as many messages as the reply needs, or nothing if one entry is too long for any.
+    pub(super) fn encode(&self, kind: u8, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let before = out.len();
+        let begin = |out: &mut Vec<u8>| {
+            let start = out.len();
+            Header { version: VERSION, kind, length: 0, xid }.write(out);
+            self.head(self.more, out);
+            start
+        };
+        let mut start = begin(out);
+        let empty_bytes = out.len() - start;
+        let mut fits = true;
+        self.reply.write_entries(out, &mut |out, entry| {
+            if out.len() - start <= MAX_BYTES {
+                return;
+            }
+            // The entry goes into a message of its own.
+            let moved = out.split_off(entry);
+            finish(out, start, Some(MORE));
+            start = begin(out);
+            fits &= empty_bytes + moved.len() <= MAX_BYTES;
+            out.extend(moved);
+        });
+        finish(out, start, None);
+        if !fits {
+            out.truncate(before);
+            return Err(TooLong);
+        }
+        Ok(())
+    }
+}
+
+/// Stores the length of the message from `start` on, and other flags.
+fn finish(out: &mut [u8], start: usize, flags: Option<u16>) {
+    let length = (out.len() - start) as u16;
+    let flags = flags.map(|flags| (MultipartReplyMessage::FLAGS_AT, flags));
+    for (at, value) in [(2, length)].into_iter().chain(flags) {
+        if let Some(field) = out.get_mut(start + at..start + at + 2) {
+            field.copy_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+impl MultipartReply {
+    /// Appends the body. After each entry `appended` gets the place where that begins.
+    fn write_entries(&self, out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
+        fn each<T: Wire>(entries: &[T], out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
+            for entry in entries {
+                let start = out.len();
+                entry.write(out);
+                appended(out, start);
+            }
+        }
+        match self {
+            Self::Flows(entries) => each(entries, out, appended),
+            Self::Tables(entries) => each(entries, out, appended),
+            Self::Ports(entries) => each(entries, out, appended),
+            Self::Queues(entries) => each(entries, out, appended),
+            Self::Groups(entries) => each(entries, out, appended),
+            Self::GroupDescriptions(entries) => each(entries, out, appended),
+            Self::Meters(entries) => each(entries, out, appended),
+            Self::MeterConfigs(entries) => each(entries, out, appended),
+            Self::TableFeatures(entries) => each(entries, out, appended),
+            Self::PortDescriptions(entries) => each(entries, out, appended),
+            Self::Description(_)
+            | Self::Aggregate(_)
+            | Self::GroupFeatures(_)
+            | Self::MeterFeatures(_)
+            | Self::Experimenter(_) => {
+                let start = out.len();
+                self.write_body(out);
+                appended(out, start);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+crate::tests::sample::sample_struct!(MultipartRequestMessage { more: bool, request: MultipartRequest });
+#[cfg(test)]
+crate::tests::sample::sample_struct!(MultipartReplyMessage { more: bool, reply: MultipartReply });

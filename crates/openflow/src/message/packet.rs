@@ -1,0 +1,104 @@
+//! Packets to and from the controller.
+
+use crate::action::{Action, PortNo};
+use crate::error::ErrorCode;
+use crate::oxm::Match;
+use crate::wire::{Reader, Wire, pad, wire_enum};
+
+/// A packet that the switch is to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketOut {
+    /// A packet that the switch has kept, in place of `data`.
+    pub buffer_id: Option<u32>,
+    /// Where it came from, as actions see it; [`PortNo::CONTROLLER`] for none.
+    pub in_port: PortNo,
+    /// What is done with it.
+    pub actions: Vec<Action>,
+    /// The packet.
+    pub data: Vec<u8>,
+}
+
+impl Wire for PacketOut {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let (buffer_id, in_port) = (reader.get()?, reader.get()?);
+        let actions: u16 = reader.get()?;
+        reader.skip(6)?;
+        let actions = reader.part(actions.into())?.get()?;
+        Ok(Self { buffer_id, in_port, actions, data: reader.rest().to_vec() })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.buffer_id.write(out);
+        self.in_port.write(out);
+        let mut actions = Vec::new();
+        self.actions.write(&mut actions);
+        (actions.len() as u16).write(out);
+        pad(out, 6);
+        out.extend(actions);
+        out.extend(&self.data);
+    }
+}
+
+/// A packet for the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketIn {
+    /// Under this number the switch keeps the packet.
+    pub buffer_id: Option<u32>,
+    /// The bytes of the whole packet, of which `data` may be the beginning.
+    pub total_bytes: u16,
+    /// Why it is sent.
+    pub reason: PacketInReason,
+    /// The table that sent it.
+    pub table: u8,
+    /// The cookie of the flow entry that sent it, or all ones.
+    pub cookie: u64,
+    /// Where it came from, and metadata.
+    pub matching: Match,
+    /// The packet, or its beginning.
+    pub data: Vec<u8>,
+}
+
+impl Wire for PacketIn {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let (buffer_id, total_bytes, reason) = (reader.get()?, reader.get()?, reader.get()?);
+        let (table, cookie, matching) = (reader.get()?, reader.get()?, reader.get()?);
+        reader.skip(2)?;
+        let data = reader.rest().to_vec();
+        Ok(Self { buffer_id, total_bytes, reason, table, cookie, matching, data })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.buffer_id.write(out);
+        self.total_bytes.write(out);
+        self.reason.write(out);
+        self.table.write(out);
+        self.cookie.write(out);
+        self.matching.write(out);
+        pad(out, 2);
+        out.extend(&self.data);
+    }
+}
+
+/// The buffer of a packet: all ones in a message for none.
+impl Wire for Option<u32> {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let number = reader.get()?;
+        Ok((number != u32::MAX).then_some(number))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.unwrap_or(u32::MAX).write(out);
+    }
+}
+
+wire_enum! {
+    /// Why a packet goes to the controller.
+    pub enum PacketInReason: u8 {
+        /// The flow entry for what no other matches.
+        NoMatch = 0,
+        /// An action of another flow entry.
+        Action = 1,
+        /// Its TTL was used up.
+        InvalidTtl = 2,
+    } else REQUEST_BAD_LEN;
+}

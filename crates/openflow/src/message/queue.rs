@@ -1,0 +1,132 @@
+//! Queues of ports.
+
+use crate::action::PortNo;
+use crate::error::ErrorCode;
+use crate::wire::{Reader, Wire, pad, sized, wire_struct};
+
+wire_struct! {
+    /// Asks for the queues of one port, or of all by [`PortNo::ANY`].
+    pub struct QueueConfigRequest {
+        /// The port.
+        pub port: PortNo => 4,
+    }
+
+    /// The queues of a port.
+    pub struct QueueConfig {
+        /// The port that was asked for.
+        pub port: PortNo => 4,
+        /// The queues.
+        pub queues: Vec<PacketQueue>,
+    }
+
+    /// Asks for counters of queues.
+    pub struct QueueStatsRequest {
+        /// The port, or [`PortNo::ANY`].
+        pub port: PortNo,
+        /// The queue; all ones for all.
+        pub queue: u32,
+    }
+
+    /// The counters of a queue.
+    pub struct QueueStats {
+        /// Its port.
+        pub port: PortNo,
+        /// The queue.
+        pub queue: u32,
+        /// Bytes sent.
+        pub tx_bytes: u64,
+        /// Packets sent.
+        pub tx_packets: u64,
+        /// Packets dropped.
+        pub tx_errors: u64,
+        /// How long it is there, in whole seconds.
+        pub duration_s: u32,
+        /// And nanoseconds beyond.
+        pub duration_ns: u32,
+    }
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketQueue {
+    /// Its number.
+    pub queue: u32,
+    /// Its port.
+    pub port: PortNo,
+    /// How it is set.
+    pub properties: Vec<QueueProperty>,
+}
+
+impl Wire for PacketQueue {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let (queue, port) = (reader.get()?, reader.get()?);
+        let mut entry = reader.sized(8)?;
+        entry.skip(6)?;
+        Ok(Self { queue, port, properties: entry.get()? })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        sized(out, 8, |out| {
+            self.queue.write(out);
+            self.port.write(out);
+            pad(out, 8);
+            self.properties.write(out);
+        });
+    }
+}
+
+/// How a queue is set. Rates are in thousandths of the port's rate; above 1000 there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueProperty {
+    /// It gets this much at least.
+    MinRate(u16),
+    /// It gets this much at most.
+    MaxRate(u16),
+    /// An experimenter's.
+    Experimenter { experimenter: u32, data: Vec<u8> },
+}
+
+const MIN_RATE: u16 = 1;
+const MAX_RATE: u16 = 2;
+const EXPERIMENTER: u16 = 0xffff;
+
+impl Wire for QueueProperty {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let kind: u16 = reader.get()?;
+        let mut body = reader.sized(2)?;
+        body.skip(4)?;
+        let property = match kind {
+            MIN_RATE => Self::MinRate(body.get()?),
+            MAX_RATE => Self::MaxRate(body.get()?),
+            EXPERIMENTER => {
+                let experimenter = body.get()?;
+                body.skip(4)?;
+                return Ok(Self::Experimenter { experimenter, data: body.get()? });
+            }
+            _ => return Err(ErrorCode::REQUEST_BAD_TYPE),
+        };
+        body.skip(6)?;
+        body.finish().map(|()| property)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        sized(out, 2, |out| {
+            let (kind, rate) = match self {
+                Self::MinRate(rate) => (MIN_RATE, rate),
+                Self::MaxRate(rate) => (MAX_RATE, rate),
+                Self::Experimenter { experimenter, data } => {
+                    EXPERIMENTER.write(out);
+                    pad(out, 6);
+                    experimenter.write(out);
+                    pad(out, 4);
+                    data.write(out);
+                    return;
+                }
+            };
+            kind.write(out);
+            pad(out, 6);
+            rate.write(out);
+            pad(out, 6);
+        });
+    }
+}

@@ -1,0 +1,184 @@
+//! Flow tables: their counters and what they can do.
+
+use crate::error::ErrorCode;
+use crate::oxm::OxmId;
+use crate::text_field::Text;
+use crate::wire::{Reader, Wire, pad, sized, to_eight, wire_struct};
+
+wire_struct! {
+    /// A change of a table.
+    pub struct TableMod {
+        /// The table, or [`table_id::ALL`](crate::table_id::ALL).
+        pub table: u8 => 3,
+        /// Without a meaning in OpenFlow 1.3: 3 in programs of older versions.
+        pub config: u32,
+    }
+
+    /// The counters of a table.
+    pub struct TableStats {
+        /// The table.
+        pub table: u8 => 3,
+        /// Its entries.
+        pub active: u32,
+        /// Packets that were looked up.
+        pub lookups: u64,
+        /// Packets that an entry matched.
+        pub matched: u64,
+    }
+}
+
+/// What a table can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableFeatures {
+    /// The table.
+    pub table: u8,
+    /// Its name.
+    pub name: Text<32>,
+    /// The bits of the metadata that it can match.
+    pub metadata_match: u64,
+    /// The bits of the metadata that it can write.
+    pub metadata_write: u64,
+    /// See [`TableMod`].
+    pub config: u32,
+    /// The entries that it has place for.
+    pub max_entries: u32,
+    /// More.
+    pub properties: Vec<TableProperty>,
+}
+
+impl Wire for TableFeatures {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let mut within = reader.within(ErrorCode::FEATURES_BAD_LEN);
+        let mut entry = within.sized(0)?;
+        *reader = within.within(reader.bad_length());
+        let table = entry.get()?;
+        entry.skip(5)?;
+        Ok(Self {
+            table,
+            name: entry.get()?,
+            metadata_match: entry.get()?,
+            metadata_write: entry.get()?,
+            config: entry.get()?,
+            max_entries: entry.get()?,
+            properties: entry.get()?,
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        sized(out, 0, |out| {
+            0u16.write(out);
+            self.table.write(out);
+            pad(out, 5);
+            self.name.write(out);
+            self.metadata_match.write(out);
+            self.metadata_write.write(out);
+            self.config.write(out);
+            self.max_entries.write(out);
+            self.properties.write(out);
+        });
+    }
+}
+
+/// The entries that a property is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// All, and the one for what no other matches unless the table says more about it.
+    Entries,
+    /// The one for what no other matches.
+    Miss,
+}
+
+/// One thing about what a table can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableProperty {
+    /// Instructions, by number.
+    Instructions(Side, Vec<u16>),
+    /// Tables to go to.
+    NextTables(Side, Vec<u8>),
+    /// Actions in an action set, by [`Action::kind`](crate::Action::kind).
+    WriteActions(Side, Vec<u16>),
+    /// Actions that are done at once.
+    ApplyActions(Side, Vec<u16>),
+    /// Fields that can be matched.
+    Match(Vec<OxmId>),
+    /// Fields that a match need not have.
+    Wildcards(Vec<OxmId>),
+    /// Fields that an action set can set.
+    WriteSetField(Side, Vec<OxmId>),
+    /// Fields that actions can set at once.
+    ApplySetField(Side, Vec<OxmId>),
+}
+
+impl TableProperty {
+    /// The number of this kind of property.
+    pub fn kind(&self) -> u16 {
+        let (number, side) = match self {
+            Self::Instructions(side, _) => (0, *side),
+            Self::NextTables(side, _) => (2, *side),
+            Self::WriteActions(side, _) => (4, *side),
+            Self::ApplyActions(side, _) => (6, *side),
+            Self::Match(_) => (8, Side::Entries),
+            Self::Wildcards(_) => (10, Side::Entries),
+            Self::WriteSetField(side, _) => (12, *side),
+            Self::ApplySetField(side, _) => (14, *side),
+        };
+        number + u16::from(side == Side::Miss)
+    }
+}
+
+/// The bytes of an instruction or an action of which only its head is there.
+const ID_BYTES: u16 = 4;
+
+/// Kinds of instructions or actions. An experimenter's have more than a head and are refused.
+fn read_ids(reader: &mut Reader) -> Result<Vec<u16>, ErrorCode> {
+    let mut ids = Vec::new();
+    while !reader.is_empty() {
+        ids.push(reader.get()?);
+        if reader.get::<u16>()? != ID_BYTES {
+            return Err(ErrorCode::FEATURES_BAD_ARGUMENT);
+        }
+    }
+    Ok(ids)
+}
+
+impl Wire for TableProperty {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let kind: u16 = reader.get()?;
+        let mut body = reader.sized(2)?;
+        reader.skip(to_eight(4 + body.len()))?;
+        let side = if kind.is_multiple_of(2) { Side::Entries } else { Side::Miss };
+        match kind {
+            0 | 1 => Ok(Self::Instructions(side, read_ids(&mut body)?)),
+            2 | 3 => Ok(Self::NextTables(side, body.get()?)),
+            4 | 5 => Ok(Self::WriteActions(side, read_ids(&mut body)?)),
+            6 | 7 => Ok(Self::ApplyActions(side, read_ids(&mut body)?)),
+            8 => Ok(Self::Match(body.get()?)),
+            10 => Ok(Self::Wildcards(body.get()?)),
+            12 | 13 => Ok(Self::WriteSetField(side, body.get()?)),
+            14 | 15 => Ok(Self::ApplySetField(side, body.get()?)),
+            _ => Err(ErrorCode::FEATURES_BAD_TYPE),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        sized(out, 2, |out| {
+            self.kind().write(out);
+            0u16.write(out);
+            match self {
+                Self::Instructions(_, ids) | Self::WriteActions(_, ids) | Self::ApplyActions(_, ids) => {
+                    for id in ids {
+                        id.write(out);
+                        ID_BYTES.write(out);
+                    }
+                }
+                Self::NextTables(_, tables) => tables.write(out),
+                Self::Match(fields)
+                | Self::Wildcards(fields)
+                | Self::WriteSetField(_, fields)
+                | Self::ApplySetField(_, fields) => fields.write(out),
+            }
+        });
+        pad(out, to_eight(out.len() - start));
+    }
+}

@@ -1,0 +1,409 @@
+//! Match fields (OXM): what each is, its value and mask, and a flow entry's match.
+
+use std::fmt;
+
+use crate::error::ErrorCode;
+use crate::wire::{Reader, Wire, pad, sized, to_eight};
+
+/// The class of the fields that OpenFlow itself defines.
+const BASIC_CLASS: u16 = 0x8000;
+/// In a VLAN VID: the frame has a tag.
+pub const VLAN_PRESENT: u128 = 0x1000;
+
+/// How people write a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notation {
+    Decimal,
+    Hexadecimal,
+    Mac,
+    Ipv4,
+    Ipv6,
+    Port,
+}
+
+/// What another field must hold, so that this one means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prerequisite {
+    /// The field is matched, with any value.
+    Matched(Field),
+    /// The field is matched exactly, and its value is one of these.
+    OneOf(Field, &'static [u128]),
+    /// The frame has a VLAN tag.
+    Tagged,
+}
+
+use Prerequisite::{Matched, OneOf, Tagged};
+
+const ETH_IPV4: Prerequisite = OneOf(Field::EthType, &[0x0800]);
+const ETH_IPV6: Prerequisite = OneOf(Field::EthType, &[0x86dd]);
+const ETH_IP: Prerequisite = OneOf(Field::EthType, &[0x0800, 0x86dd]);
+const ETH_ARP: Prerequisite = OneOf(Field::EthType, &[0x0806]);
+const ETH_MPLS: Prerequisite = OneOf(Field::EthType, &[0x8847, 0x8848]);
+const IS_ICMPV6: Prerequisite = OneOf(Field::IpProto, &[58]);
+const NO: bool = false;
+const YES: bool = true;
+
+macro_rules! fields {
+    ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, [$($needs:expr),*]; )*) => {
+        /// The fields of OpenFlow 1.3, with their numbers in the basic class.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Field { $( #[doc = $name] $field = $number, )* }
+
+        impl Field {
+            /// All fields, by number.
+            pub const ALL: [Self; 40] = [$( Self::$field, )*];
+
+            /// The name in the specification, without the prefix and in lower case: `eth_dst`.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$field => $name, )* }
+            }
+
+            /// The width of the value in bits.
+            pub const fn bits(self) -> u32 {
+                match self { $( Self::$field => $bits, )* }
+            }
+
+            /// Whether a match may have a mask. The specification gives none to ports and to a neighbour's address; Open
+            /// vSwitch and controllers use them.
+            pub const fn is_maskable(self) -> bool {
+                match self { $( Self::$field => $mask, )* }
+            }
+
+            /// What a match with this field must have beside it.
+            pub const fn prerequisites(self) -> &'static [Prerequisite] {
+                match self { $( Self::$field => &[$( $needs ),*], )* }
+            }
+
+            pub(crate) const fn notation(self) -> Notation {
+                match self { $( Self::$field => Notation::$notation, )* }
+            }
+        }
+    };
+}
+
+fields! {
+    InPort = 0, "in_port", 32, NO, Port, [];
+    InPhyPort = 1, "in_phy_port", 32, NO, Port, [Matched(Field::InPort)];
+    Metadata = 2, "metadata", 64, YES, Hexadecimal, [];
+    EthDst = 3, "eth_dst", 48, YES, Mac, [];
+    EthSrc = 4, "eth_src", 48, YES, Mac, [];
+    EthType = 5, "eth_type", 16, NO, Hexadecimal, [];
+    VlanVid = 6, "vlan_vid", 13, YES, Decimal, [];
+    VlanPcp = 7, "vlan_pcp", 3, NO, Decimal, [Tagged];
+    IpDscp = 8, "ip_dscp", 6, NO, Decimal, [ETH_IP];
+    IpEcn = 9, "ip_ecn", 2, NO, Decimal, [ETH_IP];
+    IpProto = 10, "ip_proto", 8, NO, Decimal, [ETH_IP];
+    Ipv4Src = 11, "ipv4_src", 32, YES, Ipv4, [ETH_IPV4];
+    Ipv4Dst = 12, "ipv4_dst", 32, YES, Ipv4, [ETH_IPV4];
+    TcpSrc = 13, "tcp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[6])];
+    TcpDst = 14, "tcp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[6])];
+    UdpSrc = 15, "udp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[17])];
+    UdpDst = 16, "udp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[17])];
+    SctpSrc = 17, "sctp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[132])];
+    SctpDst = 18, "sctp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[132])];
+    Icmpv4Type = 19, "icmpv4_type", 8, NO, Decimal, [OneOf(Field::IpProto, &[1]), ETH_IPV4];
+    Icmpv4Code = 20, "icmpv4_code", 8, NO, Decimal, [OneOf(Field::IpProto, &[1]), ETH_IPV4];
+    ArpOp = 21, "arp_op", 16, NO, Decimal, [ETH_ARP];
+    ArpSpa = 22, "arp_spa", 32, YES, Ipv4, [ETH_ARP];
+    ArpTpa = 23, "arp_tpa", 32, YES, Ipv4, [ETH_ARP];
+    ArpSha = 24, "arp_sha", 48, YES, Mac, [ETH_ARP];
+    ArpTha = 25, "arp_tha", 48, YES, Mac, [ETH_ARP];
+    Ipv6Src = 26, "ipv6_src", 128, YES, Ipv6, [ETH_IPV6];
+    Ipv6Dst = 27, "ipv6_dst", 128, YES, Ipv6, [ETH_IPV6];
+    Ipv6Flabel = 28, "ipv6_flabel", 20, YES, Hexadecimal, [ETH_IPV6];
+    Icmpv6Type = 29, "icmpv6_type", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
+    Icmpv6Code = 30, "icmpv6_code", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
+    Ipv6NdTarget = 31, "ipv6_nd_target", 128, YES, Ipv6, [OneOf(Field::Icmpv6Type, &[135, 136])];
+    Ipv6NdSll = 32, "ipv6_nd_sll", 48, NO, Mac, [OneOf(Field::Icmpv6Type, &[135])];
+    Ipv6NdTll = 33, "ipv6_nd_tll", 48, NO, Mac, [OneOf(Field::Icmpv6Type, &[136])];
+    MplsLabel = 34, "mpls_label", 20, NO, Decimal, [ETH_MPLS];
+    MplsTc = 35, "mpls_tc", 3, NO, Decimal, [ETH_MPLS];
+    MplsBos = 36, "mpls_bos", 1, NO, Decimal, [ETH_MPLS];
+    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(Field::EthType, &[0x88e7])];
+    TunnelId = 38, "tunnel_id", 64, YES, Hexadecimal, [];
+    Ipv6Exthdr = 39, "ipv6_exthdr", 9, YES, Hexadecimal, [ETH_IPV6];
+}
+
+impl Field {
+    /// The field with this number in the basic class.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// A value, or a mask, whose bits are all one.
+    pub const fn all_ones(self) -> u128 {
+        u128::MAX >> (128 - self.bits())
+    }
+
+    /// The bytes that a value has in a message.
+    pub const fn bytes(self) -> usize {
+        match self {
+            // They stand in 32 bits.
+            Self::Ipv6Flabel | Self::MplsLabel => 4,
+            _ => self.bits().div_ceil(8) as usize,
+        }
+    }
+
+    /// The head of this field in a message.
+    pub const fn id(self, has_mask: bool) -> OxmId {
+        let length = self.bytes() << (has_mask as u32);
+        let header = (BASIC_CLASS as u32) << 16 | (self as u32) << 9 | (has_mask as u32) << 8 | length as u32;
+        OxmId { header, experimenter: None }
+    }
+
+    fn read_bits(self, reader: &mut Reader) -> Result<u128, ErrorCode> {
+        Ok(reader.take(self.bytes())?.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
+    }
+
+    fn write_bits(self, value: u128, out: &mut Vec<u8>) {
+        out.extend(value.to_be_bytes().iter().skip(16 - self.bytes()));
+    }
+}
+
+/// The head of a field, which lists of fields consist of. It may be one that this crate does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxmId {
+    /// Class, number, whether a mask follows, and length, as in a message.
+    pub header: u32,
+    /// Whose field it is, in the class of experimenters.
+    pub experimenter: Option<u32>,
+}
+
+impl OxmId {
+    const EXPERIMENTER_CLASS: u32 = 0xffff;
+
+    /// The field, and whether with a mask, if it is one of OpenFlow's own.
+    pub fn field(self) -> Option<(Field, bool)> {
+        let has_mask = self.header & 0x100 != 0;
+        let field = Field::from_number((self.header >> 9 & 0x7f) as u8)?;
+        (self.header >> 16 == u32::from(BASIC_CLASS)).then_some((field, has_mask))
+    }
+
+    fn length(self) -> usize {
+        (self.header & 0xff) as usize
+    }
+}
+
+impl Wire for OxmId {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let header: u32 = reader.get()?;
+        let experimenter = (header >> 16 == Self::EXPERIMENTER_CLASS).then(|| reader.get()).transpose()?;
+        Ok(Self { header, experimenter })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.header.write(out);
+        self.experimenter.iter().for_each(|id| id.write(out));
+    }
+}
+
+/// One field of a match. Bits that the mask does not have are zero in the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldMatch {
+    /// The field.
+    pub field: Field,
+    /// Its value, at the right.
+    pub value: u128,
+    /// The bits that count; all of the field's width for an exact match.
+    pub mask: u128,
+}
+
+impl FieldMatch {
+    /// Matches one value.
+    pub const fn exact(field: Field, value: u128) -> Self {
+        Self { field, value, mask: field.all_ones() }
+    }
+
+    /// Whether every bit counts.
+    pub const fn is_exact(&self) -> bool {
+        self.mask == self.field.all_ones()
+    }
+
+    /// Errors: a value or a mask that the field cannot have.
+    pub fn check(&self) -> Result<(), ErrorCode> {
+        let width = self.field.all_ones();
+        if self.value & !width != 0 {
+            Err(ErrorCode::MATCH_BAD_VALUE)
+        } else if self.mask & !width != 0 || (!self.is_exact() && !self.field.is_maskable()) {
+            Err(ErrorCode::MATCH_BAD_MASK)
+        } else if self.value & !self.mask != 0 {
+            Err(ErrorCode::MATCH_BAD_WILDCARDS)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Wire for FieldMatch {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let id: OxmId = reader.get()?;
+        let (field, has_mask) = id.field().ok_or(ErrorCode::MATCH_BAD_FIELD)?;
+        if has_mask && !field.is_maskable() {
+            return Err(ErrorCode::MATCH_BAD_MASK);
+        }
+        if id != field.id(has_mask) {
+            return Err(ErrorCode::MATCH_BAD_LEN);
+        }
+        let value = field.read_bits(reader)?;
+        let mask = if has_mask { field.read_bits(reader)? } else { field.all_ones() };
+        let read = Self { field, value, mask };
+        read.check().map(|()| read)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let has_mask = !self.is_exact();
+        self.field.id(has_mask).write(out);
+        self.field.write_bits(self.value, out);
+        if has_mask {
+            self.field.write_bits(self.mask, out);
+        }
+    }
+}
+
+/// A value for a field, as an action sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldValue {
+    /// The field.
+    pub field: Field,
+    /// Its value, at the right.
+    pub value: u128,
+}
+
+impl FieldValue {
+    /// Errors: a field that cannot be set, or a value that it cannot have.
+    pub fn check(&self) -> Result<(), ErrorCode> {
+        if matches!(self.field, Field::InPort | Field::InPhyPort | Field::Metadata) {
+            Err(ErrorCode::ACTION_BAD_SET_TYPE)
+        } else if self.value & !self.field.all_ones() != 0
+            // A tag that is not there has no number.
+            || (self.field == Field::VlanVid && self.value & VLAN_PRESENT == 0)
+        {
+            Err(ErrorCode::ACTION_BAD_SET_ARGUMENT)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Wire for FieldValue {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let id: OxmId = reader.get()?;
+        let (field, has_mask) = id.field().ok_or(ErrorCode::ACTION_BAD_SET_TYPE)?;
+        if has_mask {
+            return Err(ErrorCode::ACTION_BAD_SET_ARGUMENT);
+        }
+        if id.length() != field.bytes() {
+            return Err(ErrorCode::ACTION_BAD_SET_LEN);
+        }
+        let read = Self { field, value: field.read_bits(reader)? };
+        read.check().map(|()| read)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.field.id(false).write(out);
+        self.field.write_bits(self.value, out);
+    }
+}
+
+/// The fields that a packet must have: sorted, each once, with their prerequisites. An empty one matches every packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Match {
+    fields: Vec<FieldMatch>,
+}
+
+impl Match {
+    /// Matches packets with all these fields, which may come in any order. A field of which no bit counts is left out.
+    ///
+    /// Errors: a bad value or mask, a field that is there twice or without its prerequisites.
+    pub fn new(fields: impl IntoIterator<Item = FieldMatch>) -> Result<Self, ErrorCode> {
+        let built = Self::sorted(fields.into_iter().collect())?;
+        if built.unmet().is_some() { Err(ErrorCode::MATCH_BAD_PREREQ) } else { Ok(built) }
+    }
+
+    /// The same, with prerequisites not yet looked at.
+    pub(crate) fn sorted(mut fields: Vec<FieldMatch>) -> Result<Self, ErrorCode> {
+        fields.sort_unstable();
+        for pair in fields.windows(2) {
+            if let [one, other] = pair
+                && one.field == other.field
+            {
+                return Err(ErrorCode::MATCH_DUP_FIELD);
+            }
+        }
+        fields.iter().try_for_each(FieldMatch::check)?;
+        fields.retain(|field| field.mask != 0);
+        Ok(Self { fields })
+    }
+
+    /// The first field that is without its prerequisites.
+    pub(crate) fn unmet(&self) -> Option<Field> {
+        let is_met = |field: Field| field.prerequisites().iter().all(|needed| self.has(*needed));
+        self.fields.iter().map(|matched| matched.field).find(|field| !is_met(*field))
+    }
+
+    /// The fields, by number.
+    pub fn fields(&self) -> &[FieldMatch] {
+        &self.fields
+    }
+
+    /// What is matched of one field.
+    pub fn get(&self, field: Field) -> Option<&FieldMatch> {
+        let at = self.fields.binary_search_by_key(&field, |matched| matched.field).ok()?;
+        self.fields.get(at)
+    }
+
+    /// The value of a field that is matched exactly.
+    pub fn exact(&self, field: Field) -> Option<u128> {
+        self.get(field).filter(|matched| matched.is_exact()).map(|matched| matched.value)
+    }
+
+    /// Whether each packet of this match has what `needed` says.
+    pub fn has(&self, needed: Prerequisite) -> bool {
+        match needed {
+            Matched(field) => self.get(field).is_some(),
+            OneOf(field, values) => self.exact(field).is_some_and(|value| values.contains(&value)),
+            Tagged => self.get(Field::VlanVid).is_some_and(|vid| vid.value & VLAN_PRESENT != 0),
+        }
+    }
+}
+
+/// The type of a match that consists of OXM fields, the only one of OpenFlow 1.3.
+const OXM_MATCH: u16 = 1;
+
+impl Wire for Match {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let mut within = reader.within(ErrorCode::MATCH_BAD_LEN);
+        if within.get::<u16>()? != OXM_MATCH {
+            return Err(ErrorCode::MATCH_BAD_TYPE);
+        }
+        let mut listed = within.sized(2)?;
+        within.skip(to_eight(4 + listed.len()))?;
+        *reader = within.within(reader.bad_length());
+        // A list that repeats fields ends with the first that is too much.
+        let mut fields = Vec::new();
+        while !listed.is_empty() {
+            if fields.len() > Field::ALL.len() {
+                return Err(ErrorCode::MATCH_DUP_FIELD);
+            }
+            fields.push(listed.get()?);
+        }
+        Self::new(fields)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        sized(out, 2, |out| {
+            OXM_MATCH.write(out);
+            0u16.write(out);
+            self.fields.write(out);
+        });
+        pad(out, to_eight(out.len() - start));
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

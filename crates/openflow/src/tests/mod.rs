@@ -1,0 +1,7 @@
+pub(crate) mod sample;
+
+mod errors;
+mod judges;
+mod messages;
+mod text;
+mod tools;

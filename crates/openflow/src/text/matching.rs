@@ -1,0 +1,337 @@
+//! Matches.
+
+use std::fmt;
+
+use super::value::{self, Matched};
+use super::{Pair, TextError, Word};
+use crate::oxm::VLAN_PRESENT;
+use crate::{Field, FieldMatch, Match};
+
+/// Words for an Ethernet type, and for one with an IP protocol. Printing takes the first that fits.
+const PROTOCOLS: [(&str, u128, Option<u128>); 15] = [
+    ("icmp", 0x0800, Some(1)),
+    ("tcp", 0x0800, Some(6)),
+    ("udp", 0x0800, Some(17)),
+    ("sctp", 0x0800, Some(132)),
+    ("icmp6", 0x86dd, Some(58)),
+    ("tcp6", 0x86dd, Some(6)),
+    ("udp6", 0x86dd, Some(17)),
+    ("sctp6", 0x86dd, Some(132)),
+    ("ip", 0x0800, None),
+    ("ipv6", 0x86dd, None),
+    ("arp", 0x0806, None),
+    ("rarp", 0x8035, None),
+    ("mpls", 0x8847, None),
+    ("mplsm", 0x8848, None),
+    ("icmpv6", 0x86dd, Some(58)),
+];
+
+/// Other names of fields; where one name is of several fields, what is matched beside it decides.
+const NAMES: [(&str, &[Field]); 26] = [
+    ("dl_src", &[Field::EthSrc]),
+    ("dl_dst", &[Field::EthDst]),
+    ("dl_type", &[Field::EthType]),
+    ("dl_vlan_pcp", &[Field::VlanPcp]),
+    ("nw_src", &[Field::Ipv4Src, Field::ArpSpa]),
+    ("nw_dst", &[Field::Ipv4Dst, Field::ArpTpa]),
+    ("ip_src", &[Field::Ipv4Src, Field::ArpSpa]),
+    ("ip_dst", &[Field::Ipv4Dst, Field::ArpTpa]),
+    ("nw_proto", &[Field::IpProto, Field::ArpOp]),
+    ("nw_ecn", &[Field::IpEcn]),
+    ("icmp_type", &[Field::Icmpv4Type, Field::Icmpv6Type]),
+    ("icmp_code", &[Field::Icmpv4Code, Field::Icmpv6Code]),
+    ("tp_src", &PORT_SOURCES),
+    ("tp_dst", &PORT_DESTINATIONS),
+    ("tcp_src", &[Field::TcpSrc]),
+    ("tcp_dst", &[Field::TcpDst]),
+    ("udp_src", &[Field::UdpSrc]),
+    ("udp_dst", &[Field::UdpDst]),
+    ("sctp_src", &[Field::SctpSrc]),
+    ("sctp_dst", &[Field::SctpDst]),
+    ("ipv6_label", &[Field::Ipv6Flabel]),
+    ("nd_target", &[Field::Ipv6NdTarget]),
+    ("nd_sll", &[Field::Ipv6NdSll]),
+    ("nd_tll", &[Field::Ipv6NdTll]),
+    ("tun_id", &[Field::TunnelId]),
+    ("arp_op", &[Field::ArpOp]),
+];
+
+const PORT_SOURCES: [Field; 5] =
+    [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc, Field::Icmpv4Type, Field::Icmpv6Type];
+const PORT_DESTINATIONS: [Field; 5] =
+    [Field::TcpDst, Field::UdpDst, Field::SctpDst, Field::Icmpv4Code, Field::Icmpv6Code];
+
+/// The field of a name, beside `known` fields. `None`: no field has this name.
+pub(super) fn field(name: Word, known: &Match) -> Option<Field> {
+    let (_, candidates) = match Field::ALL.iter().position(|field| field.name() == name.text) {
+        Some(at) => return Field::ALL.get(at).copied(),
+        None => NAMES.iter().find(|(other, _)| *other == name.text)?,
+    };
+    let fits = |field: &&Field| field.prerequisites().iter().all(|needed| known.has(*needed));
+    candidates.iter().find(fits).or(candidates.first()).copied()
+}
+
+/// Collects the words of a match, which may come in any order.
+#[derive(Default)]
+pub(super) struct MatchReader<'a> {
+    pairs: Vec<Pair<'a>>,
+}
+
+impl<'a> MatchReader<'a> {
+    pub(super) fn push(&mut self, pair: Pair<'a>) {
+        self.pairs.push(pair);
+    }
+
+    pub(super) fn finish(self) -> Result<Match, TextError> {
+        let mut found = Found::default();
+        // First what decides on names: the type, and then the protocol.
+        for pair in &self.pairs {
+            match pair.key.text {
+                "dl_type" | "eth_type" => found.push(value::matched(Field::EthType, pair.value()?)?, pair)?,
+                key => {
+                    if let Some((_, ethernet_type, protocol)) =
+                        PROTOCOLS.iter().find(|(word, _, _)| *word == key)
+                    {
+                        pair.no_value()?;
+                        found.push(FieldMatch::exact(Field::EthType, *ethernet_type), pair)?;
+                        if let Some(protocol) = protocol {
+                            found.push(FieldMatch::exact(Field::IpProto, *protocol), pair)?;
+                        }
+                    }
+                }
+            }
+        }
+        let known = found.so_far()?;
+        for pair in &self.pairs {
+            let field = match pair.key.text {
+                "nw_proto" | "ip_proto" | "arp_op" => field(pair.key, &known),
+                _ => continue,
+            };
+            if let Some(field) = field {
+                found.push(value::matched(field, pair.value()?)?, pair)?;
+            }
+        }
+        let known = found.so_far()?;
+        for pair in &self.pairs {
+            found.read(pair, &known)?;
+        }
+        found.finish()
+    }
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    fields: Vec<(FieldMatch, Word<'a>)>,
+}
+
+impl<'a> Found<'a> {
+    fn push(&mut self, matched: FieldMatch, pair: &Pair<'a>) -> Result<(), TextError> {
+        match self.fields.iter().find(|(other, _)| other.field == matched.field) {
+            Some((other, _)) if *other == matched => Ok(()),
+            Some((_, word)) => Err(pair.whole.wrong(format!("this contradicts {:?}", word.text))),
+            None => {
+                self.fields.push((matched, pair.whole));
+                Ok(())
+            }
+        }
+    }
+
+    /// The fields for which all is there.
+    fn so_far(&self) -> Result<Match, TextError> {
+        Match::new(self.fields.iter().map(|(field, _)| *field)).or_else(|_| self.finish())
+    }
+
+    fn read(&mut self, pair: &Pair<'a>, known: &Match) -> Result<(), TextError> {
+        let key = pair.key.text;
+        match key {
+            "dl_type" | "eth_type" | "nw_proto" | "ip_proto" | "arp_op" => Ok(()),
+            _ if PROTOCOLS.iter().any(|(word, _, _)| *word == key) => Ok(()),
+            "dl_vlan" => {
+                let vid = match pair.value()?.number::<u16>()? {
+                    // How OpenFlow 1.0 says that there is no tag.
+                    0xffff => 0,
+                    vid @ ..0x1000 => u128::from(vid) | VLAN_PRESENT,
+                    _ => return Err(pair.whole.wrong("a VLAN is 0 to 4095, or 0xffff for none")),
+                };
+                self.push(FieldMatch::exact(Field::VlanVid, vid), pair)
+            }
+            "vlan_tci" => self.read_tci(pair),
+            "nw_tos" => {
+                let tos = pair.value()?.number::<u8>()?;
+                if tos & 3 != 0 {
+                    return Err(pair.whole.wrong("the two lowest bits are the ECN: use nw_ecn"));
+                }
+                self.push(FieldMatch::exact(Field::IpDscp, u128::from(tos >> 2)), pair)
+            }
+            _ => {
+                let field = field(pair.key, known).ok_or_else(|| {
+                    pair.whole.wrong("no field, shorthand or setting of a flow has this name")
+                })?;
+                self.push(value::matched(field, pair.value()?)?, pair)
+            }
+        }
+    }
+
+    /// Priority, whether there is a tag, and VID, as in a frame.
+    fn read_tci(&mut self, pair: &Pair<'a>) -> Result<(), TextError> {
+        let word = pair.value()?;
+        let (tci, mask) = match word.split_once("/") {
+            Some((tci, mask)) => (tci.number::<u16>()?, mask.number::<u16>()?),
+            None => (word.number::<u16>()?, 0xffff),
+        };
+        let (tci, mask) = (u128::from(tci & mask), u128::from(mask));
+        let (vid, vid_mask) = (tci & 0x1fff, mask & 0x1fff);
+        if vid_mask != 0 {
+            self.push(FieldMatch { field: Field::VlanVid, value: vid, mask: vid_mask }, pair)?;
+        }
+        match mask >> 13 {
+            0 => Ok(()),
+            // Without a tag there is no priority to match.
+            7 if tci == 0 && vid_mask == 0x1fff => Ok(()),
+            7 => self.push(FieldMatch::exact(Field::VlanPcp, tci >> 13), pair),
+            _ => Err(pair.whole.wrong("the three bits of the priority are matched all or not at all")),
+        }
+    }
+
+    fn finish(&self) -> Result<Match, TextError> {
+        let mut fields: Vec<_> = self.fields.iter().map(|(field, _)| *field).collect();
+        let has = |field| fields.iter().any(|known: &FieldMatch| known.field == field);
+        if has(Field::VlanPcp) && !has(Field::VlanVid) {
+            fields.push(FieldMatch { field: Field::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT });
+        }
+        let unmet = |field: Field| {
+            let word = self.fields.iter().find(|(known, _)| known.field == field).map(|(_, word)| *word);
+            word.unwrap_or(Word::new(field.name())).wrong(needs(field))
+        };
+        let built = Match::sorted(fields).map_err(|error| Word::new("").wrong(error.to_string()))?;
+        match built.unmet() {
+            None => Ok(built),
+            Some(field) => Err(unmet(field)),
+        }
+    }
+}
+
+fn needs(field: Field) -> String {
+    let words = match field {
+        Field::InPhyPort => "in_port",
+        Field::VlanPcp => "a VLAN tag",
+        Field::IpDscp | Field::IpEcn => "ip or ipv6",
+        Field::IpProto => "ip or ipv6",
+        Field::Ipv4Src | Field::Ipv4Dst => "ip, tcp, arp or the like",
+        Field::TcpSrc | Field::TcpDst => "tcp or tcp6",
+        Field::UdpSrc | Field::UdpDst => "udp or udp6",
+        Field::SctpSrc | Field::SctpDst => "sctp or sctp6",
+        Field::Icmpv4Type | Field::Icmpv4Code => "icmp",
+        Field::ArpOp | Field::ArpSpa | Field::ArpTpa | Field::ArpSha | Field::ArpTha => "arp",
+        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6Flabel | Field::Ipv6Exthdr => "ipv6, tcp6 or the like",
+        Field::Icmpv6Type | Field::Icmpv6Code => "icmp6",
+        Field::Ipv6NdTarget => "icmp6 and icmp_type=135 or 136",
+        Field::Ipv6NdSll => "icmp6 and icmp_type=135",
+        Field::Ipv6NdTll => "icmp6 and icmp_type=136",
+        Field::MplsLabel | Field::MplsTc | Field::MplsBos => "mpls or mplsm",
+        Field::PbbIsid => "dl_type=0x88e7",
+        Field::InPort | Field::Metadata | Field::EthDst | Field::EthSrc | Field::EthType | Field::VlanVid => {
+            ""
+        }
+        Field::TunnelId => "",
+    };
+    format!("this needs {words} beside it")
+}
+
+/// Fields in the order in which Open vSwitch prints them.
+const PRINTED: [Field; 36] = [
+    Field::TunnelId,
+    Field::Metadata,
+    Field::InPort,
+    Field::InPhyPort,
+    Field::VlanVid,
+    Field::EthSrc,
+    Field::EthDst,
+    Field::EthType,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::ArpSpa,
+    Field::ArpTpa,
+    Field::Ipv6Flabel,
+    Field::IpProto,
+    Field::ArpOp,
+    Field::ArpSha,
+    Field::ArpTha,
+    Field::IpDscp,
+    Field::IpEcn,
+    Field::MplsLabel,
+    Field::MplsTc,
+    Field::MplsBos,
+    Field::Icmpv4Type,
+    Field::Icmpv4Code,
+    Field::Icmpv6Type,
+    Field::Icmpv6Code,
+    Field::Ipv6NdTarget,
+    Field::Ipv6NdSll,
+    Field::Ipv6NdTll,
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::PbbIsid,
+    Field::Ipv6Exthdr,
+    Field::VlanPcp,
+];
+
+/// The name of a field in a match, as Open vSwitch prints it.
+fn printed_name(field: Field) -> &'static str {
+    match field {
+        Field::Ipv4Src => "nw_src",
+        Field::Ipv4Dst => "nw_dst",
+        _ if PORT_SOURCES[..3].contains(&field) => "tp_src",
+        _ if PORT_DESTINATIONS[..3].contains(&field) => "tp_dst",
+        Field::IpEcn => "nw_ecn",
+        Field::ArpSpa | Field::ArpTpa | Field::ArpOp => field.name(),
+        _ => NAMES.iter().find(|(_, fields)| fields.contains(&field)).map_or(field.name(), |(name, _)| name),
+    }
+}
+
+/// The words of a match, each followed by a comma; nothing for one that matches every packet.
+pub(super) struct MatchText<'a>(pub &'a Match);
+
+impl fmt::Display for MatchText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let matching = self.0;
+        let ethernet_type = matching.exact(Field::EthType);
+        let shorthand = PROTOCOLS.iter().find(|(_, of_type, protocol)| {
+            Some(*of_type) == ethernet_type
+                && (protocol.is_none() || *protocol == matching.exact(Field::IpProto))
+        });
+        if let Some((word, _, _)) = shorthand {
+            write!(f, "{word},")?;
+        }
+        let is_said = |field| match field {
+            Field::EthType => shorthand.is_some(),
+            Field::IpProto => shorthand.is_some_and(|(_, _, protocol)| protocol.is_some()),
+            _ => false,
+        };
+        let ports = [Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
+        for field in PRINTED.iter().chain(&ports).filter(|field| !is_said(**field)) {
+            match (field, matching.get(*field)) {
+                (_, None) | (Field::VlanPcp, _) => {}
+                (Field::VlanVid, Some(vid)) => vlan(vid, matching.exact(Field::VlanPcp), f)?,
+                (Field::IpDscp, Some(dscp)) => write!(f, "nw_tos={},", dscp.value << 2)?,
+                (_, Some(matched)) => write!(f, "{}={},", printed_name(*field), Matched(matched))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn vlan(vid: &FieldMatch, pcp: Option<u128>, f: &mut fmt::Formatter) -> fmt::Result {
+    let is_present = vid.value & VLAN_PRESENT != 0;
+    match (vid.is_exact() && is_present, vid.mask == VLAN_PRESENT && is_present, pcp) {
+        (true, _, None) => write!(f, "dl_vlan={},", vid.value & !VLAN_PRESENT),
+        (true, _, Some(pcp)) => write!(f, "dl_vlan={},dl_vlan_pcp={pcp},", vid.value & !VLAN_PRESENT),
+        (_, true, Some(pcp)) => write!(f, "dl_vlan_pcp={pcp},"),
+        (_, _, Some(pcp)) => {
+            write!(f, "vlan_tci={:#06x}/{:#06x},", vid.value | pcp << 13, vid.mask | 7 << 13)
+        }
+        (_, _, None) => write!(f, "vlan_tci={:#06x}/{:#06x},", vid.value, vid.mask),
+    }
+}

@@ -1,0 +1,310 @@
+//! Fields in network byte order, read from foreign bytes and appended to a message.
+
+use crate::error::ErrorCode;
+
+/// Foreign bytes that are read from front to back. Each read is checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    /// What a peer is told whose bytes end too early, or go on too long.
+    bad_length: ErrorCode,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8], bad_length: ErrorCode) -> Self {
+        Self { rest: bytes, bad_length }
+    }
+
+    /// The same bytes, inside of which another error tells of a bad length.
+    pub(crate) fn within(self, bad_length: ErrorCode) -> Self {
+        Self { bad_length, ..self }
+    }
+
+    pub(crate) fn bad_length(&self) -> ErrorCode {
+        self.bad_length
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], ErrorCode> {
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(self.bad_length)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ErrorCode> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(self.bad_length)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    /// Padding; what it holds is ignored.
+    pub(crate) fn skip(&mut self, bytes: usize) -> Result<(), ErrorCode> {
+        self.take(bytes).map(|_| ())
+    }
+
+    /// The next bytes, as something to read by itself.
+    pub(crate) fn part(&mut self, bytes: usize) -> Result<Self, ErrorCode> {
+        Ok(Self { rest: self.take(bytes)?, ..*self })
+    }
+
+    /// What begins here with its length, which counts `before` bytes that are read already and its own two.
+    pub(crate) fn sized(&mut self, before: usize) -> Result<Self, ErrorCode> {
+        let length = usize::from(self.get::<u16>()?);
+        self.part(length.checked_sub(before + 2).ok_or(self.bad_length)?)
+    }
+
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    pub(crate) fn get<T: Wire>(&mut self) -> Result<T, ErrorCode> {
+        T::read(self)
+    }
+
+    /// That nothing is left.
+    pub(crate) fn finish(self) -> Result<(), ErrorCode> {
+        if self.is_empty() { Ok(()) } else { Err(self.bad_length) }
+    }
+}
+
+/// Something with a place in a message.
+pub(crate) trait Wire: Sized {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode>;
+    fn write(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Wire for $integer {
+            fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+                reader.array().map(Self::from_be_bytes)
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_be_bytes());
+            }
+        }
+    )*};
+}
+integers!(u8 u16 u32 u64);
+
+impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let mut items = [T::default(); N];
+        for item in &mut items {
+            *item = reader.get()?;
+        }
+        Ok(items)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.write(out));
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        reader.get().map(Self::new)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        T::write(self, out);
+    }
+}
+
+/// A list goes to the end of what it is in.
+impl<T: Wire> Wire for Vec<T> {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        let mut items = Self::new();
+        while !reader.is_empty() {
+            items.push(reader.get()?);
+        }
+        Ok(items)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.write(out));
+    }
+}
+
+/// Appends what `body` writes and then stores the length of that at `length_at` bytes in it. A length that is too long
+/// for its field makes the whole message too long, which is refused there.
+pub(crate) fn sized(out: &mut Vec<u8>, length_at: usize, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    body(out);
+    let length = (out.len() - start) as u16;
+    if let Some(field) = out.get_mut(start + length_at..start + length_at + 2) {
+        field.copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+pub(crate) fn pad(out: &mut Vec<u8>, bytes: usize) {
+    out.resize(out.len() + bytes, 0);
+}
+
+/// The bytes that are missing to a multiple of eight.
+pub(crate) fn to_eight(bytes: usize) -> usize {
+    bytes.wrapping_neg() % 8
+}
+
+/// A struct whose fields stand one after the other; `=> n` is followed by n bytes of padding.
+macro_rules! wire_struct {
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $name:ident { $( $(#[$field_attribute:meta])* pub $field:ident: $type:ty $(=> $pad:literal)? ),* $(,)? }
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $( $(#[$field_attribute])* pub $field: $type, )* }
+
+        impl $crate::wire::Wire for $name {
+            fn read(reader: &mut $crate::wire::Reader) -> Result<Self, $crate::ErrorCode> {
+                Ok(Self { $( $field: { let field = reader.get()?; $( reader.skip($pad)?; )? field }, )* })
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                $( $crate::wire::Wire::write(&self.$field, out); $( $crate::wire::pad(out, $pad); )? )*
+            }
+        }
+
+        #[cfg(test)]
+        $crate::tests::sample::sample_struct!($name { $( $field: $type, )* });
+    )*};
+}
+pub(crate) use wire_struct;
+
+/// A number of which some values mean something; another one is the error after `else`.
+macro_rules! wire_enum {
+    ($(
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $number:ty { $( $(#[$value_attribute:meta])* $value:ident = $code:literal ),* $(,)? } else $error:ident;
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $( $(#[$value_attribute])* $value = $code, )* }
+
+        impl $crate::wire::Wire for $name {
+            fn read(reader: &mut $crate::wire::Reader) -> Result<Self, $crate::ErrorCode> {
+                match reader.get::<$number>()? {
+                    $( $code => Ok(Self::$value), )*
+                    _ => Err($crate::ErrorCode::$error),
+                }
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                $crate::wire::Wire::write(&(*self as $number), out);
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::tests::sample::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::strategy::Strategy;
+                proptest::sample::select(vec![$( Self::$value, )*]).boxed()
+            }
+        }
+    )*};
+}
+pub(crate) use wire_enum;
+
+/// A set of bits. With `else`, a bit that means nothing is that error; without, it is kept.
+macro_rules! wire_flags {
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $name:ident: $number:ty { $( $(#[$bit_attribute:meta])* $bit:ident = $value:literal ),* $(,)? } $(else $error:ident)?;
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $name(pub $number);
+
+        impl $name {
+            $( $(#[$bit_attribute])* pub const $bit: Self = Self($value); )*
+            /// All bits that mean something.
+            pub const KNOWN: Self = Self(0 $( | $value )*);
+
+            /// Whether all bits of `other` are set.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl std::ops::BitOr for $name {
+            type Output = Self;
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+
+        impl $crate::wire::Wire for $name {
+            fn read(reader: &mut $crate::wire::Reader) -> Result<Self, $crate::ErrorCode> {
+                let bits = reader.get()?;
+                $(
+                    if bits & !Self::KNOWN.0 != 0 {
+                        return Err($crate::ErrorCode::$error);
+                    }
+                )?
+                Ok(Self(bits))
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                $crate::wire::Wire::write(&self.0, out);
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::tests::sample::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::strategy::Strategy;
+                proptest::arbitrary::any::<$number>().prop_map(|bits| Self(bits & Self::KNOWN.0)).boxed()
+            }
+        }
+    )*};
+}
+pub(crate) use wire_flags;
+
+/// What a number before it tells the kind of. An unknown kind is the error after `else`.
+macro_rules! wire_kinds {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $number:ty {
+            $( $(#[$kind_attribute:meta])* $kind:ident $(($body:ident: $type:ty))? = $code:literal ),* $(,)?
+        } else $error:ident;
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $name { $( $(#[$kind_attribute])* $kind $(($type))?, )* }
+
+        impl $name {
+            /// The number of this kind in messages.
+            pub fn kind(&self) -> $number {
+                match self { $( Self::$kind { .. } => $code, )* }
+            }
+
+            fn read_kind(kind: $number, reader: &mut $crate::wire::Reader) -> Result<Self, $crate::ErrorCode> {
+                match kind {
+                    $( $code => Ok(Self::$kind $((reader.get::<$type>()?))?), )*
+                    _ => Err($crate::ErrorCode::$error),
+                }
+            }
+
+            fn write_body(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$kind $(($body))? => { $( $crate::wire::Wire::write($body, out); )? } )*
+                }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::tests::sample::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::strategy::{Just, Strategy, Union};
+                Union::new([$(
+                    ( Just(()), $( <$type as $crate::tests::sample::Sample>::sample(), )? )
+                        .prop_map(|((), $($body,)?)| Self::$kind $(($body))?).boxed(),
+                )*]).boxed()
+            }
+        }
+    };
+}
+pub(crate) use wire_kinds;

@@ -1,0 +1,18 @@
+//! Any words as a flow, a group or a meter. Reading them ends without a panic, and what was understood is printed and read
+//! alike.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringroad_openflow::text::{Flow, Group, Meter};
+
+fuzz_target!(|text: &str| {
+    if let Ok(flow) = text.parse::<Flow>() {
+        assert_eq!(flow.to_string().parse(), Ok(flow));
+    }
+    if let Ok(group) = text.parse::<Group>() {
+        assert_eq!(group.to_string().parse(), Ok(group));
+    }
+    if let Ok(meter) = text.parse::<Meter>() {
+        assert_eq!(meter.to_string().parse(), Ok(meter));
+    }
+});

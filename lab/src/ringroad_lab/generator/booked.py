@@ -1,0 +1,43 @@
+"""A generator whose trials tell where their lost frames were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.loss import HopCounters, Path, book
+from ringroad_lab.trial import TrialRequest, TrialResult
+
+
+class BookedGenerator(Generator):
+    """Reads the counters of all hops before and after each trial."""
+
+    def __init__(self, generator: Generator, ways: Mapping[str, Path], count: Callable[[], HopCounters]) -> None:
+        """Take the generator, the ways of its frames by sending port, and what reads the counters."""
+        self._generator = generator
+        self._ways = ways
+        self._count = count
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Offer a load, and book what was lost.
+
+        Raises:
+            GeneratorError: the load could not be offered.
+        """
+        before = self._read()
+        result = self._generator.trial(request)
+        counted = self._read().since(before)
+        ways = [way.model_copy(update={"loss": book(way, self._ways[way.sender], counted)}) for way in result.directions]
+        return result.model_copy(update={"directions": tuple(ways), "drop_counters": dict(counted.drops)})
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
+
+    def _read(self) -> HopCounters:
+        try:
+            return self._count()
+        except LabError:
+            # One that does not tell is unknown. Whether it still lives is looked at by who watches it.
+            return HopCounters()

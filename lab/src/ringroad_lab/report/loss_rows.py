@@ -1,0 +1,85 @@
+"""Where the frames of a run were lost, by device, method and frame size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.loss import loss_parts
+from ringroad_lab.record import Measurement, RunRecord
+from ringroad_lab.report.quantity import count
+from ringroad_lab.trial import LOSS_PLACES, LossByPlace, sum_losses
+
+PLACE_HEADS = {
+    "refused": "Refused",
+    "before_device": "Before the device",
+    "in_device": "In the device",
+    "in_guests": "In the guests",
+    "behind_device": "Behind the device",
+    "at_receiver": "At the receive side",
+    "unexplained": "Unexplained",
+}
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """What was lost in all trials of the measurements of one device by one method with one kind of frames."""
+
+    topology: str
+    method: str
+    dut: str
+    frame: FrameMix
+    loss: LossByPlace
+
+    @property
+    def cells(self) -> list[str]:
+        """Frames lost in all, and at each place, for people."""
+        return [count(self.loss.frames), *map(place_text, places(self.loss)), count(self.loss.of_device)]
+
+
+def places(loss: LossByPlace) -> list[int | None]:
+    """Return the frames lost at each place, in the order of the way."""
+    return [getattr(loss, place) for place in LOSS_PLACES]
+
+
+def place_text(frames: int | None) -> str:
+    """Return a count of frames, for people; what nobody counts is unknown."""
+    return "unknown" if frames is None else count(frames)
+
+
+def measurement_loss(measurements: Iterable[Measurement]) -> LossByPlace | None:
+    """Add up what was lost in the trials that count; None where no trial tells."""
+    trials = [trial for m in measurements for trial in m.trials if trial.is_valid and trial.request.purpose != "warm-up"]
+    return sum_losses([loss for trial in trials if (loss := trial.loss) is not None])
+
+
+def loss_rows(record: RunRecord) -> list[LossRow]:
+    """Return a row for each device, method and kind of frames with which frames were lost."""
+    groups: dict[tuple[str, str, str, FrameMix], list[Measurement]] = {}
+    for m in record.measurements:
+        groups.setdefault((m.topology, m.method, m.dut, m.frame), []).append(m)
+    found = ((key, measurement_loss(same)) for key, same in groups.items())
+    return [LossRow(*key, loss) for key, loss in found if loss is not None and loss.frames]
+
+
+def loss_sentences(rows: Sequence[LossRow]) -> list[str]:
+    """Say of each device where its frames were lost, all kinds of frames together: what stands by a figure."""
+    by_dut: dict[str, list[LossByPlace]] = {}
+    for row in rows:
+        by_dut.setdefault(row.dut, []).append(row.loss)
+    return [f"{dut}: {_sentence(loss)}" for dut, losses in by_dut.items() if (loss := sum_losses(losses)) is not None]
+
+
+def _sentence(loss: LossByPlace) -> str:
+    told = ", ".join(f"{_percent(frames, loss.frames)} {said}" for frames, said in loss_parts(loss))
+    own = {0: "none of them counts", loss.frames: "all of them count"}.get(loss.of_device, f"{_percent(loss.of_device, loss.frames)} count")
+    return f"of {count(loss.frames)} frames lost in all trials, {told}; {own} as the device's loss."
+
+
+def _percent(frames: int, of: int) -> str:
+    percent = 100 * frames / of
+    if frames == of:
+        return "all"
+    # A few are not none, and nearly all are not all.
+    return "under 0.1 %" if percent < 0.1 else "over 99.9 %" if percent > 99.9 else f"{percent:.1f} %"

@@ -1,0 +1,95 @@
+"""Methods where frames are lost outside the device: no figure of it comes of that but a lower bound, and every search ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringroad_lab.generator.simulated import SimulatedDut
+from ringroad_lab.method.forwarding_rate import ForwardingRateMethod, ForwardingRateSettings
+from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings
+from ringroad_lab.method.interface import Method
+from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSettings
+from ringroad_lab.method.soak import SoakMethod, SoakSettings
+from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
+from ringroad_lab.record import MeasurementStatus
+from ringroad_lab.trial import DirectionCounts, LossByPlace, TrialResult
+from simulated_bench import Bench, Scripted
+
+LIMIT_FPS = 400_000.0
+"""What the set-up carries to the device and back."""
+
+
+def beyond_the_set_up(place: str) -> Scripted:
+    """Return a generator over a set-up that loses, at a place, what is above its limit; what the device itself loses is booked on it."""
+
+    def change(_number: int, result: TrialResult) -> TrialResult:
+        part = min(1.0, LIMIT_FPS / result.request.load.rate_fps)
+
+        def booked(way: DirectionCounts) -> DirectionCounts:
+            outside = way.sent_frames - int(way.sent_frames * part)
+            received = max(0, way.received_frames - outside)
+            nowhere = {"refused": 0, "before_device": 0, "in_guests": 0, "behind_device": 0, "at_receiver": 0, "unexplained": 0}
+            found = nowhere | {place: outside, "in_device": way.sent_frames - outside - received}
+            return way.model_copy(update={"received_frames": received, "loss": LossByPlace.model_validate(found)})
+
+        return result.model_copy(update={"directions": tuple(map(booked, result.directions))})
+
+    return Scripted(SimulatedDut(capacity_fps=2e6), change)
+
+
+def measured(method: Method, place: str, capacity_fps: float = 2e6) -> tuple[Bench, MeasurementStatus, tuple[str, ...], dict[str, float]]:
+    generator = beyond_the_set_up(place)
+    generator._inner.dut = SimulatedDut(capacity_fps=capacity_fps)
+    bench = Bench(generator)
+    outcome = method.measure(bench.context)
+    return bench, outcome.status, outcome.reasons, {name: metric.value for name, metric in outcome.metrics.items()}
+
+
+OUTSIDE = pytest.mark.parametrize("place", ["refused", "before_device", "behind_device", "at_receiver"])
+
+
+@OUTSIDE
+def test_throughput_is_a_lower_bound_with_the_place_as_reason(place: str) -> None:
+    bench, status, reasons, metrics = measured(ThroughputMethod(ThroughputSettings()), place)
+    assert status is MeasurementStatus.LOWER_BOUND
+    assert "frames were lost outside the device: " in reasons[0]
+    assert 0.98 * LIMIT_FPS <= metrics["throughput_fps"] <= LIMIT_FPS
+    assert len(bench.trials) < 100
+
+
+def test_throughput_below_the_set_ups_limit_is_the_devices() -> None:
+    _, status, _, metrics = measured(ThroughputMethod(ThroughputSettings()), "at_receiver", capacity_fps=200_000.0)
+    assert status is MeasurementStatus.OK
+    assert metrics["throughput_fps"] == pytest.approx(200_000.0, rel=0.02)
+
+
+@OUTSIDE
+def test_mlrsearch_goes_on_below_and_tells_a_lower_bound(place: str) -> None:
+    goal = LossGoal(name="ndr", loss_ratio=0.0, duration_sum_s=1.0)
+    _, status, reasons, metrics = measured(MlrSearchMethod(MlrSearchSettings(goals=(goal,))), place)
+    assert status is MeasurementStatus.LOWER_BOUND
+    assert "frames were lost outside the device: " in reasons[0]
+    assert 0.9 * LIMIT_FPS <= metrics["ndr_lower_bound_fps"] <= LIMIT_FPS
+
+
+@OUTSIDE
+def test_a_loss_curve_has_no_point_where_others_lost(place: str) -> None:
+    _, status, reasons, metrics = measured(FrameLossMethod(FrameLossSettings()), place)
+    assert status is MeasurementStatus.INCONCLUSIVE
+    assert "frame_loss_ratio" not in metrics
+    assert "frames were lost outside the device: " in reasons[0]
+
+
+@OUTSIDE
+def test_forwarding_rates_are_lower_bounds(place: str) -> None:
+    _, status, reasons, metrics = measured(ForwardingRateMethod(ForwardingRateSettings()), place)
+    assert status is MeasurementStatus.LOWER_BOUND
+    assert "it may forward more than arrived: frames were lost outside the device: " in reasons[0]
+    assert metrics["frmol_fps"] == pytest.approx(LIMIT_FPS, rel=0.01)
+
+
+def test_a_soak_counts_only_what_the_device_lost() -> None:
+    soak = SoakMethod(SoakSettings(duration_s=20.0))
+    _, status, _, metrics = measured(soak, "at_receiver")
+    assert status is MeasurementStatus.OK
+    assert metrics["soak_lost_frames"] == 0
