@@ -41,12 +41,20 @@ class MeasurementStatus(StrEnum):
     """What a measurement's figures are worth. In the order of severity."""
 
     OK = "ok"
+    DISTURBED = "disturbed"
+    """Others took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A measurement of a
+    more severe status may be disturbed, too."""
     LOWER_BOUND = "lower-bound"
     """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
     """The generator could not carry a load, or the device died: there is no figure."""
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether comparisons and trends take its figure."""
+        return self in (MeasurementStatus.OK, MeasurementStatus.DISTURBED, MeasurementStatus.LOWER_BOUND)
 
 
 class Better(StrEnum):

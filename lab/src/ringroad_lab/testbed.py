@@ -22,10 +22,11 @@ from ringroad_lab.cable.interface import Cable, CableKind, Laying
 from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.booked import BookedGenerator
 from ringroad_lab.generator.interface import Generator, GeneratorDriver
@@ -279,6 +280,9 @@ class TestBed:
         self._ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
         self._dut.configure(self._ports, self._wiring.rules)
 
+        self._driver.witness = Witness(
+            self._processors(cpus, dut_host is host), scenario.disturbance.limit, self._pids_here, View.outside()
+        )
         first, last = self._wiring.physical_ports
         route = [first, *(number for pair in self._wiring.guest_ports for number in pair), last]
         ways = paths(PORT_NAMES, route, has_interfaces=not CABLES[self.cable_kind].shares_memory)
@@ -292,6 +296,17 @@ class TestBed:
         self._dut.await_ready(READY_TIMEOUT_S)
         self._on_step("looking whether frames pass")
         self._probe()
+
+    def _processors(self, cpus: CpuLayout, is_dut_here: bool) -> frozenset[int]:
+        """Return those of this machine on which frames are moved: a device without processes works where they are sent."""
+        if not is_dut_here:
+            return cpus.generator
+        return cpus.generator.union(cpus.dut if self._dut.processes() else (), *cpus.guests)
+
+    def _pids_here(self) -> tuple[int, ...]:
+        is_dut_here = self._dut_host is None
+        parts = self.processes().items()
+        return tuple(process.pid for part, members in parts if is_dut_here or part == "generator" for process in members)
 
     def _measure_ceiling(self, frame: FrameMix) -> None:
         if (key := self._ceiling_key(frame)) in self.ceilings:

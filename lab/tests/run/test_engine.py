@@ -35,11 +35,24 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepC
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
+from ringroad_lab.trial import Disturbance, DisturbanceLimits, TrialRequest, TrialResult
 from simulated_bench import SimulatedCosts
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
 CEILING_FPS = 2e6
+
+
+class BusyNeighbour(SimulatedGenerator):
+    """A generator beside which another program takes a third of a processor in each trial of some."""
+
+    every = 0
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        number = self.trials
+        taken_s = 0.3 if self.every and number % self.every == 0 else 0.0
+        seen = Disturbance(limit=0.05, elapsed_s=1.0, processor=1, others_s=taken_s, programs={"make": taken_s})
+        return super().trial(request).model_copy(update={"disturbance": seen})
 
 
 class SimulatedBed(Bed):
@@ -48,7 +61,7 @@ class SimulatedBed(Bed):
     def __init__(self, label: str, dies_at: int | None) -> None:
         self._label = label
         self._dies_at = dies_at
-        self._generator = SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS[label], dies_at_trial=dies_at), ceiling_fps=CEILING_FPS)
+        self._generator = BusyNeighbour(SimulatedDut(capacity_fps=CAPACITY_FPS[label], dies_at_trial=dies_at), ceiling_fps=CEILING_FPS)
 
     @property
     def generator(self) -> Generator:
@@ -307,3 +320,22 @@ def test_a_step_that_fails_makes_its_measurement_invalid_and_no_other(when: str,
         assert not slow[number].outcome.metrics
         assert bool(slow[number].trials) == trials
     assert lab.open_beds == 0
+
+
+@pytest.mark.parametrize(("every", "extra_trials", "status"), [(1, 0, MeasurementStatus.DISTURBED), (2, 1000, MeasurementStatus.OK)])
+def test_what_rests_on_disturbed_trials_is_marked(
+    every: int, extra_trials: int, status: MeasurementStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BusyNeighbour, "every", every)
+    limits = DisturbanceLimits(extra_trials=extra_trials, extra_s=1e6)
+    lab = Lab(scenario(repetitions=1).model_copy(update={"disturbance": limits}))
+    lab.engine.run()
+    slow = [m for m in lab.measurements() if m.dut == "slow"]
+    assert {m.outcome.status for m in slow} == {status}
+    for m in slow:
+        assert any("at worst they took 30% of processor 1 (make 30%)" in reason for reason in m.outcome.reasons) is (extra_trials == 0)
+        assert any(trial.is_repeated for trial in m.trials)
+    # What is worse than disturbed stays what it is, and says so too.
+    fast = [m for m in lab.measurements() if m.dut == "fast"]
+    assert {m.outcome.status for m in fast} == {MeasurementStatus.LOWER_BOUND}
+    assert any(event.is_disturbed for event in lab.events if isinstance(event, TrialDone))

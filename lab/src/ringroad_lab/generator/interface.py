@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.facts.witness import Witness
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.record import GeneratorCeiling, LogExcerpt
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
@@ -51,6 +52,9 @@ class GeneratorDriver(ABC):
     settings_type: ClassVar[type[GeneratorSettings]] = GeneratorSettings
     can_run_twice: ClassVar[bool] = False
     """Whether a second one can be started beside it, to tell its ceiling again while the ports of the first are plugged in."""
+
+    witness: Witness | None = None
+    """Who tells what others take of the run's processors while a load is offered; set before it is plugged in."""
 
     def __init__(self, settings: GeneratorSettings, host: Host, cpus: frozenset[int]) -> None:
         """Take checked settings, of `settings_type`, the machine of the lab, and the processors that are a generator's there."""

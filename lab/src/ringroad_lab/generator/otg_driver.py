@@ -54,7 +54,7 @@ class OtgDriver(GeneratorDriver):
     def plug_in(self, cables: tuple[Cable, Cable]) -> Generator:
         """Open its ports."""
         locations = (self.location(1, cables[0]), self.location(2, cables[1]))
-        self._generator = OtgGenerator(self.client, locations, self.version())
+        self._generator = OtgGenerator(self.client, locations, self.version(), self.witness)
         self._generator.plug_in()
         return self._generator
 

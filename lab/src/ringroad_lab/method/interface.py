@@ -13,7 +13,7 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import Outcome
-from ringroad_lab.trial import TrialResult
+from ringroad_lab.trial import DisturbanceLimits, TrialResult
 
 
 class MethodSettings(BaseModel):
@@ -25,6 +25,23 @@ class MethodSettings(BaseModel):
     def strict(cls) -> Self:
         """Return the settings that keep to the letter of the RFC, as far as the method can; the defaults are for quick results."""
         return cls()
+
+
+class DisturbedRepeats:
+    """The budget of a measurement for the repetition of disturbed trials."""
+
+    def __init__(self, limits: DisturbanceLimits) -> None:
+        """Begin with all of it."""
+        self._trials = limits.extra_trials
+        self._rest_s = limits.extra_s
+
+    def take(self, duration_s: float) -> bool:
+        """Take a trial of so long out of it; False, and nothing is taken, where it is not left."""
+        if not self._trials or duration_s > self._rest_s:
+            return False
+        self._trials -= 1
+        self._rest_s -= duration_s
+        return True
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,8 @@ class MethodContext:
     """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
     remaining_s: Callable[[float], None]
     """To be called with the expected rest of the time, s, when that is better known."""
+    repeats: DisturbedRepeats = field(default_factory=lambda: DisturbedRepeats(DisturbanceLimits()))
+    """What may still be spent on trials that others disturbed."""
     throughput_fps: float | None = None
     """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
     are not told find it themselves."""

@@ -118,6 +118,7 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
             )
     head = ["Device", "Measured", "Baseline", "Candidate", "Change", "Interval", "Noise floor", "Detectable", "Verdict"]
     blocks = [
+        _list(comparison.disturbances()),
         f"{_plain(comparison.candidate)} beside the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
         _table(head, rows),
     ]
@@ -147,7 +148,7 @@ def _cell(cell: Cell | None, scale: Scale) -> str:
         return _NOTHING
     if cell.median is None:
         return str(cell.status)
-    marks = {MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
+    marks = {MeasurementStatus.DISTURBED: "~ ", MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
     spread = f" ({scale.aligned(min(cell.values))} … {scale.aligned(max(cell.values))})" if len(cell.values) > 1 else ""
     missing = f", {cell.without_figure} invalid" if cell.without_figure else ""
     return f"{marks.get(cell.status, '')}{scale.aligned(cell.median)}{spread}{missing}"

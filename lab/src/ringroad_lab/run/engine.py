@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ringroad_lab.cost import CostMeter
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import (
     DutError,
     GeneratorError,
@@ -26,7 +27,7 @@ from ringroad_lab.errors import (
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.traffic import extra_bytes
-from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
+from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext, MethodSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     DutRecord,
@@ -287,6 +288,7 @@ class Engine:
                     rate_fps=trial.request.load.rate_fps,
                     verdict=trial.verdict,
                     loss_ratio=trial.loss_ratio,
+                    is_disturbed=trial.is_disturbed,
                 )
             )
             self._stop_if_told()
@@ -322,6 +324,7 @@ class Engine:
                 vnis=planned.scenario.vnis,
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                repeats=DisturbedRepeats(planned.scenario.disturbance),
                 throughput_fps=throughputs_fps.get(step.frame.name),
                 costs=bed.costs,
             )
@@ -339,7 +342,8 @@ class Engine:
             outcome, is_alive = _invalid(str(error)), not any(each.failure and each.when == "start" for each in steps)
         except LabError as error:
             outcome, is_alive = _invalid(_cause(bed, error)), False
-        self._give(planned, step, begun_at, outcome, tuple(trials), counters, tuple(steps))
+        # Of trials that others disturbed, the one that counts comes last.
+        self._give(planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps))
         return is_alive
 
     def _give(
@@ -352,6 +356,10 @@ class Engine:
         counters: dict[str, int],
         steps: tuple[StepRecord, ...] = (),
     ) -> None:
+        tally = tally_disturbances(trials)
+        if tally.left and outcome.metrics:
+            status = MeasurementStatus.DISTURBED if outcome.status is MeasurementStatus.OK else outcome.status
+            outcome = outcome.model_copy(update={"status": status, "reasons": (*outcome.reasons, tally.describe())})
         measurement = Measurement(
             number=step.number,
             dut=planned.dut.label,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -12,7 +13,7 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Frozen, VlanId, Vni
+from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
 
 
 class GeneratorChoice(Frozen):
@@ -83,6 +84,17 @@ class Cpus(Frozen):
     guests: frozenset[int] = frozenset()
 
 
+class IsolationLevel(StrEnum):
+    """What a run may change on this machine, until its end, so that others disturb it less."""
+
+    OFF = "off"
+    """Nothing."""
+    SETTINGS = "settings"
+    """Settings of the run's processors and the kernel's: frequency, idle states, interrupts, work of the kernel that others can do."""
+    FULL = "full"
+    """Those, and other programs are kept off the run's processors."""
+
+
 class NicPair(Frozen):
     """A real cable of the site."""
 
@@ -138,6 +150,8 @@ class Scenario(Frozen):
     private: bool = True
     """Whether all runs in network, mount and process namespaces of its own; not where NICs or other hosts take part."""
     cpus: Cpus = Cpus()
+    disturbance: DisturbanceLimits = DisturbanceLimits()
+    isolation: IsolationLevel = IsolationLevel.OFF
     hosts: tuple[SiteHost, ...] = ()
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
     """So often the first device is measured against itself."""

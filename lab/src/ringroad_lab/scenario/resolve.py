@@ -155,6 +155,8 @@ def _build(
         huge_pages=table.huge_pages,
         private=table.private,
         cpus=table.cpus,
+        disturbance=table.disturbance,
+        isolation=table.isolation,
         hosts=tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
         noise_floor_pairs=table.noise_floor_pairs,
         difference_limit=table.difference_limit,

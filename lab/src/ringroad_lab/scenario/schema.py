@@ -14,11 +14,11 @@ from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.kinds import CABLES
-from ringroad_lab.scenario.model import Cpus, NicPair, StepChoice
+from ringroad_lab.scenario.model import Cpus, IsolationLevel, NicPair, StepChoice
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Frozen, VlanId, Vni
+from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
 
 
 def _frame(value: object) -> FrameMix:
@@ -93,6 +93,8 @@ class ScenarioTable(Frozen):
     huge_pages: bool = True
     private: bool = True
     cpus: Cpus = Cpus()
+    disturbance: DisturbanceLimits = DisturbanceLimits()
+    isolation: IsolationLevel = IsolationLevel.OFF
     host: dict[Name, HostTable] = {}
     noise_floor_pairs: Annotated[int, Field(ge=0, le=1000)] = 0
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
