@@ -193,7 +193,7 @@ class TrialSeries:
             **asked.load,
         }
         request = TrialRequest(
-            load=Load(frame=context.frame, rate_fps=asked.rate_fps, **fields, **asked.load), duration_s=asked.duration_s, purpose=purpose
+            load=Load(frame=context.frame, rate_fps=asked.rate_fps, **fields), duration_s=asked.duration_s, purpose=purpose
         )
         judged = judge(context.generator.trial(request), asked.acceptable_loss_ratio)
         seen = judged.result.disturbance
