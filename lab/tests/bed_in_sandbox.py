@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringroad_lab import testbed
-from ringroad_lab.cable.interface import Cable
+from ringroad_lab.cable.interface import Cable, CableType
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
-from ringroad_lab.dut.registry import DUTS
-from ringroad_lab.generator.location import generator_location
+from ringroad_lab.kinds import CABLES, DUTS
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
@@ -36,7 +35,7 @@ class CutBridge(LinuxBridge):
 
 def disturb(bed: TestBed, commands: Sequence[str]) -> None:
     """Run commands that name the ends of the cables and the bridge's network namespace: `{dut1}`, `{far2}`, `{netns}`."""
-    cables = [bed._dut.plugged_in(port.cable) for port in bed._dut_ports]
+    cables = [bed._dut.plugged_in(port.cable) for port in bed._ports]
     names = {"netns": cables[0].dut_netns or ""}
     for number, cable in enumerate(cables, 1):
         names |= {f"dut{number}": cable.dut_end, f"far{number}": cable.far_end}
@@ -48,20 +47,24 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     scenario = Scenario.model_validate(asked["scenario"])
     # The generator's own ceiling has tests of its own.
     ceilings: Ceilings = {
-        (kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=asked.get("ceiling_fps", 1e6))
+        (scenario.generator.model_dump_json(), kind, frame.name): GeneratorCeiling(
+            transport=kind, frame=frame, ceiling_fps=asked.get("ceiling_fps", 1e6)
+        )
         for kind in (scenario.physical,)
         for frame in scenario.frames
         if not asked.get("self_test")
     }
     if asked.get("cut"):
-        DUTS[CutBridge.driver] = CutBridge
+        vars(testbed)["DUTS"] = {**DUTS, CutBridge.driver: CutBridge}
         testbed.PROBE_TIMEOUT_S = 1.0
     if ring_size := asked.get("receiver_ring_size"):
+        cable_type = CABLES[scenario.physical]
+        usual = cable_type.generator_location
 
-        def location(cable: Cable) -> str:
-            return generator_location(cable) + (f",ring-size={ring_size}" if cable.name.endswith("p2") else "")
+        def location(self: CableType, cable: Cable) -> str:
+            return usual(self, cable) + (f",ring-size={ring_size}" if cable.name.endswith("p2") else "")
 
-        setattr(testbed, "generator_location", location)  # noqa: B010
+        setattr(cable_type, "generator_location", location)  # noqa: B010
     steps: list[str] = []
     again: list[GeneratorCeiling] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as bed:
@@ -85,7 +88,7 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
             "record": bed.record().model_dump(mode="json"),
             "counters": bed.collect(),
             "busy_s": cost.busy_s,
-            "ceilings": [ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *again)],
+            "ceilings": [ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *again) if ceiling],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
         }

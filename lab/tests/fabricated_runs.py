@@ -22,7 +22,7 @@ from ringroad_lab.record import (
     RunState,
     Series,
 )
-from ringroad_lab.trial import DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.trial import DirectionCounts, Disturbance, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 
 # Some time in November 2023.
 EPOCH = 1_700_000_000.0
@@ -62,6 +62,19 @@ def fabricated_trial(
             for sender, receiver in (("left", "right"), ("right", "left"))
         ),
     )
+
+
+def disturbed(record: RunRecord, dut: str, *, is_repeated: bool = False) -> RunRecord:
+    """Return a run in which another program took two fifths of a processor from the first trial of each measurement of a device."""
+    seen = Disturbance(limit=0.05, elapsed_s=1.0, processor=1, others_s=0.4, programs={"cc1plus": 0.4})
+    quiet = Disturbance(limit=0.05, elapsed_s=1.0, processor=1)
+    measurements = []
+    for m in record.measurements:
+        trials = [trial.model_copy(update={"disturbance": quiet}) for trial in m.trials]
+        if m.dut == dut:
+            trials[0] = trials[0].model_copy(update={"disturbance": seen, "is_disturbed": True, "is_repeated": is_repeated})
+        measurements.append(m.model_copy(update={"trials": tuple(trials)}))
+    return record.model_copy(update={"measurements": tuple(measurements)})
 
 
 def fabricated_throughput(

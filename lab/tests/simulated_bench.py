@@ -10,9 +10,9 @@ from hypothesis import settings
 from ringroad_lab.cost import Cost, CostMeter
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.interface import MethodContext
 from ringroad_lab.trial import TrialRequest, TrialResult
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 MAX_FPS = 1_000_000.0
 

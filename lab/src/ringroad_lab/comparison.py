@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ringroad_lab.disturbances import DisturbanceTally, tally_disturbances
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
 from ringroad_lab.statistics.bootstrap import symmetric
@@ -69,6 +70,15 @@ class RunComparison(Frozen):
     environment: tuple[Difference, ...]
     verdict: Verdict
     """The most severe of the headline metrics."""
+    baseline_disturbances: DisturbanceTally
+    candidate_disturbances: DisturbanceTally
+
+    def disturbances(self) -> tuple[str, str]:
+        """Say what disturbed each side: whoever reads the figures has to know it first."""
+        return (
+            f"The baseline {self.baseline}: {self.baseline_disturbances.describe()}.",
+            f"The candidate {self.candidate}: {self.candidate_disturbances.describe()}.",
+        )
 
     @property
     def is_decided(self) -> bool:
@@ -108,6 +118,8 @@ def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None 
         unmatched=unmatched,
         environment=environment_differences(baseline, candidate),
         verdict=_overall(rows),
+        baseline_disturbances=_disturbances(baseline.measurements),
+        candidate_disturbances=_disturbances(candidate.measurements),
     )
 
 
@@ -137,6 +149,8 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str,
         unmatched=unmatched,
         environment=_differences(_dut_facts(duts[baseline_label], "device"), _dut_facts(duts[candidate_label], "device")),
         verdict=_overall(rows),
+        baseline_disturbances=_disturbances(baseline),
+        candidate_disturbances=_disturbances(candidate),
     )
 
 
@@ -256,7 +270,7 @@ def _compare_metric(
     if any(metric.value < resolution for metric in metrics):
         reasons.append(f"figures below {resolution:g} {metrics[0].unit} count as that")
     for side, measurements in (("baseline", before), ("candidate", after)):
-        left_out = [m.outcome.status for m in measurements if not _is_sample(m)]
+        left_out = [m.outcome.status for m in measurements if not m.outcome.status.is_sample]
         if left_out:
             reasons.append(
                 f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no figure ({', '.join(sorted(set(left_out)))})"
@@ -279,15 +293,15 @@ def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: boo
     return verdict is (Verdict.REGRESSION if is_baseline_bound else Verdict.IMPROVEMENT)
 
 
-def _is_sample(measurement: Measurement) -> bool:
-    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
+def _disturbances(measurements: Iterable[Measurement]) -> DisturbanceTally:
+    return tally_disturbances(trial for measurement in measurements for trial in measurement.trials)
 
 
 def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], Metric]:
     """Return the figures of a metric by repetition, and by number where a repetition has several."""
     found: dict[tuple[int, int], Metric] = {}
     for measurement in measurements:
-        if _is_sample(measurement) and name in measurement.outcome.metrics:
+        if measurement.outcome.status.is_sample and name in measurement.outcome.metrics:
             place = sum(repetition == measurement.repetition for repetition, _ in found)
             found[measurement.repetition, place] = measurement.outcome.metrics[name]
     return found

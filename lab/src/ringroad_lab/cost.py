@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ringroad_lab.errors import HostError
@@ -117,9 +117,12 @@ class ProcessCosts(CostMeter):
         return self.over(lambda: time.sleep(duration_s))[1]
 
     def _read(self) -> dict[str, str]:
-        pids = [process.pid for process in self._processes]
-        own = [path for pid in pids for path in (f"/proc/{pid}/task/[0-9]*/schedstat", f"/proc/{pid}/status")]
-        files = read_files(self._host, ("/proc/stat", *own))
+        files = read_files(self._host, ("/proc/stat", *_files_of(process.pid for process in self._processes)))
+        known = {process.pid for process in self._processes}
+        # A process that starts others costs what they cost.
+        while children := {int(pid) for path, text in files.items() if path.endswith("/children") for pid in text.split()} - known:
+            known |= children
+            files |= read_files(self._host, _files_of(children))
         for process in self._processes:
             if not any(path.startswith(f"/proc/{process.pid}/task/") for path in files):
                 raise HostError(f"/proc/{process.pid}/task of {process.name} has no processor time (schedstat)")
@@ -140,6 +143,11 @@ class ProcessCosts(CostMeter):
         # What has no counter once has none the next time.
         self._counts_cycles = cycles is not None
         return cycles
+
+
+def _files_of(pids: Iterable[int]) -> list[str]:
+    names = ("task/[0-9]*/schedstat", "task/[0-9]*/children", "status")
+    return [f"/proc/{pid}/{name}" for pid in pids for name in names]
 
 
 def read_cycles(said: str) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.scenario.model import Cpus
+from ringroad_lab.scenario.model import Cpus, Scenario
 
 
 @dataclass(frozen=True)
@@ -47,3 +47,14 @@ def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is
     dut = wanted.dut or take(max(1, min(queues, len(free) - waiting_guests))) or generator
     pool = sorted(wanted.guests) or free or sorted(dut)
     return CpuLayout(generator, dut, tuple(frozenset(pool[guest::guests] or pool) for guest in range(guests)))
+
+
+def pin_cpus(scenario: Scenario, usable: Set[int], *, is_dut_elsewhere: bool) -> Scenario:
+    """Return a scenario that names the processors that it would be given, so that it is given no others where fewer are usable.
+
+    Raises:
+        ScenarioError: a processor that is asked for is not usable.
+    """
+    layout = lay_out_cpus(scenario.cpus, usable, scenario.queues, scenario.topology.guests, is_dut_elsewhere=is_dut_elsewhere)
+    cpus = Cpus(generator=layout.generator, dut=layout.dut, guests=frozenset().union(*layout.guests))
+    return scenario.model_copy(update={"cpus": cpus})

@@ -30,6 +30,16 @@ class ScenarioError(LabError):
     exit_status = 2
 
 
+class StepFailedError(LabError):
+    """A test step did not do what the scenario expects."""
+
+    exit_status = 7
+
+
+class PluginError(LabError):
+    """A package that adds kinds to the laboratory is broken."""
+
+
 class MissingProgramError(LabError):
     """A program that the scenario needs is not installed on the host where it has to run."""
 

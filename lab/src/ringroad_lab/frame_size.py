@@ -36,34 +36,54 @@ class FrameMix(BaseModel):
         """The mix in the notation of RFC 6985's custom genomes: sizes and weights."""
         return ",".join(f"{size}:{weight}" for size, weight in self.parts)
 
-    def line_rate_fps(self, link_bps: float) -> float:
-        """Frames per second that a link of `link_bps` bits per second has room for."""
-        return link_bps / (8 * (self.mean_bytes + LINE_OVERHEAD_BYTES))
+    def line_rate_fps(self, link_bps: float, extra_bytes: int = 0) -> float:
+        """Frames per second that a link of `link_bps` bits per second has room for, where each frame is longer by so much."""
+        return link_bps / (8 * (self.mean_bytes + extra_bytes + LINE_OVERHEAD_BYTES))
 
 
 # The "simple IMIX" of the field.
 IMIX = FrameMix(name="imix", parts=((64, 7), (594, 4), (1518, 1)))
+NAMED_MIXES = {
+    "imix": IMIX.parts,
+    # The mixes that the Open Traffic Generator model has by name (Flow.Size.WeightPairs); those with sizes below 64 are left out.
+    "otg-imix": ((64, 7), (570, 4), (1518, 1)),
+    "ipsec-imix": ((90, 5867), (92, 200), (594, 2366), (1418, 1567)),
+    "tcp-imix": ((90, 5867), (92, 200), (594, 2366), (1518, 1567)),
+}
+# RFC 6985 section 4: `genome:aaafg` is a mix of sizes by their letters.
+GENOME_SIZES = {"a": 64, "b": 128, "c": 256, "d": 512, "e": 1024, "f": 1280, "g": 1518, "h": 2112, "i": 9000}
 
 
 def parse_frame_mix(text: str) -> FrameMix:
-    """Read `64`, `imix` or `64:7,594:4,1518:1`.
+    """Read `64`, `imix` and other names, `genome:aaafg` (RFC 6985) or `64:7,594:4,1518:1`.
 
     Raises:
         ValueError: what is wrong with it.
     """
     text = text.strip()
-    if text.lower() == "imix":
-        return IMIX
+    if (named := NAMED_MIXES.get(text.lower())) is not None:
+        return FrameMix(name=text.lower(), parts=named)
+    if text.startswith("genome:"):
+        return _genome(text)
     parts = []
     for part in text.split(","):
         size_text, _, weight_text = part.partition(":")
         try:
             size, weight = int(size_text), int(weight_text or "1")
         except ValueError:
-            raise ValueError(f"frame size {text!r}: write 64, imix, or sizes with weights as 64:7,594:4") from None
+            raise ValueError(
+                f"frame size {text!r}: write 64, {', '.join(NAMED_MIXES)}, genome:aaafg, or sizes with weights as 64:7,594:4"
+            ) from None
         if not MIN_FRAME_BYTES <= size <= MAX_FRAME_BYTES:
             raise ValueError(f"frame size {size}: from {MIN_FRAME_BYTES} to {MAX_FRAME_BYTES} bytes, FCS included")
         if not 1 <= weight <= 1000:
             raise ValueError(f"weight {weight} of frame size {size}: from 1 to 1000")
         parts.append((size, weight))
     return FrameMix(name=text, parts=tuple(parts))
+
+
+def _genome(text: str) -> FrameMix:
+    letters = text.removeprefix("genome:")
+    if not letters or not set(letters) <= set(GENOME_SIZES):
+        raise ValueError(f"genome {letters!r}: one letter or more of {', '.join(f'{key} ({size})' for key, size in GENOME_SIZES.items())}")
+    return FrameMix(name=text, parts=tuple((GENOME_SIZES[letter], letters.count(letter)) for letter in sorted(set(letters))))

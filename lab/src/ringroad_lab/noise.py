@@ -18,7 +18,7 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
     for measurement in record.measurements:
         outcome = measurement.outcome
         # A lower bound is the generator's figure, not the device's.
-        if outcome.status is MeasurementStatus.OK:
+        if outcome.status in (MeasurementStatus.OK, MeasurementStatus.DISTURBED):
             for name in {outcome.headline, *outcome.compared} & outcome.metrics.keys():
                 key = (measurement.dut, measurement.method, measurement.frame.name, name, measurement.topology)
                 groups.setdefault(key, []).append(measurement)

@@ -41,12 +41,20 @@ class MeasurementStatus(StrEnum):
     """What a measurement's figures are worth. In the order of severity."""
 
     OK = "ok"
+    DISTURBED = "disturbed"
+    """Others took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A measurement of a
+    more severe status may be disturbed, too."""
     LOWER_BOUND = "lower-bound"
     """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
     """The generator could not carry a load, or the device died: there is no figure."""
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether comparisons and trends take its figure."""
+        return self in (MeasurementStatus.OK, MeasurementStatus.DISTURBED, MeasurementStatus.LOWER_BOUND)
 
 
 class Better(StrEnum):
@@ -93,6 +101,25 @@ class Outcome(Frozen):
     curves: tuple[Curve, ...] = ()
 
 
+class StepRecord(Frozen):
+    """A test step, as it went."""
+
+    name: str = ""
+    when: str
+    """`start`, `before`, `after`, `end`."""
+    on: str
+    """`dut`, `generator`, or the name of a machine."""
+    run: str
+    """The command."""
+    status: int | None = None
+    """How it ended; None: it did not."""
+    output: str = ""
+    """The end of what it said."""
+    elapsed_s: Seconds = 0.0
+    failure: str = ""
+    """Why it is not what was expected; empty where it is."""
+
+
 class Measurement(Frozen):
     """One method, once, of one frame size through one device."""
 
@@ -113,6 +140,8 @@ class Measurement(Frozen):
     trials: tuple[TrialResult, ...] = ()
     dut_counters: dict[str, Annotated[int, Field(gt=-(2**64), lt=2**64)]] = {}
     """What the device itself counted, by port and cause, after the measurement."""
+    steps: tuple[StepRecord, ...] = ()
+    """Test steps around the measurement."""
 
 
 class DutRecord(Frozen):

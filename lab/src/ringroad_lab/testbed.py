@@ -5,6 +5,7 @@ When it is there frames pass, and whatever happens it is taken down.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,30 +18,28 @@ from pydantic import ValidationError
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, file_sums, open_build, running_files
-from ringroad_lab.cable.interface import MEMORY_CABLES, Cable, CableKind
+from ringroad_lab.cable.interface import Cable, CableKind, Laying
 from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
-from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
+from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.booked import BookedGenerator
-from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.location import generator_location
-from ringroad_lab.generator.otg import OtgGenerator
-from ringroad_lab.generator.otg_process import OtgProcess
-from ringroad_lab.generator.self_test import measure_ceiling
-from ringroad_lab.generator.traffic import PORT_NAMES
+from ringroad_lab.generator.interface import Generator, GeneratorDriver
+from ringroad_lab.generator.traffic import PORT_NAMES, extra_bytes
 from ringroad_lab.guest.interface import Guest, Machine, guest_cable
-from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.ssh import SshHost
+from ringroad_lab.kinds import CABLES, DUTS, GENERATORS, GUESTS
 from ringroad_lab.loss import EndCounts, HopCounters, drop_counters, paths
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
-from ringroad_lab.scenario.model import DutChoice, NicPair, Scenario
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, StepRecord
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario, StepChoice
+from ringroad_lab.test_step import run_test_step
 from ringroad_lab.topology import Wiring, wire
 from ringroad_lab.trial import Load, TrialRequest, TrialResult, TrialVerdict
 
@@ -58,8 +57,8 @@ PROBE_TIMEOUT_S = 20.0
 # Part of the frames that have to be missing before a trial contradicts a ceiling; as the judge of trials has it.
 CONTRADICTION = 0.005
 
-Ceilings = dict[tuple[CableKind, str], GeneratorCeiling]
-"""Of the generator, by transport and name of the frame mix."""
+Ceilings = dict[tuple[str, CableKind, str], GeneratorCeiling | None]
+"""Of generators, by what they are, transport and name of the frame mix; None where one cannot tell."""
 
 
 def find_dut(driver: str) -> type[Dut]:
@@ -103,6 +102,23 @@ def work_of_sender(kind: CableKind, dut_type: type[Dut]) -> str:
     if dut_type.forwards_for_sender:
         return "all of its forwarding, up to the interface where the generator receives: a veth passes frames on in the sender's thread"
     return "receiving, up to the queue where the device takes frames from: a veth passes frames on in the sender's thread"
+
+
+def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) -> GeneratorDriver:
+    """Make what offers the load.
+
+    Raises:
+        ScenarioError: there is no such generator, or one of its settings is not what it may be.
+    """
+    if choice.driver not in GENERATORS:
+        raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
+    driver_type = GENERATORS[choice.driver]
+    try:
+        # From JSON, where a list is a tuple and a text a path.
+        settings = driver_type.settings_type.model_validate_json(json.dumps(choice.settings))
+    except ValidationError as error:
+        raise ScenarioError(f"settings of the generator {choice.driver}: {'; '.join(value_problems(error))}") from error
+    return driver_type(settings, host, cpus)
 
 
 def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
@@ -199,6 +215,7 @@ class TestBed:
         self._wiring: Wiring = wire(scenario.topology)
         self._stack = ExitStack()
         self._guests: list[Guest] = []
+        self._machines: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
         """Build it, and see that it forwards.
@@ -220,6 +237,7 @@ class TestBed:
         host = LocalHost()
         stack.callback(host.close)
         dut_host = self._dut_host or host
+        self._host = host
         cpus = lay_out_cpus(
             scenario.cpus,
             os.sched_getaffinity(0),
@@ -240,12 +258,13 @@ class TestBed:
         for guest in self._guests:
             guest.prepare()
 
+        self._driver = make_generator(scenario.generator_of(self.choice), host, cpus.generator)
+        self._driver.prepare()
         self._on_step("starting the generator")
-        self._generator_cpus = cpus.generator
-        self._generator_process = OtgProcess(host, cpus.generator)
-        stack.callback(self._generator_process.stop)
+        stack.callback(self._driver.stop)
+        self._driver.start()
         for frame in scenario.frames:
-            self._measure_ceiling(host, frame)
+            self._measure_ceiling(frame)
 
         self._on_step(f"starting {self._dut.title}")
         self._reserve_memory()
@@ -258,18 +277,18 @@ class TestBed:
         ]
         numbers = (*self._wiring.physical_ports, *(number for pair in self._wiring.guest_ports for number in pair))
         cables = (*physical, *(cable for pair in guest_cables for cable in pair))
-        self._dut_ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
-        self._dut.configure(self._dut_ports, self._wiring.rules)
+        self._ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
+        self._dut.configure(self._ports, self._wiring.rules)
 
-        locations = (generator_location(physical[0]), generator_location(physical[1]))
-        self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version)
-        has_interfaces = self.cable_kind not in MEMORY_CABLES
+        self._driver.witness = Witness(
+            self._processors(cpus, dut_host is host), scenario.disturbance.limit, self._pids_here, View.outside()
+        )
         first, last = self._wiring.physical_ports
         route = [first, *(number for pair in self._wiring.guest_ports for number in pair), last]
-        ways = paths(PORT_NAMES, route, has_interfaces=has_interfaces)
-        booked = BookedGenerator(self._otg, ways, partial(self._count_hops, host, physical))
-        self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, partial(self._measure_ceiling_again, host))
-        self._otg.plug_in()
+        ways = paths(PORT_NAMES, route, has_interfaces=not CABLES[self.cable_kind].shares_memory)
+        plugged_in = self._driver.plug_in((physical[0], physical[1]))
+        booked = BookedGenerator(plugged_in, ways, partial(self._count_hops, physical))
+        self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, partial(self._measure_ceiling_again, cpus.generator))
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")
             stack.callback(guest.stop)
@@ -278,57 +297,81 @@ class TestBed:
         self._on_step("looking whether frames pass")
         self._probe()
 
-    def _measure_ceiling(self, host: Host, frame: FrameMix) -> None:
-        key = (self.cable_kind, frame.name)
-        if key in self.ceilings or self.cable_kind is CableKind.NIC:
+    def _processors(self, cpus: CpuLayout, is_dut_here: bool) -> frozenset[int]:
+        """Return those of this machine on which frames are moved: a device without processes works where they are sent."""
+        if not is_dut_here:
+            return cpus.generator
+        return cpus.generator.union(cpus.dut if self._dut.processes() else (), *cpus.guests)
+
+    def _pids_here(self) -> tuple[int, ...]:
+        is_dut_here = self._dut_host is None
+        parts = self.processes().items()
+        return tuple(process.pid for part, members in parts if is_dut_here or part == "generator" for process in members)
+
+    def _measure_ceiling(self, frame: FrameMix) -> None:
+        if (key := self._ceiling_key(frame)) in self.ceilings:
             return
         self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
-        self.ceilings[key] = self._self_test(self._generator_process, host, frame)
+        self.ceilings[key] = self._driver.ceiling(self.cable_kind, self._load(frame))
 
-    def _measure_ceiling_again(self, host: Host, frame: FrameMix, cause: str) -> None:
+    def _measure_ceiling_again(self, cpus: frozenset[int], frame: FrameMix, cause: str) -> None:
         """Measure a ceiling that a trial contradicts once more, once for each device and frame size; both stay in the record."""
-        if (self.choice.label, frame.name) in self._contradicted:
+        if (self.choice.label, frame.name) in self._contradicted or not self._driver.can_run_twice:
             return
         self._contradicted.add((self.choice.label, frame.name))
         self._on_step(f"measuring what the generator carries by itself again: {cause}")
-        # One of its own, so that the ports of the first one stay open: devices take long to find them again.
-        again = OtgProcess(host, self._generator_cpus, "generator of the self-test")
+        # By another process, so that the ports of the first one stay open: devices take long to find them again.
+        again = make_generator(self.scenario.generator_of(self.choice), self._host, cpus)
         try:
-            self._on_ceiling(self._self_test(again, host, frame).model_copy(update={"cause": f"{self.choice.label}: {cause}"}))
+            again.start()
+            if (ceiling := again.ceiling(self.cable_kind, self._load(frame))) is not None:
+                self._on_ceiling(ceiling.model_copy(update={"cause": f"{self.choice.label}: {cause}"}))
         except GeneratorError as error:
             # The measurement is not worse for it: the trial that was the cause is judged by itself.
             self._on_step(f"the generator's ceiling is not known better: {error}")
         finally:
             again.stop()
 
-    def _self_test(self, process: OtgProcess, host: Host, frame: FrameMix) -> GeneratorCeiling:
-        return measure_ceiling(
-            process.client, host, self.cable_kind, frame, bidirectional=self.scenario.bidirectional, flows=self.scenario.flows
-        )
-
-    def _count_hops(self, host: Host, cables: Sequence[Cable]) -> HopCounters:
+    def _count_hops(self, cables: Sequence[Cable]) -> HopCounters:
         """Read the counters of all hops: the device's own, and those of the cables' ends where these are interfaces of this machine."""
-        links = show_links(host) if self.cable_kind not in MEMORY_CABLES else {}
+        links = {} if CABLES[self.cable_kind].shares_memory else show_links(self._host)
+        # Interfaces of other machines may have the names of interfaces here.
+        far_links = {} if self._driver.settings.is_elsewhere else links
+        dut_links = links if self._dut_host is None else {}
         ends: dict[str, EndCounts] = {}
         drops: dict[str, int] = {}
         for name, cable in zip(PORT_NAMES, cables, strict=True):
-            if counters := interface_counters(links.get(cable.far_end, {})):
+            if counters := interface_counters(far_links.get(cable.far_end, {})):
                 ends[name] = EndCounts(received=_came(counters), sent=counters.get("tx_frames"))
-            for end, interface in (("generator's end", cable.far_end), ("device's end", cable.dut_end)):
-                told = drop_counters(interface_counters(links.get(interface, {})))
+            for end, link in (("generator's end", far_links.get(cable.far_end)), ("device's end", dut_links.get(cable.dut_end))):
+                told = drop_counters(interface_counters(link or {}))
                 drops |= {f"cable {name}, {end}: {counter}": value for counter, value in told.items()}
         try:
             collected = self.collect()
         except DutError:
             # What is counted elsewhere is known all the same.
             return HopCounters(generator=ends, drops=drops)
-        device = self._dut.end_counts(self._dut_ports, collected)
-        for port in self._dut_ports:
+        device = self._dut.end_counts(self._ports, collected)
+        for port in self._ports:
             # An AF_XDP driver may not count what its full ring made the kernel drop; the interface does.
-            if port.cable.kind is CableKind.VETH and (counters := interface_counters(links.get(port.cable.dut_end, {}))):
+            if port.cable.kind is CableKind.VETH and (counters := interface_counters(dut_links.get(port.cable.dut_end, {}))):
                 device[port.number] = replace(device[port.number], received=_came(counters))
         drops |= {f"device: {name}": value for name, value in drop_counters(collected).items()}
         return HopCounters(device, ends, drops)
+
+    def _load(self, frame: FrameMix) -> Load:
+        scenario = self.scenario
+        return Load(
+            frame=frame,
+            rate_fps=PROBE_FPS,
+            bidirectional=scenario.bidirectional,
+            flows=scenario.flows,
+            vlans=scenario.vlans,
+            vnis=scenario.vnis,
+        )
+
+    def _ceiling_key(self, frame: FrameMix) -> tuple[str, CableKind, str]:
+        return self.scenario.generator_of(self.choice).model_dump_json(), self.cable_kind, frame.name
 
     @property
     def _guest_cable_kind(self) -> CableKind:
@@ -342,15 +385,18 @@ class TestBed:
 
     def _lay(self, stack: ExitStack, dut_host: Host, host: Host, number: int, kind: CableKind) -> Cable:
         nics = self._nics(number) if kind is CableKind.NIC else None
+        extra = max(extra_bytes(self._load(self.scenario.frames[0]), sender) for sender in (0, 1))
         cable = lay_cable(
-            kind,
-            f"{dut_host.cable_prefix}p{number}",
-            dut_host,
-            is_dut_server=self._dut_type.serves_sockets,
-            queues=self.scenario.queues,
-            max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts),
-            nics=(nics.dut_interface, nics.generator_interface) if nics else None,
-            far_host=host,
+            Laying(
+                kind,
+                f"{dut_host.cable_prefix}p{number}",
+                dut_host,
+                is_dut_server=self._dut_type.serves_sockets,
+                queues=self.scenario.queues,
+                max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts) + extra,
+                nics=(nics.dut_interface, nics.generator_interface) if nics else None,
+                far_host=None if self._driver.settings.is_elsewhere else host,
+            )
         )
         stack.callback(remove_cable, cable, dut_host)
         return cable
@@ -363,7 +409,8 @@ class TestBed:
 
     def _probe(self) -> None:
         """See that frames pass, each way that is used: a device that forwards nothing is an error, no figure."""
-        load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=PROBE_FPS, bidirectional=self.scenario.bidirectional)
+        # Of one flow each way: others may be few frames only, and count when they are measured.
+        load = self._load(FrameMix(name="64", parts=((64, 1),))).model_copy(update={"flows": 1})
         last: list[TrialResult] = []
 
         def passes() -> bool:
@@ -378,8 +425,8 @@ class TestBed:
         raise DutError(f"{self._dut.title} forwards nothing: {ways} frames arrived{why}. It counted: {counters or 'nothing'}")
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """What the generator carries by itself of these frames; None over network cards, which it cannot loop."""
-        return self.ceilings.get((self.cable_kind, frame.name))
+        """What the generator carries by itself of these frames; None where it cannot tell, as over network cards."""
+        return self.ceilings.get(self._ceiling_key(frame))
 
     def check(self) -> None:
         """Check that the generator, the device and the guests live.
@@ -387,10 +434,24 @@ class TestBed:
         Raises:
             LabError: which ended, with the end of its log.
         """
-        self._generator_process.check()
+        self._driver.check()
         self._dut.check()
         for guest in self._guests:
             guest.check()
+
+    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
+        """Run a test step on the machine that it names, with the device's own variables in its environment."""
+        return run_test_step(step, self._machine(step.on), {**self._dut.environment(), **environment})
+
+    def _machine(self, name: str) -> Host:
+        if name == "generator":
+            return self._host
+        if name in ("dut", self.choice.host):
+            return self._dut.host
+        if name not in self._machines:
+            self._machines[name] = SshHost(next(host for host in self.scenario.hosts if host.name == name))
+            self._stack.callback(self._machines[name].close)
+        return self._machines[name]
 
     def collect(self) -> dict[str, int]:
         """Return the device's own counters.
@@ -405,20 +466,22 @@ class TestBed:
         versions = dict(self._dut.versions())
         for guest in self._guests:
             versions |= guest.versions()
-        ports = dict(self._dut.port_modes())
-        ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
+        if self.choice.generator is not None:
+            versions["generator"] = self._driver.version()
+        ports = {str(port.number): f"{port.cable.kind} {port.cable.dut_end}" for port in self._ports} | self._dut.port_modes()
+        ports |= {f"generator {name}": mode for name, mode in self._driver.port_modes().items()}
         return dut_record(self.choice, self._dut, self._guests, versions, ports).model_copy(
             update={"work_of_sender": work_of_sender(self.cable_kind, self._dut_type)}
         )
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""
-        return self._generator_process.version
+        return self._driver.version()
 
     def processes(self) -> Mapping[str, tuple[Process, ...]]:
         """Return the processes that are watched for processor time and memory, by part of the bed."""
         return {
-            "generator": (self._generator_process.process,),
+            "generator": tuple(self._driver.processes()),
             "dut": tuple(self._dut.processes()),
             **{guest.name: tuple(guest.processes()) for guest in self._guests},
         }
@@ -430,8 +493,7 @@ class TestBed:
 
     def logs(self) -> tuple[LogExcerpt, ...]:
         """Return what the programs said."""
-        own = LogExcerpt(source="generator", text=self._generator_process.process.output())
-        return (own, *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
+        return (*self._driver.logs(), *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
 
 
 class WatchedGenerator(Generator):

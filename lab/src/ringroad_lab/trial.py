@@ -19,6 +19,8 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
 Seconds = Annotated[float, Field(ge=0, le=1e30)]
 FramesPerSecond = Annotated[float, Field(ge=0, le=1e30)]
+VlanId = Annotated[int, Field(ge=0, le=4094)]
+Vni = Annotated[int, Field(ge=0, lt=2**24)]
 # Up to the end of the year 9999.
 Moment = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, UTC."""
@@ -51,6 +53,10 @@ class Load(Frozen):
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """UDP flows per direction."""
+    vlans: tuple[VlanId, VlanId] = (0, 0)
+    """VLAN of the frames that ports 1 and 2 send (IEEE 802.1Q); 0: no tag. A tag makes a frame 4 bytes longer than its size says."""
+    vnis: tuple[Vni, Vni] = (0, 0)
+    """VXLAN network of the frames that ports 1 and 2 send (RFC 7348); 0: no VXLAN. It makes a frame 50 bytes longer than its size says."""
     addresses: AddressPlan = AddressPlan.FIXED
     stations: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Stations of an address plan that is not fixed."""
@@ -184,6 +190,58 @@ class DirectionCounts(Frozen):
         return self.loss.of_device if self.loss is not None else self.lost_frames
 
 
+class DisturbanceLimits(Frozen):
+    """How much others may take of the run's processors, and what repeating a trial may cost where they took more."""
+
+    limit: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """Part of the time of the processor that lost the most. A trial that lost more is disturbed."""
+    extra_trials: Annotated[int, Field(ge=0, le=1000)] = 6
+    """Disturbed trials that a measurement repeats at most."""
+    extra_s: Seconds = 15.0
+    """Length of the trials that a measurement repeats at most, s."""
+
+
+class Disturbance(Frozen):
+    """What others took of the run's processors while a trial offered its load: of the processor that lost the most."""
+
+    limit: Annotated[float, Field(gt=0, le=1)]
+    """Of [`DisturbanceLimits`], as it was."""
+    elapsed_s: Seconds
+    processor: Count
+    """Its number."""
+    steal_s: Seconds = 0.0
+    """Time that the hypervisor gave to others."""
+    others_s: Seconds = 0.0
+    """Time of programs that have no part in the run."""
+    programs: dict[str, Seconds] = {}
+    """The greatest of these, by name."""
+    wait_s: Seconds | None = None
+    """Time in which threads of the generator, the device and the guests could have run, and others of them or strangers did. With frames
+    moved by the kernel this is often its own work; so it is told, and decides nothing. None: the kernel does not tell."""
+    throttles: Count = 0
+    """How often a processor of the run was slowed down because it was too hot."""
+    frequency_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Least frequency of the run's processors before and after, of the greatest; None where the machine shows none."""
+
+    @property
+    def ratio(self) -> float:
+        """Part of the processor's time that others took."""
+        return min(1.0, (self.steal_s + self.others_s) / self.elapsed_s) if self.elapsed_s else 0.0
+
+    @property
+    def is_above_limit(self) -> bool:
+        """Whether that may have changed the trial's result."""
+        return self.ratio > self.limit or self.throttles > 0
+
+    def describe(self) -> str:
+        """Say for people what took how much."""
+        parts = [("steal time", self.steal_s), *self.programs.items()]
+        took = ", ".join(f"{name} {taken_s / self.elapsed_s:.0%}" for name, taken_s in parts if self.elapsed_s and taken_s)
+        hot = [f"{self.throttles} times too hot"] if self.throttles else []
+        said = [f"{self.ratio:.0%} of processor {self.processor}{f' ({took})' if took else ''}", *hot]
+        return ", ".join(said)
+
+
 class TrialResult(Frozen):
     """What came of a trial."""
 
@@ -197,6 +255,12 @@ class TrialResult(Frozen):
     """Greatest relative error of the generator's clock in this trial, where it tells that."""
     drop_counters: dict[str, Count] = {}
     """Counters of drops that grew, by who counts and its name for them: `device 1.rx_dropped`. One frame may be in several."""
+    disturbance: Disturbance | None = None
+    """What others took meanwhile; None where nobody watched."""
+    is_disturbed: bool = False
+    """Whether that was above the limit and may have made the result what it is: where only loss counts, a trial without any is none."""
+    is_repeated: bool = False
+    """Whether it was repeated because it was disturbed; then no figure rests on it."""
 
     @property
     def is_valid(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import Cable, CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.errors import SandboxError
 from ringroad_lab.host.local import LocalHost
@@ -37,7 +37,7 @@ def link(host: LocalHost, interface: str) -> dict[str, object] | None:
 
 @pytest.mark.parametrize("kind", [CableKind.VHOST_USER, CableKind.MEMIF])
 def test_a_socket_is_one_path_for_both_ends(host: LocalHost, name: str, kind: CableKind) -> None:
-    cable = lay_cable(kind, name, host, is_dut_server=False, queues=2)
+    cable = lay_cable(Laying(kind, name, host, is_dut_server=False, queues=2))
     path = f"{host.folder}/{name}.sock"
     assert cable == Cable(kind, name, path, path, is_dut_server=False, queues=2)
     remove_cable(cable, host)
@@ -45,7 +45,7 @@ def test_a_socket_is_one_path_for_both_ends(host: LocalHost, name: str, kind: Ca
 
 @needs_root
 def test_a_veth_pair_is_up_without_offloads_and_ipv6(host: LocalHost, name: str) -> None:
-    cable = lay_cable(CableKind.VETH, name, host, queues=2, max_frame_bytes=9018)
+    cable = lay_cable(Laying(CableKind.VETH, name, host, queues=2, max_frame_bytes=9018))
     try:
         for end in (cable.dut_end, cable.far_end):
             seen = link(host, end)
@@ -64,7 +64,7 @@ def test_a_veth_pair_is_up_without_offloads_and_ipv6(host: LocalHost, name: str)
 
 @needs_root
 def test_a_tap_is_the_devices_end_and_the_far_one(host: LocalHost, name: str) -> None:
-    cable = lay_cable(CableKind.TAP, name, host)
+    cable = lay_cable(Laying(CableKind.TAP, name, host))
     try:
         assert cable.far_end == cable.dut_end
         seen = link(host, cable.dut_end)
@@ -78,9 +78,9 @@ def test_a_tap_is_the_devices_end_and_the_far_one(host: LocalHost, name: str) ->
 @needs_root
 def test_what_cannot_be_laid_is_told_and_leaves_nothing(host: LocalHost, name: str) -> None:
     with pytest.raises(SandboxError, match=rf"cable {name} \(veth\): ip link set dev {name}-dut mtu 99982 up ended with status"):
-        lay_cable(CableKind.VETH, name, host, max_frame_bytes=100_000)
+        lay_cable(Laying(CableKind.VETH, name, host, max_frame_bytes=100_000))
     assert link(host, f"{name}-dut") is None
     with pytest.raises(SandboxError, match="no-such0"):
-        lay_cable(CableKind.NIC, name, host, nics=("no-such0", "no-such1"))
+        lay_cable(Laying(CableKind.NIC, name, host, nics=("no-such0", "no-such1"), far_host=host))
     with pytest.raises(ValueError, match="1 to 8 characters"):
-        lay_cable(CableKind.VETH, "far-too-long", host)
+        lay_cable(Laying(CableKind.VETH, "far-too-long", host))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ringroad_lab.errors import DutError
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.booked import BookedGenerator
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.loss import EndCounts, HopCounters, paths
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 REQUEST = TrialRequest(load=Load(frame=parse_frame_mix("64"), rate_fps=2000.0, bidirectional=False), duration_s=1.0)
 WAYS = paths(("a", "b"), (1, 2), has_interfaces=True)

@@ -15,14 +15,15 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.errors import GeneratorError, MissingProgramError
 from ringroad_lab.frame_size import IMIX, FrameMix
 from ringroad_lab.generator import self_test
-from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.interface import Generator, GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
-from ringroad_lab.generator.otg_process import OtgProcess
+from ringroad_lab.generator.ringroad import RingroadGenerator
 from ringroad_lab.generator.self_test import OVERLOAD_FPS, STEP_UP, measure_ceiling, search_ceiling
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
 
 FRAME = FrameMix(name="64", parts=((64, 1),))
+LOAD = Load(frame=FRAME, rate_fps=1)
 
 
 class SimulatedLoop(Generator):
@@ -57,7 +58,7 @@ class SimulatedLoop(Generator):
 
 @given(capacity_fps=st.floats(1e4, OVERLOAD_FPS / 2), overload_part=st.floats(0.4, 1.0))
 def test_the_ceiling_is_carried_and_near_the_capacity(capacity_fps: float, overload_part: float) -> None:
-    ceiling = search_ceiling(SimulatedLoop(capacity_fps, overload_part), CableKind.MEMIF, FRAME, trial_s=1.0)
+    ceiling = search_ceiling(SimulatedLoop(capacity_fps, overload_part), CableKind.MEMIF, LOAD, trial_s=1.0)
     assert ceiling.ceiling_fps <= capacity_fps
     assert ceiling.ceiling_fps >= capacity_fps / STEP_UP - 1
     assert (ceiling.transport, ceiling.frame, ceiling.clock_error) == ("memif", FRAME, 1e-6)
@@ -65,7 +66,7 @@ def test_the_ceiling_is_carried_and_near_the_capacity(capacity_fps: float, overl
 
 def test_a_loop_that_carries_nothing_is_an_error() -> None:
     with pytest.raises(GeneratorError, match="does not carry 64 frames over memif to itself: too slow"):
-        search_ceiling(SimulatedLoop(0.0, 1.0), CableKind.MEMIF, FRAME, trial_s=1.0)
+        search_ceiling(SimulatedLoop(0.0, 1.0), CableKind.MEMIF, LOAD, trial_s=1.0)
 
 
 @pytest.fixture
@@ -76,23 +77,24 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
 
 
 @pytest.fixture
-def generator(host: LocalHost) -> Iterator[OtgProcess]:
-    made = OtgProcess(host, frozenset({min(os.sched_getaffinity(0))}))
+def generator(host: LocalHost) -> Iterator[RingroadGenerator]:
+    made = RingroadGenerator(GeneratorSettings(), host, frozenset({min(os.sched_getaffinity(0))}))
+    made.start()
     yield made
     made.stop()
 
 
 @pytest.mark.parametrize("kind", [CableKind.MEMIF, CableKind.VHOST_USER])
-def test_real_loops_of_shared_memory_have_a_ceiling(host: LocalHost, generator: OtgProcess, kind: CableKind) -> None:
-    ceiling = measure_ceiling(generator.client, host, kind, IMIX, trial_s=0.05)
+def test_real_loops_of_shared_memory_have_a_ceiling(host: LocalHost, generator: RingroadGenerator, kind: CableKind) -> None:
+    ceiling = measure_ceiling(generator.client, host, kind, LOAD.model_copy(update={"frame": IMIX}), trial_s=0.05)
     assert 0 < ceiling.ceiling_fps < OVERLOAD_FPS
     generator.check()
     assert not [name for name in os.listdir(host.folder) if name.endswith(".sock")]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_real_loop_of_interfaces_has_a_ceiling(host: LocalHost, generator: OtgProcess) -> None:
-    ceiling = measure_ceiling(generator.client, host, CableKind.VETH, FRAME, bidirectional=False, trial_s=0.05)
+def test_a_real_loop_of_interfaces_has_a_ceiling(host: LocalHost, generator: RingroadGenerator) -> None:
+    ceiling = measure_ceiling(generator.client, host, CableKind.VETH, LOAD.model_copy(update={"bidirectional": False}), trial_s=0.05)
     assert 0 < ceiling.ceiling_fps < OVERLOAD_FPS
 
 
@@ -100,17 +102,17 @@ def test_the_cable_is_removed_even_where_the_generator_does_not_answer(host: Loc
     removed: list[CableKind] = []
     monkeypatch.setattr(self_test, "remove_cable", lambda cable, _host: removed.append(cable.kind))
     with pytest.raises(GeneratorError, match="does not answer /config"):
-        measure_ceiling(OtgClient("http://127.0.0.1:1", timeout_s=5), host, CableKind.MEMIF, FRAME)
+        measure_ceiling(OtgClient("http://127.0.0.1:1", timeout_s=5), host, CableKind.MEMIF, LOAD)
     assert removed == [CableKind.MEMIF]
 
 
-def test_network_cards_cannot_be_looped(host: LocalHost, generator: OtgProcess) -> None:
+def test_network_cards_cannot_be_looped(host: LocalHost, generator: RingroadGenerator) -> None:
     with pytest.raises(GeneratorError, match="cannot be looped by nic"):
-        measure_ceiling(generator.client, host, CableKind.NIC, FRAME)
+        measure_ceiling(generator.client, host, CableKind.NIC, LOAD)
 
 
-def test_an_ended_generator_is_reported_with_its_output(host: LocalHost, generator: OtgProcess) -> None:
-    generator.process.stop()
+def test_an_ended_generator_is_reported_with_its_output(host: LocalHost, generator: RingroadGenerator) -> None:
+    generator.processes()[0].stop()
     with pytest.raises(GeneratorError, match=r'the generator ended with status -?\d+: \{"ready":true'):
         generator.check()
 
@@ -118,4 +120,4 @@ def test_an_ended_generator_is_reported_with_its_output(host: LocalHost, generat
 def test_a_missing_generator_is_named(host: LocalHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RINGROAD_BIN_DIR", str(tmp_path))
     with pytest.raises(MissingProgramError, match="ringroad is not installed"):
-        OtgProcess(host, frozenset())
+        RingroadGenerator(GeneratorSettings(), host, frozenset()).start()

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringroad_lab.generator.simulated import FullTable, SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.address_caching import AddressCachingMethod, AddressCachingSettings
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import AddressPlan, TrialRequest, TrialResult
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_generator import FullTable, SimulatedDut, SimulatedGenerator
 
 
 def cache(dut: SimulatedDut, **chosen: int) -> Outcome:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.back_to_back import BackToBackMethod, BackToBackSettings
 from ringroad_lab.method.recovery import RecoveryMethod, RecoverySettings
 from ringroad_lab.method.soak import SoakMethod, SoakSettings
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
 @PATIENT

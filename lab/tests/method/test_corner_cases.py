@@ -6,14 +6,14 @@ import pytest
 
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.simulated import FullTable, SimulatedDut, SimulatedGenerator
+from ringroad_lab.kinds import METHODS
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
-from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.soak import SoakSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import AddressPlan, TrialRequest, TrialResult
 from simulated_bench import MAX_FPS, Bench, Scripted
+from simulated_generator import FullTable, SimulatedDut, SimulatedGenerator
 
 TRIAL_METHODS = sorted(name for name, method in METHODS.items() if not method.is_between_stations)
 each_method = pytest.mark.parametrize("name", TRIAL_METHODS)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.forwarding_rate import ForwardingRateMethod, ForwardingRateSettings
 from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
 @PATIENT

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.latency import LatencyMethod, LatencySettings, worst_latency
 from ringroad_lab.record import Better, MeasurementStatus
 from ringroad_lab.trial import DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, Bench, Scripted
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 DUT = SimulatedDut(capacity_fps=300_000, latency_ns=5_000)
 

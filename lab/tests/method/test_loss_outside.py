@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ringroad_lab.generator.simulated import SimulatedDut
 from ringroad_lab.method.forwarding_rate import ForwardingRateMethod, ForwardingRateSettings
 from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings
 from ringroad_lab.method.interface import Method
@@ -14,6 +13,7 @@ from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import DirectionCounts, LossByPlace, TrialResult
 from simulated_bench import Bench, Scripted
+from simulated_generator import SimulatedDut
 
 LIMIT_FPS = 400_000.0
 """What the set-up carries to the device and back."""

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
 @settings(PATIENT, max_examples=30)

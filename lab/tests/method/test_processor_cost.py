@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.processor_cost import ProcessorCostMethod, ProcessorCostSettings
 from ringroad_lab.record import Better, MeasurementStatus, Outcome
 from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, Bench, Scripted, SimulatedCosts
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 CAPACITY_FPS = 400_000.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.generator.simulated import FullTable, SimulatedDut, SimulatedGenerator
 from ringroad_lab.trial import AddressPlan, Load, TrialRequest, TrialResult
+from simulated_generator import FullTable, SimulatedDut, SimulatedGenerator
 
 
 def offer(generator: SimulatedGenerator, rate_fps: float, duration_s: float = 1.0, **load: object) -> TrialResult:

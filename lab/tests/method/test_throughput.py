@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
-from ringroad_lab.method.registry import METHODS
+from ringroad_lab.kinds import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
 def measure(bench: Bench, **settings: float) -> Outcome:

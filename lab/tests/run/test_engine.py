@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -12,23 +12,47 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
+from ringroad_lab.kinds import METHODS
 from ringroad_lab.method.frame_loss import FrameLossMethod
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
-from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod
-from ringroad_lab.record import Better, DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Metric, Outcome, Series
+from ringroad_lab.record import (
+    Better,
+    DutRecord,
+    GeneratorCeiling,
+    LogExcerpt,
+    Measurement,
+    MeasurementStatus,
+    Metric,
+    Outcome,
+    Series,
+    StepRecord,
+)
 from ringroad_lab.run.engine import Bed, Engine, Stations
 from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone, Warned
-from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
+from ringroad_lab.trial import Disturbance, DisturbanceLimits, TrialRequest, TrialResult
 from simulated_bench import SimulatedCosts
+from simulated_generator import SimulatedDut, SimulatedGenerator
 
 CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
 CEILING_FPS = 2e6
+
+
+class BusyNeighbour(SimulatedGenerator):
+    """A generator beside which another program takes a third of a processor in each trial of some."""
+
+    every = 0
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        number = self.trials
+        taken_s = 0.3 if self.every and number % self.every == 0 else 0.0
+        seen = Disturbance(limit=0.05, elapsed_s=1.0, processor=1, others_s=taken_s, programs={"make": taken_s})
+        return super().trial(request).model_copy(update={"disturbance": seen})
 
 
 class SimulatedBed(Bed):
@@ -37,7 +61,7 @@ class SimulatedBed(Bed):
     def __init__(self, label: str, dies_at: int | None) -> None:
         self._label = label
         self._dies_at = dies_at
-        self._generator = SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS[label], dies_at_trial=dies_at), ceiling_fps=CEILING_FPS)
+        self._generator = BusyNeighbour(SimulatedDut(capacity_fps=CAPACITY_FPS[label], dies_at_trial=dies_at), ceiling_fps=CEILING_FPS)
 
     @property
     def generator(self) -> Generator:
@@ -51,6 +75,10 @@ class SimulatedBed(Bed):
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling:
         return GeneratorCeiling(transport="simulated", frame=frame, ceiling_fps=CEILING_FPS)
+
+    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
+        failure = "as the test wants it" if step.run == "false" else ""
+        return StepRecord(when=step.when, on=step.on, run=f"{step.run} {environment['RINGROAD_LAB_FRAME']}", failure=failure)
 
     def check(self) -> None:
         if self._dies_at is not None and self._generator.trials >= self._dies_at:
@@ -266,3 +294,48 @@ def test_a_device_that_died_and_is_not_taken_down_is_started_anew_all_the_same()
     assert first.reasons == ("slow ended: out of memory",)
     assert second.status is MeasurementStatus.OK
     assert "slow: the other machine does not answer" in [event.text for event in lab.events if isinstance(event, Warned)]
+
+
+def test_test_steps_go_around_the_measurements_they_are_for() -> None:
+    steps = tuple(StepChoice(when=when, run="true") for when in ("after", "end", "before", "start"))
+    lab = Lab(scenario(repetitions=1).model_copy(update={"steps": steps}))
+    lab.engine.run()
+    told = [[step.when for step in m.steps] for m in lab.measurements() if m.dut == "slow"]
+    assert told == [["start", "before", "after"], ["before", "after", "end"]]
+    assert lab.measurements()[0].steps[0].run == "true 64"
+
+
+@pytest.mark.parametrize(
+    ("when", "failing", "trials"),
+    [("before", [0, 1], False), ("after", [0, 1], True), ("start", [0, 1], False), ("end", [1], True)],
+)
+def test_a_step_that_fails_makes_its_measurement_invalid_and_no_other(when: str, failing: list[int], trials: bool) -> None:
+    step = StepChoice.model_validate({"name": "flows are there", "when": when, "run": "false"})
+    lab = Lab(scenario(repetitions=1).model_copy(update={"steps": (step,)}))
+    lab.engine.run()
+    slow = [m for m in lab.measurements() if m.dut == "slow"]
+    assert [number for number, m in enumerate(slow) if m.outcome.status is MeasurementStatus.INVALID] == failing
+    for number in failing:
+        assert slow[number].outcome.reasons == (f"test step 'flows are there' ({when}, on dut): as the test wants it",)
+        assert not slow[number].outcome.metrics
+        assert bool(slow[number].trials) == trials
+    assert lab.open_beds == 0
+
+
+@pytest.mark.parametrize(("every", "extra_trials", "status"), [(1, 0, MeasurementStatus.DISTURBED), (2, 1000, MeasurementStatus.OK)])
+def test_what_rests_on_disturbed_trials_is_marked(
+    every: int, extra_trials: int, status: MeasurementStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BusyNeighbour, "every", every)
+    limits = DisturbanceLimits(extra_trials=extra_trials, extra_s=1e6)
+    lab = Lab(scenario(repetitions=1).model_copy(update={"disturbance": limits}))
+    lab.engine.run()
+    slow = [m for m in lab.measurements() if m.dut == "slow"]
+    assert {m.outcome.status for m in slow} == {status}
+    for m in slow:
+        assert any("at worst they took 30% of processor 1 (make 30%)" in reason for reason in m.outcome.reasons) is (extra_trials == 0)
+        assert any(trial.is_repeated for trial in m.trials)
+    # What is worse than disturbed stays what it is, and says so too.
+    fast = [m for m in lab.measurements() if m.dut == "fast"]
+    assert {m.outcome.status for m in fast} == {MeasurementStatus.LOWER_BOUND}
+    assert any(event.is_disturbed for event in lab.events if isinstance(event, TrialDone))

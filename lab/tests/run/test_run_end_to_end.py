@@ -127,7 +127,7 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert record.labels["build"] == "17"
     assert [m.frame.name for m in record.measurements] == ["64", "1518"]
     for measurement in record.measurements:
-        assert measurement.outcome.status in {MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND}
+        assert measurement.outcome.status.is_sample
         assert measurement.outcome.metrics[measurement.outcome.headline].value > 0
         assert measurement.trials
     assert {ceiling.frame.name for ceiling in record.ceilings} == {"64", "1518"}
@@ -315,3 +315,30 @@ def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: 
     assert done.returncode == status, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_busy_program_on_the_runs_processor_disturbs_its_trials_and_is_named(lab: Lab) -> None:
+    processor = max(os.sched_getaffinity(0))
+    loop = f"import os\nos.sched_setaffinity(0, [{processor}])\nprint(os.getpid(), flush=True)\nos.close(1)"
+    # Whoever started it has ended: so it is none of the run's.
+    argv = ["sh", "-c", '"$0" -c "$1" &', sys.executable, f"{loop}\nwhile True: pass"]
+    pid = int(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    try:
+        where = ("--set", f"cpus.generator=[{processor}]", "--set", f"cpus.dut=[{processor}]", "--set", "frames=[64]")
+        # Where more than loss counts, every disturbed trial is repeated or marked.
+        short = {"load_ratios": "[0.5]", "trial_s": "0.5", "throughput.resolution": "0.5", "throughput.validation_s": "0.2"}
+        what = ["methods=[latency]", "disturbance.extra_trials=2", *(f"method.latency.{name}={value}" for name, value in short.items())]
+        settings = [argument for setting in what for argument in ("--set", setting)]
+        status, said = lab.run("run", "BRIDGE_VETH", "--layer", "quick", *where, *settings, "--json", "--report", str(lab.report))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert status in (0, 4), said
+    trials = [trial for m in lab.record().measurements for trial in m.trials]
+    assert all(trial.disturbance for trial in trials)
+    disturbed = [trial for trial in trials if trial.is_disturbed]
+    assert any(trial.is_repeated for trial in disturbed)
+    assert any(name.startswith("python") for trial in disturbed if trial.disturbance for name in trial.disturbance.programs)
+    marked = {m.outcome.status for m in lab.record().measurements if any(t.is_disturbed and not t.is_repeated for t in m.trials)}
+    assert MeasurementStatus.OK not in marked
+    assert any(told["disturbances"]["disturbed"] for told in said["measurements"])
+    assert "of processor " in lab.report.read_text()

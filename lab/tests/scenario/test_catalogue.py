@@ -12,7 +12,7 @@ from ringroad_lab.scenario.plan import plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import resolve
 
-REGISTRIES = Registries.load()
+REGISTRIES = Registries()
 LIBRARY = Library(Path("/nonexistent"), "here")
 # The table of chapter 5.3.1 of the thesis: topologies, queues, device, guest.
 THESIS = {

@@ -17,7 +17,7 @@ from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.resolve import resolve
 
-REGISTRIES = Registries.load()
+REGISTRIES = Registries()
 
 
 def scenarios(name: str, *assignments: str) -> tuple[Scenario, ...]:

@@ -17,7 +17,7 @@ from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
 from ringroad_lab.topology import Topology
 
-REGISTRIES = Registries.load()
+REGISTRIES = Registries()
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_all_problems_are_reported_together_with_their_places(folder: Path) -> N
     assert "4 problems" in told
     assert f"queus: no such setting; did you mean 'queues'? (scenario, {folder}/scenarios/mine.toml:2)" in told
     assert f"repetitions: has to be greater than or equal to 1, not 0 (scenario, {folder}/scenarios/mine.toml:3)" in told
-    assert "dut.ovs.physical: 'vetj' is not one of veth, vhost-user, memif, tap, nic; did you mean 'veth'?" in told
+    assert "dut.ovs.physical: there is no cable 'vetj'; did you mean 'veth'?" in told
     assert "flows: has to be a whole number, not 'no' (--set flows)" in told
 
 

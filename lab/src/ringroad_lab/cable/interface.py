@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.host.interface import Host
 
 
-class CableKind(StrEnum):
-    """What a cable is made of."""
+class CableKind(str):
+    """What a cable is made of: a name in the look-up of cables. There is one object of each name, so that `is` compares."""
 
-    VETH = "veth"
+    __slots__ = ()
+    _known: ClassVar[dict[str, CableKind]] = {}
+
+    VETH: ClassVar[CableKind]
     """A veth pair: an interface at each end."""
-    VHOST_USER = "vhost-user"
+    VHOST_USER: ClassVar[CableKind]
     """A UNIX socket; the device under test is the back end, the other end is a virtio network card."""
-    MEMIF = "memif"
+    MEMIF: ClassVar[CableKind]
     """A UNIX socket; shared memory packet interface."""
-    TAP = "tap"
+    TAP: ClassVar[CableKind]
     """A TAP interface at the device's end, QEMU at the other."""
-    NIC = "nic"
+    NIC: ClassVar[CableKind]
     """A network card at each end, joined by a real cable."""
 
+    def __new__(cls, name: str) -> CableKind:
+        """Return the kind of that name."""
+        return CableKind._known.setdefault(name, super().__new__(cls, name))
 
-MEMORY_CABLES = frozenset({CableKind.VHOST_USER, CableKind.MEMIF})
-"""Those whose rings both ends share: the device itself takes frames out of the generator's ring, and puts them into it."""
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Read it from a text; whether there is such a kind is checked with the scenario, not in records of other installations."""
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+
+CableKind.VETH = CableKind("veth")
+CableKind.VHOST_USER = CableKind("vhost-user")
+CableKind.MEMIF = CableKind("memif")
+CableKind.TAP = CableKind("tap")
+CableKind.NIC = CableKind("nic")
 
 
 @dataclass(frozen=True)
@@ -42,3 +64,63 @@ class Cable:
     """Queue pairs."""
     dut_netns: str | None = None
     """Network namespace of `dut_end`, where that is not the test bed's own."""
+
+
+@dataclass(frozen=True)
+class Laying:
+    """How a cable is to be laid."""
+
+    kind: CableKind
+    name: str
+    """Unique in the run, at most 8 characters."""
+    host: Host
+    """Where the device under test is."""
+    is_dut_server: bool = True
+    """Of sockets: whether the device makes the socket. It does so itself; here only the path is chosen."""
+    queues: int = 1
+    max_frame_bytes: int = 1518
+    """The longest frame that has to pass, FCS included."""
+    nics: tuple[str, str] | None = None
+    """Of network cards: the interface at the device's end and the one at the far end."""
+    far_host: Host | None = None
+    """Of network cards: where the far end is; None: out of the lab's reach, and prepared by whoever has it."""
+
+
+class CableType(ABC):
+    """How cables of one kind are laid and taken away, and which port of Ringroad's generator is at their far end."""
+
+    kind: ClassVar[str]
+    """As scenarios name it."""
+    title: ClassVar[str]
+    """For people."""
+    shares_memory: ClassVar[bool] = False
+    """Whether both ends share its rings: the device itself takes frames out of the generator's ring, and puts them into it. Of others the
+    ends are interfaces, whose counters tell what passed."""
+    reaches_generator: ClassVar[bool] = True
+    """Whether Ringroad's generator has ports for it."""
+    can_loop: ClassVar[bool] = False
+    """Whether one cable can join two ports of Ringroad's generator, for its test of itself."""
+
+    @abstractmethod
+    def lay(self, laying: Laying) -> Cable:
+        """Lay a cable.
+
+        Raises:
+            HostError: an interface could not be made or set.
+            MissingProgramError: a program for it is not there.
+        """
+
+    def remove(self, cable: Cable, host: Host) -> None:
+        """Take away what was made for a cable; possible any number of times, and after the device took its end with it."""
+
+    def generator_location(self, cable: Cable) -> str:
+        """Name of the generator's port that plugs in at the far end (docs/port-names.md).
+
+        Raises:
+            ScenarioError: it has no port for such a cable.
+        """
+        raise ScenarioError(f"the generator has no port for {cable.kind}: use veth, vhost-user or memif as physical cables")
+
+    def loop_location(self, cable: Cable) -> str:
+        """Name of the generator's port at the device's end, where `can_loop`."""
+        raise NotImplementedError

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
+from ringroad_lab.errors import PluginError
+from ringroad_lab.kinds import CABLES, DUTS, GENERATORS, GUESTS, METHODS, REPORTERS, Kinds
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
-from ringroad_lab.scenario.registries import Registries
+
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -25,6 +29,9 @@ class Kind(StrEnum):
     DEVICES = "devices"
     GUESTS = "guests"
     METHODS = "methods"
+    CABLES = "cables"
+    GENERATORS = "generators"
+    REPORTS = "reports"
 
 
 def register(app: typer.Typer) -> None:
@@ -70,18 +77,32 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
         ]
     if kind is Kind.LAYERS:
         return [{"layer": name, "file": str(path)} for name, path in Library.of_this_machine().profiles().items()]
-    registries = Registries.load()
-    if kind is Kind.DEVICES:
-        return [
-            {"driver": name, "title": dut.title, "cables": ", ".join(sorted(dut.carries))} for name, dut in sorted(registries.duts.items())
-        ]
-    if kind is Kind.GUESTS:
-        return [
-            {
-                "guest": name,
-                "kind": "stand-in: a program in place of a virtual machine" if guest.is_stand_in else "virtual machine",
-                "cables": ", ".join(sorted(guest.carries)),
-            }
-            for name, guest in sorted(registries.guests.items())
-        ]
-    return [{"method": name, "title": method.title} for name, method in registries.methods.items()]
+    return _KINDS[kind]()
+
+
+def _kinds(
+    kinds: Kinds[T], column: str, tell: Callable[[type[T]], dict[str, str]], *, broken: str = "title", is_sorted: bool = True
+) -> list[dict[str, str]]:
+    """Return a row for each kind, with the package that it is from; of one that cannot be loaded, why."""
+    rows = []
+    for name, found in (sorted if is_sorted else list)(kinds.loadable().items()):
+        told = {broken: f"cannot be used: {found}"} if isinstance(found, PluginError) else tell(found)
+        rows.append({column: name, **told, "package": kinds.package(name)})
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    return [{name: row.get(name, "") for name in names} for row in rows]
+
+
+_STAND_IN = "stand-in: a program in place of a virtual machine"
+_KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
+    Kind.DEVICES: lambda: _kinds(DUTS, "driver", lambda dut: {"title": dut.title, "cables": ", ".join(sorted(dut.carries))}),
+    Kind.GUESTS: lambda: _kinds(
+        GUESTS,
+        "guest",
+        lambda guest: {"kind": _STAND_IN if guest.is_stand_in else "virtual machine", "cables": ", ".join(sorted(guest.carries))},
+        broken="kind",
+    ),
+    Kind.METHODS: lambda: _kinds(METHODS, "method", lambda method: {"title": method.title}, is_sorted=False),
+    Kind.CABLES: lambda: _kinds(CABLES, "cable", lambda cable: {"title": cable.title}),
+    Kind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
+    Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
+}

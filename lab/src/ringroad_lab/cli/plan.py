@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         from ringroad_lab.scenario.plan import plan as make_plan
         from ringroad_lab.scenario.requirements import required_programs
 
-        registries = Registries.load()
+        registries = Registries()
         resolved = resolve_arguments(scenario, layer, set_, registries)
         planned = make_plan(resolved.scenarios, registries)
         host = LocalHost()

@@ -5,33 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
-from ringroad_lab.errors import ReportError
+from ringroad_lab.errors import ReportError, ScenarioError
+from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
-from ringroad_lab.report.csv import render_csv
-from ringroad_lab.store.exchange import write_records
-
-if TYPE_CHECKING:
-    from ringroad_lab.comparison import RunComparison
+from ringroad_lab.scenario.near_miss import suggest
 
 STANDARD_OUTPUT = Path("-")
-
-
-class Format(StrEnum):
-    """Forms of a report."""
-
-    HTML = "html"
-    MARKDOWN = "markdown"
-    JSON = "json"
-    CSV = "csv"
-    JUNIT = "junit"
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +27,16 @@ def register(app: typer.Typer) -> None:
     def report(
         run: Annotated[str, typer.Argument(help=RUN_HELP)] = "latest",
         baseline: Annotated[str | None, typer.Option("--baseline", "-b", metavar="RUN", help="Compare with this run.")] = None,
-        form: Annotated[Format, typer.Option("--format", "-f", help="Form of the report.")] = Format.HTML,
+        form: Annotated[
+            str,
+            typer.Option(
+                "--format",
+                "-f",
+                metavar="FORM",
+                help="Form of the report: `ringroad-lab list reports` shows all.",
+                autocompletion=lambda: list(REPORTERS),
+            ),
+        ] = "html",
         output: Annotated[
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
         ] = None,
@@ -51,35 +46,23 @@ def register(app: typer.Typer) -> None:
         """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record), CSV (a row for each metric), JUnit XML."""
         from ringroad_lab.comparison import compare_runs
 
-        form = Format.JSON if as_json else form
-        if baseline is not None and form in (Format.JSON, Format.CSV):
+        form = "json" if as_json else form
+        if form not in REPORTERS:
+            raise ScenarioError(f"there is no form of a report '{form}'{suggest(form, REPORTERS)}")
+        reporter = REPORTERS[form]()
+        if baseline is not None and not reporter.compares:
             raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
         record = load_run(store, run)
         comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
         if output is None:
-            output = Path(report_name(record)) if form is Format.HTML else STANDARD_OUTPUT
-        write_report(render(record, comparison, form), output)
+            output = Path(report_name(record, reporter.suffix)) if reporter.suffix else STANDARD_OUTPUT
+        write_report(reporter.render(record, comparison), output)
 
 
-def render(record: RunRecord, comparison: RunComparison | None, form: Format) -> str:
-    """Render a run."""
-    from ringroad_lab.report.html import render_html
-    from ringroad_lab.report.junit import run_as_junit
-    from ringroad_lab.report.markdown import render_markdown
-
-    if form is Format.HTML:
-        return render_html(record, comparison)
-    if form is Format.MARKDOWN:
-        return render_markdown(record, comparison)
-    if form is Format.JUNIT:
-        return run_as_junit(record, comparison)
-    return write_records((record,)) if form is Format.JSON else render_csv(record)
-
-
-def report_name(record: RunRecord) -> str:
+def report_name(record: RunRecord, suffix: str = ".html") -> str:
     """Return the name of a report's file."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", record.name).strip("-")[:80] or "run"
-    return f"{name}-{record.run_id[:8]}.html"
+    return f"{name}-{record.run_id[:8]}{suffix}"
 
 
 def write_report(text: str, output: Path) -> None:

@@ -23,7 +23,8 @@ from ringroad_lab.cli.notify import warn_of, without_secrets
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
 from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.host.interface import Host
@@ -44,6 +45,7 @@ from ringroad_lab.run.recorded_scenario import described, scenarios_of
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.run.until_decided import UntilDecided, read_until_decided
 from ringroad_lab.sandbox.huge_pages import huge_pages
+from ringroad_lab.sandbox.isolation import isolated
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import make_methods, plan
@@ -78,7 +80,7 @@ def begin_run(
     ending: Ending,
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
-    registries = Registries.load()
+    registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries)
     until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
@@ -120,7 +122,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, ending: Endin
             if not is_same_machine(record.facts, facts):
                 name = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
-            _carry_out(record, scenarios, Registries.load(), store, baseline, None, ending, is_resumed=True)
+            _carry_out(record, scenarios, Registries(), store, baseline, None, ending, is_resumed=True)
 
 
 def _carry_out(
@@ -151,6 +153,8 @@ def _carry_out(
         _require_programs(staged, registries, host)
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
         ask_for_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
+        isolation = _isolate(scenarios, stack, console)
+        record = isolation.begin(record)
         while True:
             expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
             console.print(
@@ -166,8 +170,8 @@ def _carry_out(
                         ask_for_pages()
                     show(event)
 
-                supervisor = Supervisor(results, watch, progress.stopping)
-                whole, inner_status = supervisor.run(record, staged, conclude, is_resumed=is_resumed)
+                supervisor = Supervisor(results, watch, progress.stopping, isolation.enter)
+                whole, inner_status = supervisor.run(record, isolation.pin(staged), conclude, is_resumed=is_resumed)
             if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
@@ -260,6 +264,7 @@ def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, ob
                 "is_noise_floor": m.is_noise_floor,
                 "status": m.outcome.status,
                 "reasons": m.outcome.reasons,
+                "disturbances": tally_disturbances(m.trials).model_dump(mode="json"),
                 "headline": m.outcome.headline,
                 "metrics": {name: metric.model_dump(mode="json") for name, metric in m.outcome.metrics.items()},
             }
@@ -278,6 +283,8 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
     )
     for text in same_builds(record):
         console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    console.print(tally.describe(), highlight=False, markup=False, soft_wrap=True)
     if comparison:
         console.print(f"beside {comparison.baseline}: {comparison.verdict.value}", highlight=False)
     if report:
@@ -291,6 +298,8 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
 def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool) -> int:
     counts = comparison.counts if comparison else {}
     compared = status.of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=fails_on_inconclusive)
+    if compared != status.REGRESSION and any(step.failure for m in record.measurements for step in m.steps):
+        return status.STEP_FAILED
     # A device that got worse is more than a bed that does not work.
     if compared != status.REGRESSION and any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
         return status.INVALID
@@ -309,15 +318,62 @@ def _require_programs(scenarios: Sequence[Scenario], registries: Registries, hos
             raise MissingProgramError(program.program, program.package, program.host)
 
 
-def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+def _layout(scenarios: Sequence[Scenario]) -> CpuLayout:
     scenario = scenarios[0]
-    layout = lay_out_cpus(
+    return lay_out_cpus(
         scenario.cpus,
         os.sched_getaffinity(0),
         scenario.queues,
         max(each.topology.guests for each in scenarios),
-        is_dut_elsewhere=any(dut.host != LOCAL_HOST for dut in scenario.duts),
+        is_dut_elsewhere=_is_elsewhere(scenarios),
     )
+
+
+def _is_elsewhere(scenarios: Sequence[Scenario]) -> bool:
+    return any(dut.host != LOCAL_HOST for scenario in scenarios for dut in scenario.duts)
+
+
+@dataclass(frozen=True)
+class _Isolated:
+    """A run whose processors are isolated as far as that goes."""
+
+    facts: dict[str, str]
+    warnings: tuple[str, ...]
+    enter: Path | None
+    usable: frozenset[int]
+    """What the run laid its processors out of, before it had none but its own."""
+
+    def begin(self, record: RunRecord) -> RunRecord:
+        """Record what became of it."""
+        update = {
+            "facts": {**record.facts, "isolation of this run": self.facts},
+            "warnings": tuple(dict.fromkeys((*record.warnings, *self.warnings))),
+        }
+        return record.model_copy(update=update)
+
+    def pin(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
+        """Return scenarios as the measuring process gets them."""
+        return _pinned(scenarios, self.usable) if self.enter else tuple(scenarios)
+
+
+def _pinned(scenarios: Sequence[Scenario], usable: frozenset[int]) -> tuple[Scenario, ...]:
+    return tuple(pin_cpus(each, usable, is_dut_elsewhere=_is_elsewhere(scenarios)) for each in scenarios)
+
+
+def _isolate(scenarios: Sequence[Scenario], stack: ExitStack, console: Console) -> _Isolated:
+    """Isolate the processors that a run uses here until the stack's end."""
+    usable = frozenset(os.sched_getaffinity(0))
+    used: frozenset[int] = frozenset()
+    for cpus in (each.cpus for each in _pinned(scenarios, usable)):
+        used |= cpus.generator if _is_elsewhere(scenarios) else cpus.generator | cpus.dut | cpus.guests
+    isolation = stack.enter_context(isolated(scenarios[0].isolation, used))
+    for sentence in isolation.refused():
+        console.print(f"warning: {printable(sentence)}", style="yellow", highlight=False, markup=False)
+    return _Isolated(isolation.facts, isolation.refused(), isolation.enter, usable)
+
+
+def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+    layout = _layout(scenarios)
     cpus = {"generator": layout.generator, "dut": layout.dut}
     cpus |= {f"guest{number}": guest for number, guest in enumerate(layout.guests, 1)}
     host = LocalHost()

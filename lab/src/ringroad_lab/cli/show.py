@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Show a scenario as all its layers make it, as TOML that can be used as a file."""
-        resolved = resolve_arguments(scenario, layer, set_, Registries.load())
+        resolved = resolve_arguments(scenario, layer, set_, Registries())
         for warning in resolved.warnings:
             typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
         print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")

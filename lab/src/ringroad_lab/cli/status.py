@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ringroad_lab.errors import StepFailedError
 from ringroad_lab.statistics.verdict import Verdict
 
 INVALID = 4
@@ -16,6 +17,9 @@ REGRESSION = 5
 INCONCLUSIVE = 6
 """The comparison is inconclusive, and the user wants to be told."""
 
+STEP_FAILED = StepFailedError.exit_status
+"""A test step did not do what the scenario expects."""
+
 MEANINGS = {
     0: "All went well.",
     1: "Something failed; the message tells what.",
@@ -24,6 +28,7 @@ MEANINGS = {
     INVALID: "A measurement is invalid.",
     REGRESSION: "The comparison shows a regression, whatever else is wrong.",
     INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
+    STEP_FAILED: "A test step did not do what the scenario expects; there is no regression.",
     130: "The user stopped it.",
 }
 

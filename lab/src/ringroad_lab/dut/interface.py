@@ -5,15 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
+
+PortNumber = Annotated[int, Field(ge=1, le=6)]
 
 
 class DutSettings(BaseModel):
@@ -54,19 +57,21 @@ class Placement:
 
 
 class Dut(ABC):
-    """A device under test. Made, prepared, started, configured, measured, stopped; in that order, once."""
+    """A device under test. Made, prepared, started, configured, measured, stopped; in that order, once.
+
+    The smallest device has `title`, `carries`, `start` and `configure`. What it starts by `launch` is checked, watched, asked for its
+    version, and ended; its counters are unknown, and its ports are ready when frames pass.
+    """
 
     driver: ClassVar[str]
     """As scenarios name it: `ovs-dpdk`."""
     title: ClassVar[str]
     """For people: `Open vSwitch with DPDK`."""
-    settings_type: ClassVar[type[DutSettings]]
+    settings_type: ClassVar[type[DutSettings]] = DutSettings
     carries: ClassVar[frozenset[CableKind]]
     """Kinds of cables that it has ports for."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
     """Those over which it has one queue pair and no more."""
-    obeys_rules: ClassVar[bool]
-    """Whether it forwards by rules; else it learns addresses, and PVP is a bridge for each pair of ports."""
     serves_sockets: ClassVar[bool] = True
     """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
     huge_pages_mib: ClassVar[int] = 0
@@ -89,10 +94,15 @@ class Dut(ABC):
         """Take checked settings, of `settings_type`."""
         self.settings = settings
         self.placement = placement
+        self._launched: list[Process] = []
 
-    @abstractmethod
+    @property
+    def host(self) -> Host:
+        """The machine that it runs on."""
+        return self.placement.host
+
     def prepare(self) -> None:
-        """Look for all that it needs.
+        """Look for all that it needs, by `self.host.require(PROGRAM, PACKAGE)`.
 
         Raises:
             MissingProgramError: names the Debian package.
@@ -100,7 +110,7 @@ class Dut(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start its programs.
+        """Start its programs; those that are told their ports when they start may wait for `configure`.
 
         Raises:
             DutError: with the end of their logs.
@@ -114,29 +124,43 @@ class Dut(ABC):
             DutError: it refused.
         """
 
+    def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
+        """Start a program on the device's processors, and look after it from now on.
+
+        Raises:
+            DutError: it could not be started.
+        """
+        try:
+            process = self.host.start(name, argv, env=env, cpus=self.placement.cpus)
+        except HostError as error:
+            raise DutError(f"{self.title} did not start: {error}") from error
+        self._launched.append(process)
+        return process
+
     def plugged_in(self, cable: Cable) -> Cable:
         """Return a cable as it is once `configure` has plugged it in: some devices take its end into their own namespace."""
         return cable
 
-    @abstractmethod
     def await_ready(self, timeout_s: float) -> None:
-        """Wait until every port is up: called when the far ends are plugged in.
+        """Wait until every port is up: called when the far ends are plugged in. After it the lab waits until frames pass.
 
         Raises:
             DutError: which port is not.
         """
 
-    @abstractmethod
     def check(self) -> None:
         """Check that it lives.
 
         Raises:
             DutError: which program ended, with the end of its log.
         """
+        for process in self.processes():
+            if why := process.death():
+                raise DutError(f"{process.name} of {self.title} {why}")
 
-    @abstractmethod
     def collect(self) -> dict[str, int]:
-        """Return its own counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles."""
+        """Return its own counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles. Empty: unknown."""
+        return {}
 
     def end_counts(self, ports: Sequence[DutPort], collected: Mapping[str, int]) -> dict[int, EndCounts]:
         """Return what of the collected counters tells which frames came and went, by port; what it does not count is None."""
@@ -152,9 +176,9 @@ class Dut(ABC):
             )
         return found
 
-    @abstractmethod
     def processes(self) -> Sequence[Process]:
-        """Return what is watched for processor time and memory; empty where the kernel itself forwards."""
+        """Return what is watched for processor time and memory, each with its children; empty where the kernel itself forwards."""
+        return self._launched
 
     def busy_s(self) -> float | None:
         """Return for how long its forwarding threads have had frames in hand, from any beginning; None where it does not tell.
@@ -164,18 +188,26 @@ class Dut(ABC):
         """
         return None
 
-    @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Return the version of each of its programs."""
+        """Return the version of each of its programs; here what /proc says of them: the file that runs."""
+        return {
+            process.name: self.host.run(["readlink", f"/proc/{process.pid}/exe"], check=False).stdout.strip() or "unknown"
+            for process in self.processes()
+        }
 
-    @abstractmethod
     def port_modes(self) -> dict[str, str]:
-        """Return what carries each port, and in which mode: zero-copy, native, emulated, ..."""
+        """Return what carries each port, and in which mode: zero-copy, native, emulated, ...; of others the record has the cable."""
+        return {}
 
-    @abstractmethod
+    def environment(self) -> dict[str, str]:
+        """Return environment variables by which a test step's commands reach the device: where its socket is, its namespace, ..."""
+        return {}
+
     def logs(self) -> Sequence[LogExcerpt]:
         """Return what its programs said."""
+        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
-    @abstractmethod
     def stop(self) -> None:
         """End its programs and remove what it made; possible at any point, any number of times."""
+        for process in reversed(self._launched):
+            process.stop()

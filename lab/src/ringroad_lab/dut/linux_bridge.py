@@ -13,10 +13,10 @@ from pydantic import Field
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.deadline import wait_until_none
-from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
 from ringroad_lab.errors import DutError, HostError
-from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.record import LogExcerpt
+from ringroad_lab.host.interface import Completed
+from ringroad_lab.trial import VlanId
 
 # A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more; and no frames of the kernel's own.
 NAMESPACE_SETTINGS = """
@@ -36,6 +36,9 @@ class LinuxBridgeSettings(DutSettings):
 
     ageing_s: Annotated[int, Field(ge=0, le=1_000_000)] = 300
     """How long an address is remembered."""
+    access_vlans: dict[PortNumber, VlanId] = {}
+    """VLAN of each port where its frames have no tag; at the other ports they have one, and the bridge adds and removes it. It needs a
+    kernel with CONFIG_BRIDGE_VLAN_FILTERING."""
 
 
 class LinuxBridge(Dut):
@@ -45,7 +48,6 @@ class LinuxBridge(Dut):
     title: ClassVar[str] = "Linux bridge"
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
-    obeys_rules: ClassVar[bool] = False
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
     # A veth's end drops there what the other end's queue has no room for.
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_dropped"}
@@ -91,9 +93,29 @@ class LinuxBridge(Dut):
                     self._host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
                     self._ip("link", "set", "dev", interface, "master", bridge)
                     self._ip("link", "set", "dev", interface, "up")
+                self._set_vlans(bridge, [by_number[end] for end in pair])
                 self._ip("link", "set", "dev", bridge, "up")
         except HostError as error:
             raise DutError(f"{self.title} did not take its ports: {error}") from error
+
+    def _set_vlans(self, bridge: str, members: Sequence[DutPort]) -> None:
+        vlans = {vlan for port in members if (vlan := self.settings.access_vlans.get(port.number))}
+        if not vlans:
+            return
+        try:
+            self._ip("link", "set", "dev", bridge, "type", "bridge", "vlan_filtering", "1", "vlan_default_pvid", "0")
+        except HostError as error:
+            reason = "this kernel's bridges have no VLAN filtering (CONFIG_BRIDGE_VLAN_FILTERING)"
+            raise DutError(f"{self.title}: {reason}: leave out access_vlans, or take another device, such as ovs: {error}") from error
+        for port in members:
+            own = self.settings.access_vlans.get(port.number)
+            for vlan in {own} if own else vlans:
+                untagged = ["pvid", "untagged"] if own else []
+                self._host.run(["bridge", "-n", self._netns, "vlan", "add", "dev", port.cable.dut_end, "vid", str(vlan), *untagged])
+
+    def environment(self) -> dict[str, str]:
+        """Return the name of its network namespace, for `ip -n` and `bridge -n`."""
+        return {"BRIDGE_NETNS": self._netns}
 
     def plugged_in(self, cable: Cable) -> Cable:
         """Return a cable whose end is in the bridge's namespace."""
@@ -143,10 +165,6 @@ class LinuxBridge(Dut):
             dropped[qdisc["dev"]] = dropped.get(qdisc["dev"], 0) + int(qdisc.get("drops", 0))
         return dropped
 
-    def processes(self) -> Sequence[Process]:
-        """Return none: the kernel forwards."""
-        return ()
-
     def versions(self) -> dict[str, str]:
         """Return the version of the kernel."""
         return {"Linux": self._host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
@@ -159,10 +177,6 @@ class LinuxBridge(Dut):
             kind = links.get(port.cable.dut_end, {}).get("linkinfo", {}).get("info_kind", "network card")
             modes[str(port.number)] = f"{kind} {port.cable.dut_end}, forwarded in the context of the sender"
         return modes
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return none: the kernel's log is the machine's."""
-        return ()
 
     def stop(self) -> None:
         """Remove the namespace, with the bridges; cards go back to where they were."""

@@ -6,23 +6,26 @@ datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ringroad_lab import tunnel
 from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut import open_vswitch_counters as counters
-from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
+from ringroad_lab.dut.open_flow import forwarding_flows
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.record import LogExcerpt
+from ringroad_lab.trial import VlanId, Vni
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
@@ -40,6 +43,15 @@ class OpenVSwitchSettings(DutSettings):
 
     forwarding: Literal["rules", "normal"] = "rules"
     """`rules`: OpenFlow, in_port to output. `normal`: a learning bridge for each pair of ports, action NORMAL."""
+    flows_file: Path | None = None
+    """With `rules`: flows of one's own in place of the lab's, a file of ovs-ofctl(8). Port numbers are those of the test bed: the generator
+    has 1 and 2, guests 3 and 4, 5 and 6."""
+    rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
+    """With `rules`: so many rules in place of each one, which match the generator's UDP flows one by one; as many as `flows` lose none."""
+    access_vlans: dict[PortNumber, VlanId] = {}
+    """VLAN of each port where its frames have no tag; at the other ports they have one, and the switch adds and removes it."""
+    vxlans: dict[PortNumber, Vni] = {}
+    """VXLAN network of each port where frames come in a tunnel, and the switch adds and removes it."""
     other_config: dict[str, str] = {}
     """More columns of Open_vSwitch's `other_config`, as ovs-vswitchd.conf.db(5) has them."""
 
@@ -66,7 +78,6 @@ class OvsDpdkSettings(OpenVSwitchSettings):
 class OpenVSwitch(Dut):
     """What both builds do alike."""
 
-    obeys_rules: ClassVar[bool] = True
     serves_sockets: ClassVar[bool] = False
     start_s: ClassVar[float] = 5.0
     settings: OpenVSwitchSettings
@@ -154,21 +165,51 @@ class OpenVSwitch(Dut):
         """Make bridges and ports, and say what goes where."""
         self._ports = tuple(ports)
         bridges = self._lay_out(rules)
-        self._bridges = tuple(bridges)
+        # Of a tunnel's port the counters of the frames in the tunnel come last, and count.
+        self._bridges = (*bridges, *map(_under, self._tunnel_ports))
         commands: list[str] = []
         for bridge, members in bridges.items():
             commands += ["--", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
             for port in members:
+                if port in self._tunnel_ports:
+                    commands += self._add_tunnel_commands(bridge, port)
+                    continue
                 name, columns = self._interface(port)
                 commands += ["--", "add-port", bridge, name, "--", "set", "interface", name, f"ofport_request={port.number}"]
                 commands += [f"{column}={_quoted(value)}" for column, value in columns.items()]
+                if self.settings.forwarding == "normal" and (vlan := self.settings.access_vlans.get(port.number)):
+                    commands += ["--", "set", "port", name, f"tag={vlan}"]
         try:
             self._vsctl(*commands[1:])
             self._check_ports()
             for bridge, members in bridges.items():
                 self._ofctl("replace-flows", bridge, "-", stdin=self._flows(members, rules))
+            for port in self._tunnel_ports:
+                self._set_tunnel_addresses(port)
         except HostError as error:
             raise self._failure("did not take its configuration", error) from error
+
+    @property
+    def _tunnel_ports(self) -> list[DutPort]:
+        return [port for port in self._ports if port.number in self.settings.vxlans]
+
+    def _add_tunnel_commands(self, bridge: str, port: DutPort) -> list[str]:
+        """Put the end of a tunnel on a bridge, and have the port itself on a bridge of its own, whose address is that end's."""
+        name, columns = self._interface(port)
+        under, end = _under(port), _tunnel(port)
+        options = {"type": "vxlan", "options:remote_ip": tunnel.GENERATOR_ADDRESS, "options:key": str(self.settings.vxlans[port.number])}
+        commands = ["--", "add-br", under, "--", "set", "bridge", under, "datapath_type=netdev"]
+        commands += [f"other-config:hwaddr={_quoted(tunnel.DEVICE_STATION)}"]
+        for on, interface, told in ((under, name, columns), (bridge, end, options)):
+            commands += ["--", "add-port", on, interface, "--", "set", "interface", interface, f"ofport_request={port.number}"]
+            commands += [f"{column}={_quoted(value)}" for column, value in told.items()]
+        return commands
+
+    def _set_tunnel_addresses(self, port: DutPort) -> None:
+        under = _under(port)
+        self._host.run(["ip", "address", "add", f"{tunnel.DEVICE_ADDRESS}/{tunnel.NETWORK_BITS}", "dev", under])
+        self._host.run(["ip", "link", "set", "dev", under, "up"])
+        self._appctl("vswitchd.ctl", "tnl/neigh/set", under, tunnel.GENERATOR_ADDRESS, tunnel.GENERATOR_STATION)
 
     def _lay_out(self, rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
         """Members of each bridge, by its name."""
@@ -182,8 +223,15 @@ class OpenVSwitch(Dut):
     def _flows(self, members: Sequence[DutPort], rules: Sequence[Rule]) -> str:
         if self.settings.forwarding == "normal":
             return "actions=NORMAL\n"
-        numbers = {port.number for port in members}
-        return "".join(f"in_port={rule.in_port},actions=output:{rule.out_port}\n" for rule in rules if rule.in_port in numbers)
+        if self.settings.flows_file is not None:
+            return self._own_flows(self.settings.flows_file)
+        return forwarding_flows(rules, self.settings.access_vlans, self.settings.rule_set)
+
+    def _own_flows(self, file: Path) -> str:
+        try:
+            return file.expanduser().read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DutError(f"{self.title}: flows_file {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
     def _check_ports(self) -> None:
         rows = self._interface_rows()
@@ -204,7 +252,7 @@ class OpenVSwitch(Dut):
             self.check()
             rows = self._interface_rows()
             down = [
-                f"port {port.number} ({port.cable.kind.value} {port.cable.dut_end})"
+                f"port {port.number} ({port.cable.kind} {port.cable.dut_end})"
                 for name, port in names.items()
                 if rows.get(name, {}).get("link_state") != "up"
             ]
@@ -279,7 +327,17 @@ class OpenVSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the version of Open vSwitch, and of DPDK where that is in it."""
-        return counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
+        versions = counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
+        if self.settings.flows_file is not None:
+            versions["flows_file (SHA-256)"] = hashlib.sha256(self._own_flows(self.settings.flows_file).encode()).hexdigest()[:16]
+        return versions
+
+    def environment(self) -> dict[str, str]:
+        """Return where its tools find it: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`."""
+        return self._env | {
+            "OVS_CONTROL": str(self._folder / "vswitchd.ctl"),
+            "OVS_BRIDGE": self._bridges[0] if self._bridges else "",
+        }
 
     def port_modes(self) -> dict[str, str]:
         """Return type and mode of each port, as the switch itself tells them."""
@@ -289,12 +347,8 @@ class OpenVSwitch(Dut):
             row = rows.get(self._interface(port)[0], {})
             status = row.get("status") or {}
             told = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
-            result[str(port.number)] = ", ".join([f"{port.cable.kind.value} as {row.get('type') or 'system'}", *told])
+            result[str(port.number)] = ", ".join([f"{port.cable.kind} as {row.get('type') or 'system'}", *told])
         return result
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return what both daemons said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     # Its tools
 
@@ -441,7 +495,16 @@ _REFUSALS: Mapping[tuple[str, CableKind], str] = {
 def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
     if cable.kind not in dut.carries:
         reason = _REFUSALS.get((dut.driver, cable.kind), "there is no driver for it")
-        raise DutError(f"{dut.title} does not carry {cable.kind.value} ({cable.name}): {reason}")
+        raise DutError(f"{dut.title} does not carry {cable.kind} ({cable.name}): {reason}")
+
+
+def _under(port: DutPort) -> str:
+    """Bridge of a port that frames in a tunnel come through."""
+    return f"bu-{port.cable.name}"
+
+
+def _tunnel(port: DutPort) -> str:
+    return f"vx-{port.cable.name}"
 
 
 def _quoted(value: str) -> str:

@@ -14,7 +14,6 @@ from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.record import LogExcerpt
 from ringroad_lab.ringroad_program import require_ringroad
 
 START_TIMEOUT_S = 15.0
@@ -38,7 +37,6 @@ class RingroadSwitch(Dut):
     title: ClassVar[str] = "Ringroad switch"
     settings_type: ClassVar[type[DutSettings]] = RingroadSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
-    obeys_rules: ClassVar[bool] = False
     build_programs: ClassVar[Programs] = {"ringroadd": (), "ringroad": ()}
     no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "dropped_no_space")
     settings: RingroadSettings
@@ -144,9 +142,9 @@ class RingroadSwitch(Dut):
                 modes[str(port.number)] = ", ".join(filter(None, (told.get("kind"), told.get("mode"), peer.get("agreed"))))
         return modes
 
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return what the daemon said."""
-        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+    def environment(self) -> dict[str, str]:
+        """Return where `ringroad` finds the daemon."""
+        return {"RINGROAD_SOCKET": str(self._socket)}
 
     def stop(self) -> None:
         """End the daemon, and its ports with it."""

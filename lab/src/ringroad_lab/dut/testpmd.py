@@ -65,7 +65,6 @@ class Testpmd(Dut):
     title: ClassVar[str] = "DPDK testpmd"
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
-    obeys_rules: ClassVar[bool] = True
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
     no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "tx_dropped")
     huge_pages_mib: ClassVar[int] = MEMORY_MIB

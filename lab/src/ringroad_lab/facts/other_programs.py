@@ -41,11 +41,11 @@ def _taken_s() -> float:
             parents[process.pid] = process.info["ppid"]
             times[process.pid] = told.user + told.system + told.children_user + told.children_system
     own = {os.getpid(), KTHREADD}
-    return sum(taken_s for pid, taken_s in times.items() if not own.intersection(_line(pid, parents)))
+    return sum(taken_s for pid, taken_s in times.items() if not own.intersection(line_of(pid, parents)))
 
 
-def _line(pid: int, parents: Mapping[int, int]) -> set[int]:
-    """A process and those that it comes of."""
+def line_of(pid: int, parents: Mapping[int, int]) -> set[int]:
+    """Return a process and those that it comes of."""
     line = set()
     while pid and pid not in line:
         line.add(pid)

@@ -86,5 +86,5 @@ class PeriodicSampler(ABC):
             return ()
         return (
             f"{who} more than {limit:.0%} of the processors' time in {len(high)} of {len(seen)} samples, {max(high):.0%} at most: "
-            f"rates of that time are lower than the device's.",
+            f"each trial tells what it lost of that.",
         )

@@ -52,8 +52,16 @@ class Sampler(PeriodicSampler):
         for pid, (name, process) in list(self._watched.items()):
             try:
                 self._sample_process(f"{name} ({pid})", process)
-            except psutil.Error:
+                self._watch_children(name, pid)
+            except (psutil.Error, OSError):
                 del self._watched[pid]
+
+    def _watch_children(self, name: str, pid: int) -> None:
+        """Watch the processes that a process started, from the next sample on."""
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, file.read_text().split()):
+                if child not in self._watched:
+                    self.watch(child, name if name.startswith("child of ") else f"child of {name}")
 
     def _sample_process(self, subject: str, process: psutil.Process) -> None:
         with process.oneshot():

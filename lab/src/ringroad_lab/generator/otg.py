@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
+from ringroad_lab.facts.witness import Witness
 from ringroad_lab.generator import traffic
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.judgement import asked_s, judge, tolerance_s
@@ -24,11 +25,19 @@ OVERTIME_S = 2.0
 class OtgGenerator(Generator):
     """Two ports of a generator, one at each end of the path."""
 
-    def __init__(self, client: OtgClient, locations: tuple[str, str], name: str = "") -> None:
-        """Take a server and the locations of its ports; `name` is what it is called, where it does not say."""
+    def __init__(self, client: OtgClient, locations: tuple[str, str], name: str = "", witness: Witness | None = None) -> None:
+        """Take a server and the locations of its ports.
+
+        Args:
+            client: The server.
+            locations: Of its ports.
+            name: What it is called, where it does not say.
+            witness: Who tells what others take of the run's processors while a load is offered.
+        """
         self._client = client
         self._locations = locations
         self._name = name
+        self._witness = witness
 
     def plug_in(self) -> None:
         """Open the ports, without traffic, so that whoever is at the other ends finds them.
@@ -68,9 +77,11 @@ class OtgGenerator(Generator):
         reasons = []
         if load.learning:
             self._send([way.learning_flow for way in ways], 0.0, "learning frames")
-        started_at = time.time()
         expected_s = asked_s(request)
+        look = self._witness.look() if self._witness else None
+        started_at = time.time()
         overtime = self._send([way.flow for way in ways], expected_s, "the load")
+        disturbance = self._witness.since(look) if self._witness and look else None
         if overtime:
             reasons.append(overtime)
         if not self._settle():
@@ -93,6 +104,7 @@ class OtgGenerator(Generator):
             directions=counts,
             # How far the clock strayed at most, as part of the time that was measured with it.
             clock_error=detail.clock.max_ns / 1e9 / expected_s if detail and detail.clock.comparisons else None,
+            disturbance=disturbance,
         )
 
     def close(self) -> None:

@@ -151,8 +151,15 @@ class TrialDetail(_Told):
 class OtgClient:
     """Requests to one server."""
 
-    def __init__(self, url: str, *, token: str | None = None, verify: bool = True, timeout_s: float = 30.0) -> None:
-        """Name the server, as `https://HOST:PORT`, and what it asks its clients for; with `verify`, its certificate has to be known."""
+    def __init__(
+        self, url: str, *, token: str | None = None, verify: bool | str = True, timeout_s: float = 30.0, has_details: bool = True
+    ) -> None:
+        """Name the server, as `https://HOST:PORT`, and what it asks its clients for.
+
+        With `verify`, its certificate has to be known: to the system, or in a file of that name. With `has_details`, the server is asked
+        for what the model cannot say.
+        """
+        self._has_details = has_details
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
@@ -226,6 +233,8 @@ class OtgClient:
         Raises:
             GeneratorError: it makes no sense.
         """
+        if not self._has_details:
+            return None
         response = self._send("GET", "/ringroad/flows", None)
         if response.status_code in (404, 405, 501):
             return None

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.location import generator_location
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient
+from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.host.interface import Host
+from ringroad_lab.kinds import CABLES
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
@@ -33,31 +34,29 @@ TRIAL_S = 0.2
 CONNECT_TIMEOUT_S = 10.0
 
 
-def measure_ceiling(
-    client: OtgClient, host: Host, kind: CableKind, frame: FrameMix, *, bidirectional: bool = True, flows: int = 1, trial_s: float = TRIAL_S
-) -> GeneratorCeiling:
-    """Find the highest load that the generator carries without loss over its own loop.
+def measure_ceiling(client: OtgClient, host: Host, kind: CableKind, load: Load, *, trial_s: float = TRIAL_S) -> GeneratorCeiling:
+    """Find the highest load of frames and flows like those of `load` that the generator carries without loss over its own loop.
 
     Raises:
         GeneratorError: it does not even carry a small one, or there is no loop of such cables.
     """
-    with _loop(client, host, kind, max(size for size, _ in frame.parts)) as generator:
-        return search_ceiling(generator, kind, frame, trial_s=trial_s, bidirectional=bidirectional, flows=flows)
+    longest = max(size for size, _ in load.frame.parts) + max(extra_bytes(load, sender) for sender in (0, 1))
+    with _loop(client, host, kind, longest) as generator:
+        return search_ceiling(generator, kind, load, trial_s=trial_s)
 
 
-def search_ceiling(
-    generator: Generator, kind: CableKind, frame: FrameMix, *, trial_s: float, bidirectional: bool = True, flows: int = 1
-) -> GeneratorCeiling:
+def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s: float) -> GeneratorCeiling:
     """Look for the ceiling over a loop that is there: from what comes of an overload, up while all arrives, else down until it does.
 
     Raises:
         GeneratorError: nothing passes.
     """
     clock_errors: list[float] = []
+    frame = load.frame
 
     def offer(rate_fps: float) -> TrialResult:
-        load = Load(frame=frame, rate_fps=rate_fps, bidirectional=bidirectional, flows=flows, learning=False)
-        result = generator.trial(TrialRequest(load=load, duration_s=trial_s, purpose="self-test"))
+        offered = load.model_copy(update={"rate_fps": rate_fps, "learning": False})
+        result = generator.trial(TrialRequest(load=offered, duration_s=trial_s, purpose="self-test"))
         if result.clock_error is not None:
             clock_errors.append(result.clock_error)
         return result
@@ -87,11 +86,12 @@ def search_ceiling(
 @contextmanager
 def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[OtgGenerator]:
     """Join the generator's two ports by one cable."""
-    if kind not in (CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF):
+    cable_type = CABLES[kind]()
+    if not cable_type.can_loop:
         raise GeneratorError(f"the generator cannot be looped by {kind} alone")
-    cable = lay_cable(kind, f"{host.cable_prefix}loop", host, max_frame_bytes=max_frame_bytes)
+    cable = lay_cable(Laying(kind, f"{host.cable_prefix}loop", host, max_frame_bytes=max_frame_bytes))
     try:
-        generator = OtgGenerator(client, (_device_location(cable), generator_location(cable)))
+        generator = OtgGenerator(client, (cable_type.loop_location(cable), cable_type.generator_location(cable)))
         generator.plug_in()
         _await_connection(generator, kind)
         yield generator
@@ -100,17 +100,6 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
             client.close_ports()
         finally:
             remove_cable(cable, host)
-
-
-def _device_location(cable: Cable) -> str:
-    """Name of the generator's port at the end of a cable where a device would be."""
-    match cable.kind:
-        case CableKind.VETH:
-            return f"xdp:{cable.dut_end}"
-        case CableKind.VHOST_USER:
-            return f"vhost-user:{cable.dut_end}"
-        case _:
-            return f"memif:{cable.dut_end}@role=server,id=0"
 
 
 def _await_connection(generator: OtgGenerator, kind: CableKind) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import snappi
 
+from ringroad_lab import tunnel
 from ringroad_lab.trial import AddressPlan, Load
 
 # RFC 2544, appendix C.2.2: networks for measurements; RFC 4814, section 4: varied addresses and ports.
@@ -18,6 +19,9 @@ UDP_PORTS = 65536 - FIRST_UDP_PORT
 # Locally administered addresses: one station at each end, and the stations of address plans behind each.
 STATIONS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02)
 PLANNED_STATIONS = (0x02_01_00_00_00_00, 0x02_02_00_00_00_00)
+VLAN_TAG_BYTES = 4
+# Of the outer UDP header, where a device may look to spread flows over its processors.
+TUNNEL_SOURCE_PORT = 49152
 LEARNING_FRAMES = 4
 LEARNING_FPS = 5_000
 
@@ -45,6 +49,11 @@ def directions(load: Load) -> tuple[Direction, ...]:
     return (Direction(0, 1), Direction(1, 0)) if load.bidirectional else (Direction(0, 1),)
 
 
+def extra_bytes(load: Load, sender: int) -> int:
+    """Return by how much tags and tunnels make frames longer than their size says, at a sending port."""
+    return bool(load.vlans[sender]) * VLAN_TAG_BYTES + bool(load.vnis[sender]) * tunnel.OVERHEAD_BYTES
+
+
 def ports(locations: tuple[str, str]) -> snappi.Config:
     """Return a configuration of the two ports without flows."""
     config = snappi.Config()
@@ -58,18 +67,19 @@ def traffic(locations: tuple[str, str], load: Load, duration_s: float) -> snappi
     config = ports(locations)
     for direction in directions(load):
         if load.learning:
-            _add_learning(config, direction)
+            _add_learning(config, direction, load)
         _add_load(config, direction, load, duration_s)
     return config
 
 
 def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_s: float) -> None:
     flow = _flow(config, direction.flow, direction.sender, direction.receiver)
+    extra = extra_bytes(load, direction.sender)
     if len(load.frame.parts) == 1:
-        flow.size.fixed = load.frame.parts[0][0]
+        flow.size.fixed = load.frame.parts[0][0] + extra
     else:
         for size, weight in load.frame.parts:
-            flow.size.weight_pairs.custom.custom(size=size, weight=weight)
+            flow.size.weight_pairs.custom.custom(size=size + extra, weight=weight)
     flow.rate.pps = round(load.rate_fps)
     if load.burst_frames is not None:
         flow.duration.fixed_packets.packets = load.burst_frames
@@ -78,33 +88,44 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
     flow.metrics.enable = flow.metrics.loss = flow.metrics.latency.enable = True
     flow.metrics.latency.mode = flow.metrics.latency.STORE_FORWARD
 
-    ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
-    _set_address(ethernet.src, STATIONS[direction.sender])
-    _set_address(ethernet.dst, STATIONS[direction.receiver])
+    ethernet, ip, udp = _add_headers(flow, load, direction.sender, direction.receiver)
     if load.addresses is not AddressPlan.FIXED:
         field = ethernet.src if load.addresses is AddressPlan.SOURCES else ethernet.dst
         _set_address(field, PLANNED_STATIONS[direction.sender] + load.first_station, load.stations)
-    ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.sender], PORT_ADDRESSES[direction.receiver]
-    udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
     if load.flows > UDP_PORTS:
         _vary(ip.src, MANY_FLOWS_ADDRESSES[direction.sender], "0.0.0.1", load.flows)
     elif load.flows > 1:
         _vary(udp.src_port, FIRST_UDP_PORT, 1, load.flows)
 
 
-def _add_learning(config: snappi.Config, direction: Direction) -> None:
+def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> None:
     """Add frames of the receiving end that a switch learns from: RFC 2544, section 23, second step."""
     flow = _flow(config, direction.learning_flow, direction.receiver, direction.sender)
-    flow.size.fixed = 64
+    flow.size.fixed = 64 + extra_bytes(load, direction.receiver)
     flow.rate.pps = LEARNING_FPS
-    ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
+    _add_headers(flow, load, direction.receiver, direction.sender)
     flow.duration.fixed_packets.packets = LEARNING_FRAMES
-    _set_address(ethernet.src, STATIONS[direction.receiver])
-    _set_address(ethernet.dst, STATIONS[direction.sender])
-    ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.receiver], PORT_ADDRESSES[direction.sender]
-    udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
     # So that it is not taken for frames of others where it arrives.
     flow.metrics.enable = True
+
+
+def _add_headers(flow: snappi.Flow, load: Load, sender: int, receiver: int) -> tuple[snappi.FlowEthernet, snappi.FlowIpv4, snappi.FlowUdp]:
+    """Add the headers of frames from one port to the other; return the innermost Ethernet, IPv4 and UDP headers."""
+    if load.vnis[sender]:
+        ethernet, ip, udp = (flow.packet.ethernet()[-1], flow.packet.ipv4()[-1], flow.packet.udp()[-1])
+        ethernet.src.value, ethernet.dst.value = tunnel.GENERATOR_STATION, tunnel.DEVICE_STATION
+        ip.src.value, ip.dst.value = tunnel.GENERATOR_ADDRESS, tunnel.DEVICE_ADDRESS
+        udp.src_port.value, udp.dst_port.value = TUNNEL_SOURCE_PORT, tunnel.UDP_PORT
+        flow.packet.vxlan()[-1].vni.value = load.vnis[sender]
+    ethernet = flow.packet.ethernet()[-1]
+    _set_address(ethernet.src, STATIONS[sender])
+    _set_address(ethernet.dst, STATIONS[receiver])
+    if load.vlans[sender]:
+        flow.packet.vlan()[-1].id.value = load.vlans[sender]
+    ip, udp = flow.packet.ipv4()[-1], flow.packet.udp()[-1]
+    ip.src.value, ip.dst.value = PORT_ADDRESSES[sender], PORT_ADDRESSES[receiver]
+    udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
+    return ethernet, ip, udp
 
 
 def _flow(config: snappi.Config, name: str, sender: int, receiver: int) -> snappi.Flow:

@@ -18,7 +18,7 @@ GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind
 
 def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> CableKind | None:
     """Return the kind of a guest's cables: the one that is wanted, else the best that device and guest both carry; None without any."""
-    return wanted or next((kind for kind in GUEST_CABLES if kind in carried), None)
+    return wanted or next((kind for kind in (*GUEST_CABLES, *sorted(carried)) if kind in carried), None)
 
 
 class Machine(ABC):

@@ -41,7 +41,7 @@ class NamespaceBridgeGuest(Guest):
         """Make the namespace and the bridge, and plug both cables in."""
         for cable in cables:
             if cable.kind is not CableKind.VETH:
-                raise GuestError(f"a bridge in a namespace does not carry {cable.kind.value} ({cable.name})")
+                raise GuestError(f"a bridge in a namespace does not carry {cable.kind} ({cable.name})")
         try:
             self._host.run(["ip", "netns", "add", self._netns])
             self._is_made = True

@@ -129,4 +129,4 @@ def _virtual_device(number: int, cable: Cable) -> str:
             # It counts combined channels; veth has separate ones.
             raise GuestError(f"DPDK's net_af_xdp has one queue on veth ({cable.name}), not {cable.queues}: use vhost-user, or one queue")
         return f"--vdev=net_af_xdp{number},iface={cable.far_end}"
-    raise GuestError(f"testpmd as a guest does not carry {cable.kind.value} ({cable.name})")
+    raise GuestError(f"testpmd as a guest does not carry {cable.kind} ({cable.name})")

@@ -182,4 +182,4 @@ def _network_back_end(number: int, cable: Cable, *, has_vhost: bool) -> list[str
     if cable.kind is CableKind.TAP:
         vhost = ",vhost=on" if has_vhost else ""
         return ["-netdev", f"tap,id=n{number},ifname={cable.far_end},script=no,downscript=no{vhost}"]
-    raise GuestError(f"a QEMU guest does not carry {cable.kind.value} ({cable.name})")
+    raise GuestError(f"a QEMU guest does not carry {cable.kind} ({cable.name})")

@@ -44,7 +44,7 @@ class NamespaceStation(Station):
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
         """Plug it in."""
         if cable.kind is not CableKind.VETH:
-            raise GuestError(f"{self.name} does not carry {cable.kind.value} ({cable.name}): namespaces are plugged in by veth")
+            raise GuestError(f"{self.name} does not carry {cable.kind} ({cable.name}): namespaces are plugged in by veth")
         interface = cable.far_end
         try:
             self._host.run(["ip", "netns", "add", self._netns])

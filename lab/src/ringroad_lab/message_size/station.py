@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from ringroad_lab.cable.interface import Cable
-from ringroad_lab.cable.lay import OFFLOADS_OFF
+from ringroad_lab.cable.interfaces import OFFLOADS_OFF
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, ProcessCosts
 from ringroad_lab.dut.interface import Dut, DutPort, Placement
@@ -95,7 +95,7 @@ def joined_stations(
         wiring = wire(Topology.P2P)
         cables = []
         for number in wiring.physical_ports:
-            cables.append(lay_cable(kind, f"{host.cable_prefix}m{number}", host, is_dut_server=dut.serves_sockets))
+            cables.append(lay_cable(Laying(kind, f"{host.cable_prefix}m{number}", host, dut.serves_sockets)))
             stack.callback(remove_cable, cables[-1], host)
         dut.configure([DutPort(number, cable) for number, cable in zip(wiring.physical_ports, cables, strict=True)], wiring.rules)
         first, second = (STATIONS[settings.stations](f"station{n}", placement) for n, placement in enumerate(placements, 1))

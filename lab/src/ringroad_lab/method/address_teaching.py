@@ -87,6 +87,8 @@ class AddressTeacher:
             purpose,
             acceptable_loss_ratio=1.0,
             may_be_silent=True,
+            loss_alone_counts=False,
+            may_repeat=False,
             burst_frames=stations,
             bidirectional=False,
             flows=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +13,7 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import Outcome
-from ringroad_lab.trial import TrialResult
+from ringroad_lab.trial import DisturbanceLimits, TrialResult
 
 
 class MethodSettings(BaseModel):
@@ -25,6 +25,23 @@ class MethodSettings(BaseModel):
     def strict(cls) -> Self:
         """Return the settings that keep to the letter of the RFC, as far as the method can; the defaults are for quick results."""
         return cls()
+
+
+class DisturbedRepeats:
+    """The budget of a measurement for the repetition of disturbed trials."""
+
+    def __init__(self, limits: DisturbanceLimits) -> None:
+        """Begin with all of it."""
+        self._trials = limits.extra_trials
+        self._rest_s = limits.extra_s
+
+    def take(self, duration_s: float) -> bool:
+        """Take a trial of so long out of it; False, and nothing is taken, where it is not left."""
+        if not self._trials or duration_s > self._rest_s:
+            return False
+        self._trials -= 1
+        self._rest_s -= duration_s
+        return True
 
 
 @dataclass(frozen=True)
@@ -39,10 +56,16 @@ class MethodContext:
     """Whether `max_fps` is the generator's ceiling: what passes there is a lower bound, and is said to be."""
     bidirectional: bool
     flows: int
+    vlans: tuple[int, int] = field(default=(0, 0), kw_only=True)
+    """VLAN of the frames that each port sends; 0: no tag."""
+    vnis: tuple[int, int] = field(default=(0, 0), kw_only=True)
+    """VXLAN network of the frames that each port sends; 0: none."""
     on_trial: Callable[[TrialResult], None]
     """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
     remaining_s: Callable[[float], None]
     """To be called with the expected rest of the time, s, when that is better known."""
+    repeats: DisturbedRepeats = field(default_factory=lambda: DisturbedRepeats(DisturbanceLimits()))
+    """What may still be spent on trials that others disturbed."""
     throughput_fps: float | None = None
     """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
     are not told find it themselves."""
@@ -59,7 +82,7 @@ class Method(ABC):
     """As scenarios name it: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
     """For people, with the RFC's section."""
-    settings_type: ClassVar[type[MethodSettings]]
+    settings_type: ClassVar[type[MethodSettings]] = MethodSettings
     is_between_stations: ClassVar[bool] = False
     """Whether it measures between two stations with programs of their own, rather than by the generator; then frames have no set size."""
 
@@ -71,9 +94,9 @@ class Method(ABC):
     def expected_s(self, trial_overhead_s: float) -> float:
         """Time that a measurement is expected to take, s, where each trial costs so much beside its duration."""
 
-    @abstractmethod
     def deviations(self) -> tuple[str, ...]:
         """Where the settings differ from what the RFC demands, a sentence each, for the report."""
+        return ()
 
     @abstractmethod
     def measure(self, context: MethodContext) -> Outcome:

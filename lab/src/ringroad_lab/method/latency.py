@@ -103,7 +103,13 @@ class LatencyMethod(TrialMethod):
         settings, results, losses = self.settings, [], 0
         not_carried: list[str] = []
         for _ in range(settings.repeats):
-            judged = series.run(rate_fps, settings.trial_s, "latency", acceptable_loss_ratio=settings.throughput.acceptable_loss_ratio)
+            judged = series.run(
+                rate_fps,
+                settings.trial_s,
+                "latency",
+                acceptable_loss_ratio=settings.throughput.acceptable_loss_ratio,
+                loss_alone_counts=False,
+            )
             if not judged.counts:
                 not_carried += judged.reasons
                 continue

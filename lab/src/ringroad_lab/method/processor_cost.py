@@ -105,6 +105,7 @@ class ProcessorCostMethod(TrialMethod):
                 "processor-cost",
                 acceptable_loss_ratio=settings.throughput.acceptable_loss_ratio,
                 loss_repeats=settings.throughput.loss_repeats,
+                loss_alone_counts=False,
             )
             if not judged.counts:
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")

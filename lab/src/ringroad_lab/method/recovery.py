@@ -85,7 +85,7 @@ class RecoveryMethod(TrialMethod):
         points: list[tuple[float, float]] = []
         clean: list[float] = []
         for _ in range(settings.max_trials):
-            judged = series.run(settings.recovery_ratio * overload_fps, settings.probe_s, "recovery", may_be_silent=True)
+            judged = series.run(settings.recovery_ratio * overload_fps, settings.probe_s, "recovery", may_be_silent=True, may_repeat=False)
             if not judged.counts:
                 raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the load after: {'; '.join(judged.reasons)}")
             after_s = judged.result.started_at - ended_at

@@ -55,7 +55,7 @@ class SoakMethod(TrialMethod):
         trials = _trials(settings)
         for number in range(trials):
             context.remaining_s((trials - number) * settings.trial_s)
-            judged = series.run(rate_fps, settings.trial_s, "soak")
+            judged = series.run(rate_fps, settings.trial_s, "soak", may_repeat=False)
             if not judged.counts:
                 not_carried, reasons = not_carried + 1, judged.reasons
                 continue

@@ -342,7 +342,9 @@ def _colour(style: int) -> str:
 def _mark(cell: Cell) -> str:
     if cell.median is None:
         return "\u00d7"
-    return {MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}.get(cell.status, "")
+    return {MeasurementStatus.DISTURBED: "~", MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}.get(
+        cell.status, ""
+    )
 
 
 def _value_text(value: float | None, line_rate: float | None, unit: str) -> str:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import ClassVar
 
+from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import Measurement, RunRecord
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import measurement_loss, places
 from ringroad_lab.trial import LOSS_PLACES
 
@@ -61,6 +64,16 @@ def render_csv(record: RunRecord) -> str:
             is_headline = "yes" if name == m.outcome.headline else "no"
             writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline, *losses])
     return file.getvalue()
+
+
+class CsvReporter(Reporter):
+    """See [`render_csv`]."""
+
+    title: ClassVar[str] = "a row for each metric"
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render a run."""
+        return render_csv(record)
 
 
 def _losses(measurement: Measurement) -> list[str]:

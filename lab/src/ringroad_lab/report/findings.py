@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ringroad_lab.comparison import RunComparison
+from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
+from ringroad_lab.report.ranking import rank
 from ringroad_lab.statistics.verdict import Verdict
 
 FRAME_RATE = "frames/s"
@@ -214,6 +216,10 @@ def warnings(record: RunRecord) -> list[str]:
         found.append("The run has no measurement.")
     if record.link_bps:
         found += _beyond_line_rate(record, record.link_bps)
+    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    if tally.left:
+        told = tally.describe()
+        found.append(f"{told[0].upper()}{told[1:]}.")
     return [*found, *same_builds(record), *record.warnings]
 
 
@@ -266,18 +272,10 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}."
     ]
     first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
-    ranked = sorted(
-        (cell for cell in first.row(first.frames[0]) if cell and cell.median is not None), key=lambda cell: cell.median or 0, reverse=True
-    )
-    at = "" if first.frames[0] == MESSAGES else f"At {frames_text(first.frames[0].name)}, "
-    if len(ranked) > 1:
-        best, last = ranked[0], ranked[-1]
-        sentences.append(
-            f"{at}{best.dut} has the highest {metric_title(first.metric).lower()}, "
-            f"{_cell_text(best, first.unit)}; {last.dut} the lowest, {_cell_text(last, first.unit)}."
-        )
-    elif ranked:
-        sentences.append(f"{at}{ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
+    mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
+    if mix is not None:
+        ranking = rank(record, first.topology, first.method, mix, first.metric, metric_title(first.metric).lower())
+        sentences.append(f"{'With' if mix == MESSAGES else 'At'} {frames_text(mix.name)}, {ranking}.")
     if comparison is not None:
         told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
         sentences.append(f"Compared with {comparison.baseline}: {told}.{_worst_regression(comparison)}")
@@ -309,11 +307,6 @@ def _worst_regression(comparison: RunComparison) -> str:
 def headline_metric(measurement: Measurement) -> Metric | None:
     """Return the metric that stands for a measurement; None where it has no figure."""
     return measurement.outcome.metrics.get(measurement.outcome.headline) if has_figure(measurement) else None
-
-
-def _cell_text(cell: Cell, unit: str) -> str:
-    bound = "at least " if cell.status is MeasurementStatus.LOWER_BOUND else ""
-    return bound + quantity(cell.median or 0.0, unit)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from functools import cache
+from typing import ClassVar
 
 import plotly.offline
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,6 +15,7 @@ from ringroad_lab.loss import loss_text
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report import quantity
 from ringroad_lab.report.findings import frames_text, headline_metric, metric_title, sentence_case
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.view import dut_facts, make_view
 
@@ -25,6 +27,18 @@ def render_html(record: RunRecord, comparison: RunComparison | None = None) -> s
     template = _environment().get_template("report.html.j2")
     style, script = _own_file("report.css"), _own_file("report.js")
     return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
+
+
+class HtmlReporter(Reporter):
+    """See [`render_html`]."""
+
+    title: ClassVar[str] = "a file for the browser, with charts"
+    suffix: ClassVar[str] = ".html"
+    compares: ClassVar[bool] = True
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render a run."""
+        return render_html(record, comparison)
 
 
 @cache

@@ -10,11 +10,12 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import ClassVar, Literal
 from xml.etree import ElementTree
 
 from ringroad_lab.comparison import ComparisonRow, RunComparison
 from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.plain_text import printable, printable_lines
 from ringroad_lab.report.quantity import percent_change, quantity
 from ringroad_lab.statistics.verdict import Verdict
@@ -39,6 +40,17 @@ class _Suite:
     cases: list[_Case]
     properties: dict[str, str] = field(default_factory=dict)
     started_at: float | None = None
+
+
+class JunitReporter(Reporter):
+    """See [`run_as_junit`]."""
+
+    title: ClassVar[str] = "JUnit XML: a test case for each headline metric"
+    compares: ClassVar[bool] = True
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render a run."""
+        return run_as_junit(record, comparison)
 
 
 def run_as_junit(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool = False) -> str:

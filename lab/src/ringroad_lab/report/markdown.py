@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import Scale, moment, percent_change, quantity
@@ -63,6 +65,18 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
     traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
     blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
+    if steps := [(m, step) for m in record.measurements for step in m.steps]:
+        told = [
+            [
+                f"{m.number}. {m.dut}, {m.method}, {m.frame.name}",
+                s.when,
+                s.on,
+                s.name or s.run,
+                s.failure or "as expected",
+            ]
+            for m, s in steps
+        ]
+        blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], told)]
     blocks += ["## Where this differs from the RFCs", _list(record.deviations) or "No deviation was recorded."]
     ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
     blocks.append("## What the generator carries by itself")
@@ -70,6 +84,17 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "It was not tested.")
     blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
     return "\n\n".join(blocks) + "\n"
+
+
+class MarkdownReporter(Reporter):
+    """See [`render_markdown`]."""
+
+    title: ClassVar[str] = "for merge requests and terminals"
+    compares: ClassVar[bool] = True
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render a run."""
+        return render_markdown(record, comparison)
 
 
 def comparison_blocks(comparison: RunComparison) -> list[str]:
@@ -93,6 +118,7 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
             )
     head = ["Device", "Measured", "Baseline", "Candidate", "Change", "Interval", "Noise floor", "Detectable", "Verdict"]
     blocks = [
+        _list(comparison.disturbances()),
         f"{_plain(comparison.candidate)} beside the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
         _table(head, rows),
     ]
@@ -122,7 +148,7 @@ def _cell(cell: Cell | None, scale: Scale) -> str:
         return _NOTHING
     if cell.median is None:
         return str(cell.status)
-    marks = {MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
+    marks = {MeasurementStatus.DISTURBED: "~ ", MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
     spread = f" ({scale.aligned(min(cell.values))} … {scale.aligned(max(cell.values))})" if len(cell.values) > 1 else ""
     missing = f", {cell.without_figure} invalid" if cell.without_figure else ""
     return f"{marks.get(cell.status, '')}{scale.aligned(cell.median)}{spread}{missing}"

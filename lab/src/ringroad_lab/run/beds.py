@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
 from ringroad_lab.cost import CostMeter
@@ -20,12 +20,12 @@ from ringroad_lab.message_size.station import Station
 from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series, StepRecord
 from ringroad_lab.run.engine import Bed, Stations
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, StepNamed
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
-from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
 from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, huge_pages_mib, read_settings, with_build
 
 # A log is to explain a failure, not to fill a store.
@@ -85,6 +85,10 @@ class WatchedBed(Samples, Bed):
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
         """Return what the generator carries by itself."""
         return self._bed.ceiling(frame)
+
+    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
+        """Run a test step where it belongs."""
+        return self._bed.run_test_step(step, environment)
 
     def check(self) -> None:
         """Check that all parts live."""

@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ringroad_lab.cost import CostMeter
-from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, SandboxError, ScenarioError
+from ringroad_lab.disturbances import tally_disturbances
+from ringroad_lab.errors import (
+    DutError,
+    GeneratorError,
+    GuestError,
+    HostError,
+    LabError,
+    RunStoppedError,
+    SandboxError,
+    ScenarioError,
+    StepFailedError,
+)
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
+from ringroad_lab.generator.traffic import extra_bytes
+from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext, MethodSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     DutRecord,
@@ -25,6 +37,7 @@ from ringroad_lab.record import (
     MeasurementStatus,
     Outcome,
     Series,
+    StepRecord,
 )
 from ringroad_lab.run.events import (
     BedEnded,
@@ -37,10 +50,10 @@ from ringroad_lab.run.events import (
     TrialDone,
     Warned,
 )
-from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
 from ringroad_lab.scenario.schedule import Round, Step
-from ringroad_lab.trial import TrialRequest, TrialResult
+from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
 
 class Watched(ABC):
@@ -86,6 +99,10 @@ class Bed(Watched):
     @abstractmethod
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
         """Return what the generator carries by itself, of frames like these; None where that cannot be measured."""
+
+    @abstractmethod
+    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
+        """Run a test step with more variables in its environment, and see whether it did what is expected."""
 
     @abstractmethod
     def check(self) -> None:
@@ -188,7 +205,8 @@ class Engine:
                 self._tell(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
                 try:
                     while done < len(todo) and not todo[done].is_between_stations:
-                        is_alive = self._run_step(bed, planned, todo[done], throughputs_fps)
+                        whens = {"before", "after"} | ({"start"} if not done else set()) | ({"end"} if done + 1 == len(todo) else set())
+                        is_alive = self._run_step(bed, planned, todo[done], throughputs_fps, whens)
                         done += 1
                         if not is_alive:
                             break
@@ -252,8 +270,11 @@ class Engine:
             )
         )
 
-    def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float]) -> bool:
-        """Make one measurement; whether the bed is still good. Throughputs found are left for the methods that follow, by frame size."""
+    def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float], whens: set[str]) -> bool:
+        """Make one measurement, with test steps of `whens` around it; whether the bed is still good.
+
+        Throughputs found are left for the methods that follow, by frame size.
+        """
         self._stop_if_told()
         method = self._make_method(step.method)
         trials: list[TrialResult] = []
@@ -267,6 +288,7 @@ class Engine:
                     rate_fps=trial.request.load.rate_fps,
                     verdict=trial.verdict,
                     loss_ratio=trial.loss_ratio,
+                    is_disturbed=trial.is_disturbed,
                 )
             )
             self._stop_if_told()
@@ -275,7 +297,18 @@ class Engine:
         begun_at = time.time()
         is_alive = True
         counters: dict[str, int] = {}
+        steps: list[StepRecord] = []
+
+        def run_test_steps(*moments: str) -> None:
+            environment = {"DUT": planned.dut.label, "METHOD": step.method.name, "FRAME": step.frame.name}
+            chosen = [each for moment in moments if moment in whens for each in planned.scenario.steps if each.when == moment]
+            for each in chosen:
+                steps.append(bed.run_test_step(each, {f"RINGROAD_LAB_{name}": value for name, value in environment.items()}))
+                if steps[-1].failure:
+                    raise StepFailedError(f"test step {each.name or each.run!r} ({each.when}, on {each.on}): {steps[-1].failure}")
+
         try:
+            run_test_steps("start", "before")
             ceiling = bed.ceiling(step.frame)
             if ceiling is not None:
                 self._tell(CeilingFound(ceiling=ceiling))
@@ -287,22 +320,30 @@ class Engine:
                 is_max_generator_bound=is_generator_bound,
                 bidirectional=planned.scenario.bidirectional,
                 flows=planned.scenario.flows,
+                vlans=planned.scenario.vlans,
+                vnis=planned.scenario.vnis,
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                repeats=DisturbedRepeats(planned.scenario.disturbance),
                 throughput_fps=throughputs_fps.get(step.frame.name),
                 costs=bed.costs,
             )
             outcome = method.measure(context)
             bed.check()
             counters = bed.collect()
+            run_test_steps("after", "end")
             is_found = isinstance(method, ThroughputMethod) and method.is_lossless
             if is_found and (found := outcome.metrics.get(outcome.headline)) is not None:
                 throughputs_fps[step.frame.name] = found.value
         except RunStoppedError:
             raise
+        except StepFailedError as error:
+            # A device that is not as it should be when it starts is started anew for the next measurement.
+            outcome, is_alive = _invalid(str(error)), not any(each.failure and each.when == "start" for each in steps)
         except LabError as error:
             outcome, is_alive = _invalid(_cause(bed, error)), False
-        self._give(planned, step, begun_at, outcome, tuple(trials), counters)
+        # Of trials that others disturbed, the one that counts comes last.
+        self._give(planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps))
         return is_alive
 
     def _give(
@@ -313,7 +354,12 @@ class Engine:
         outcome: Outcome,
         trials: tuple[TrialResult, ...],
         counters: dict[str, int],
+        steps: tuple[StepRecord, ...] = (),
     ) -> None:
+        tally = tally_disturbances(trials)
+        if tally.left and outcome.metrics:
+            status = MeasurementStatus.DISTURBED if outcome.status is MeasurementStatus.OK else outcome.status
+            outcome = outcome.model_copy(update={"status": status, "reasons": (*outcome.reasons, tally.describe())})
         measurement = Measurement(
             number=step.number,
             dut=planned.dut.label,
@@ -327,6 +373,7 @@ class Engine:
             outcome=outcome,
             trials=trials,
             dut_counters=counters,
+            steps=steps,
         )
         self._tell(MeasurementDone(measurement=measurement))
 
@@ -337,7 +384,10 @@ class Engine:
 
 def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | None) -> tuple[float, bool]:
     """Greatest load worth offering, and whether it is the generator that sets it."""
-    line_fps = frame.line_rate_fps(scenario.link_bps) if scenario.link_bps is not None else None
+    line_fps = None
+    if scenario.link_bps is not None:
+        load = Load(frame=frame, rate_fps=0, vlans=scenario.vlans, vnis=scenario.vnis)
+        line_fps = min(frame.line_rate_fps(scenario.link_bps, extra_bytes(load, sender)) for sender in (0, 1))
     if ceiling is not None and (line_fps is None or ceiling.ceiling_fps < line_fps):
         return ceiling.ceiling_fps, True
     if line_fps is None:

@@ -74,6 +74,7 @@ class TrialDone(Frozen):
     rate_fps: float
     verdict: TrialVerdict
     loss_ratio: float
+    is_disturbed: bool = False
 
 
 class RemainingKnown(Frozen):

@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
-from ringroad_lab.method.registry import METHODS
+from ringroad_lab.kinds import METHODS
 from ringroad_lab.run.beds import Beds
 from ringroad_lab.run.engine import Engine
 from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job

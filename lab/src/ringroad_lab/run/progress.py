@@ -25,6 +25,7 @@ from ringroad_lab.run.events import (
 
 _STYLES = {
     MeasurementStatus.OK: "green",
+    MeasurementStatus.DISTURBED: "yellow",
     MeasurementStatus.LOWER_BOUND: "cyan",
     MeasurementStatus.INCONCLUSIVE: "yellow",
     MeasurementStatus.INVALID: "red",
@@ -84,6 +85,7 @@ class RunProgress:
                 self._step_until = time.monotonic() + event.remaining_s
             case TrialDone():
                 loss = f"{100 * event.loss_ratio:.3g} % lost" if event.verdict == "valid" else "invalid"
+                loss += ", disturbed by others" if event.is_disturbed else ""
                 load = quantity(event.rate_fps, "frames/s")
                 self._title = f"{self._title.split('  ')[0]}  {load}: {loss}"
                 self._left_s[event.number] = max(0.0, self._step_until - time.monotonic())

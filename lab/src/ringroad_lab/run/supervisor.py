@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
@@ -61,11 +62,12 @@ class Keeper(Protocol):
 class Supervisor:
     """Carries out one run."""
 
-    def __init__(self, keeper: Keeper, watch: Callable[[Event], None], on_stop: Callable[[], None]) -> None:
-        """Take where the run is kept, who watches its events, and who is told that the user wants it stopped."""
+    def __init__(self, keeper: Keeper, watch: Callable[[Event], None], on_stop: Callable[[], None], enter: Path | None = None) -> None:
+        """Take where the run is kept, who watches its events, who is told that the user wants it stopped, and what the run enters."""
         self._keeper = keeper
         self._watch = watch
         self._on_stop = on_stop
+        self._enter = enter
 
     def run(
         self,
@@ -92,7 +94,7 @@ class Supervisor:
         job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements))
         # Without a name, so that it goes with this process, however that ends.
         with tempfile.TemporaryFile() as errors:
-            sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors)
+            sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors, enter=self._enter)
             try:
                 with self._stopping(sandbox) as is_killed, OtherPrograms() as others:
                     ended = self._follow(sandbox, job, tally, record.run_id)

@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     temporary = f"{PRIVATE_FOLDER}/tmp"
     os.mkdir(temporary, 0o1777)
     try:
-        command = subprocess.Popen(argv, env={**os.environ, "TMPDIR": temporary})
+        # It inherits the view of the machine's processes, too.
+        command = subprocess.Popen(argv, env={**os.environ, "TMPDIR": temporary}, close_fds=False)
     except OSError as error:
         print(f"cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         return 127

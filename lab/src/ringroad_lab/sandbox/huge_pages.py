@@ -1,19 +1,14 @@
 """Pages of 2 MiB for the length of a run.
 
-The kernel's pool is a number that whoever is root may change. A keeper, a process of its own, raises it by what is missing,
-does so again whenever it is asked, waits for the end of its input, and lowers it by as much. Its input ends with the process
-that asked, also where that is killed. Lowering by what was added, rather than writing the former number, keeps two runs from
-undoing each other's.
+The kernel's pool is a number that whoever is root may change. A keeper raises it by what is missing, does so again whenever it is asked,
+and at the end lowers it by as much. Lowering by what was added, rather than writing the former number, keeps two runs from undoing each
+other's.
 """
 
 from __future__ import annotations
 
 import fcntl
 import math
-import os
-import select
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +16,7 @@ from pathlib import Path
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import SandboxError
+from ringroad_lab.sandbox.keeper import be_keeper, keeper
 
 PAGE_MIB = 2
 # Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
@@ -39,29 +35,17 @@ def huge_pages(mib: int, pool: Path = POOL) -> Iterator[Callable[[], None]]:
     Raises:
         SandboxError: there is not so much memory, or the pool cannot be changed.
     """
-    pages = math.ceil(mib / PAGE_MIB)
-    argv = [sys.executable, "-P", "-m", "ringroad_lab.sandbox.huge_pages", str(pages), str(pool)]
-    keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    asking = keeper.stdin
+    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool)], KEEPER_TIMEOUT_S) as (said, asking):
+        if said != "ready":
+            said = f"the kernel took more than {KEEPER_TIMEOUT_S:g} s" if said is None else said
+            raise SandboxError(f"no {mib} MiB in huge pages: {said or 'their keeper ended'}; {_ADVICE}")
 
-    def ask_again() -> None:
-        with suppress(BrokenPipeError):
-            asking.write("again\n")
-            asking.flush()
-
-    with keeper.stdin, keeper.stdout:
-        try:
-            is_heard, _, _ = select.select([keeper.stdout], [], [], KEEPER_TIMEOUT_S)
-            said = keeper.stdout.readline().strip() if is_heard else f"the kernel took more than {KEEPER_TIMEOUT_S:g} s"
-            if said != "ready":
-                raise SandboxError(f"no {mib} MiB in huge pages: {said or 'their keeper ended'}; {_ADVICE}")
-            yield ask_again
-        finally:
+        def ask_again() -> None:
             with suppress(BrokenPipeError):
-                keeper.stdin.close()
-            keeper.wait()
+                asking.write("again\n")
+                asking.flush()
+
+        yield ask_again
 
 
 def await_huge_pages(mib: int, ask: Callable[[], None], pool: Path = POOL, timeout_s: float = AGAIN_TIMEOUT_S) -> None:
@@ -140,11 +124,7 @@ def _read(file: Path) -> int:
 
 def main(argv: list[str]) -> int:
     """Be a keeper."""
-    # Its end is that of its input. A signal to all of the user's processes must not take the pages' return with it.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.chdir("/")
+    be_keeper()
     problem = _keep(int(argv[0]), Path(argv[1]))
     if problem:
         print(problem, flush=True)

@@ -12,11 +12,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from ringroad_lab.errors import MissingProgramError, SandboxError
 from ringroad_lab.tied import tied
 
+# Tells a sandbox where it sees the machine's processes, among which its own are few, and which of them started it: the descriptor of a
+# process file system, and a number in it.
+OUTSIDE = "RINGROAD_LAB_OUTSIDE"
 _NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
 
 
@@ -37,9 +41,17 @@ class Sandbox:
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], *, private: bool = True, stderr: IO[bytes] | None = None, env: Mapping[str, str] | None = None
+        cls,
+        argv: Sequence[str],
+        *,
+        private: bool = True,
+        stderr: IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        enter: Path | None = None,
     ) -> Sandbox:
         """Start `argv`; its standard error goes into the file `stderr`, or where this process's goes.
+
+        With `enter`, all of it is in the control group whose list of processes that is.
 
         It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it.
         In a private sandbox `/run` is empty, and temporary files are kept there.
@@ -54,18 +66,24 @@ class Sandbox:
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
         wrapped = [*_NAMESPACES, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process"] if private else []
-        popen = subprocess.Popen(
-            tied([*wrapped, *argv]),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env={**os.environ, **(env or {})},
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            bufsize=1,
-            start_new_session=True,
-        )
+        entering = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(enter)] if enter else []
+        outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            popen = subprocess.Popen(
+                tied([*entering, *wrapped, *argv]),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env={**os.environ, **(env or {}), OUTSIDE: f"{outside}:{os.getpid()}"},
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                bufsize=1,
+                start_new_session=True,
+                pass_fds=(outside,),
+            )
+        finally:
+            os.close(outside)
         return cls(popen)
 
     def kill(self) -> None:

@@ -12,6 +12,7 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest.interface import guest_cable
+from ringroad_lab.kinds import CABLES
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
@@ -22,8 +23,6 @@ from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schema import ScenarioTable
 
-# What the generator has ports for.
-GENERATOR_CABLES = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
 PHYSICAL_PORTS = 2
 
 
@@ -38,6 +37,7 @@ def check(
     _check_guest(scenario, registries, problems)
     _check_queues(scenario, registries, problems)
     _check_places(scenario, problems)
+    _check_steps(scenario, registries, problems)
     problems += _repeated(("topologies",), table.topologies)
     problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
     warnings = [*_idle_guest(table, merged), *_check_cpus(scenario, online_cpus, problems)]
@@ -71,12 +71,31 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries
         _check_builds(scenario, dut, registries, problems)
         kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
+        reached = _check_generator(scenario, dut, registries, problems)
         if kind not in driver_type.carries:
-            problems.append(
-                Problem(path, f"{dut.driver} has no ports for {kind}; it has for {_names(driver_type.carries & GENERATOR_CABLES)}")
-            )
-        if kind not in GENERATOR_CABLES:
-            problems.append(Problem(path, f"the generator has no ports for {kind}; it has for {_names(GENERATOR_CABLES)}"))
+            problems.append(Problem(path, f"{dut.driver} has no ports for {kind}; it has for {_names(driver_type.carries & reached)}"))
+        if kind not in reached:
+            problems.append(Problem(path, f"the generator has no ports for {kind}; it has for {_names(reached)}"))
+
+
+def _check_generator(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> frozenset[CableKind]:
+    """Check the generator of a device, and return the cables that it has ports for."""
+    choice = scenario.generator_of(dut)
+    path: KeyPath = ("dut", dut.label, "generator") if dut.generator else ("generator",)
+    every = frozenset(CableKind(name) for name in CABLES)
+    driver_type = registries.generators.get(choice.driver)
+    if driver_type is None:
+        problems.append(
+            Problem((*path, "driver"), f"there is no generator '{choice.driver}'{suggest(choice.driver, registries.generators)}")
+        )
+        return every
+    settings = validate(driver_type.settings_type, choice.settings, path, problems, extra_keys=("driver",))
+    if settings is None:
+        return every
+    if settings.is_elsewhere and scenario.private:
+        text = f"has to be false with the generator {choice.driver}, which runs without the lab: private namespaces hide it"
+        problems.append(Problem(("private",), text))
+    return frozenset(kind for kind in every if driver_type.reaches(kind, settings))
 
 
 def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> None:
@@ -211,6 +230,16 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
         problems.append(Problem(("private",), "has to be false where a device is on another machine: private namespaces cannot reach it"))
     elif scenario.private and CableKind.NIC in kinds.values():
         problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
+
+
+def _check_steps(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+    places = ["dut", "generator", *(host.name for host in scenario.hosts)]
+    for number, step in enumerate(scenario.steps):
+        if step.on not in places:
+            problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
+    between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
+    if scenario.steps and between:
+        problems.append(Problem(("steps",), f"{', '.join(between)} has none: it measures between stations, without a test bed"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:

@@ -111,7 +111,7 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
         if all(registries.methods[method.name].is_between_stations for method in scenario.methods):
             continue
         kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts} - {CableKind.NIC}
-        transports |= {(kind.value, frame.name) for kind in kinds for frame in scenario.frames}
+        transports |= {(kind, frame.name) for kind in kinds for frame in scenario.frames}
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}

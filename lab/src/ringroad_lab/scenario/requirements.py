@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -102,6 +103,9 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
     for scenario in scenarios:
         guest_type = registries.guests[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
         for choice in scenario.duts:
+            generator = scenario.generator_of(choice)
+            driver = registries.generators[generator.driver]
+            _look(driver(driver.settings_type.model_validate_json(json.dumps(generator.settings)), looking, frozenset()).prepare, looking)
             if choice.host == "local":
                 dut_type = registries.duts[choice.driver]
                 placement = placed(choice.build, dut_type.build_programs, f"dut.{choice.label}.build")

@@ -12,7 +12,7 @@ from ringroad_lab.scenario.checks import check
 from ringroad_lab.scenario.document import Document
 from ringroad_lab.scenario.layers import Layer, LayerKind, Merged, merge
 from ringroad_lab.scenario.library import Library
-from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, SiteHost
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, MethodChoice, Scenario, SiteHost
 from ringroad_lab.scenario.problem import Problem, raise_problems, validate
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schema import ScenarioTable
@@ -129,6 +129,7 @@ def _build(
                 settings=described.settings if described else {},
                 build=described.build if described else None,
                 guest_build=described.guest_build if described else None,
+                generator=_generator(described.generator) if described and described.generator else None,
             )
         )
     scenario = Scenario(
@@ -140,16 +141,22 @@ def _build(
         physical_by_dut={label: kind for label, kind in physical.items() if kind is not physical[table.duts[0]]},
         guest=guest,
         guest_cables=table.guest_cables if guest else None,
+        generator=_generator(table.generator),
         queues=table.queues,
         methods=tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
         frames=table.frames,
+        steps=table.steps,
         repetitions=table.repetitions,
         bidirectional=table.bidirectional,
         flows=table.flows,
+        vlans=table.vlans,
+        vnis=table.vnis,
         link_bps=table.link_bps,
         huge_pages=table.huge_pages,
         private=table.private,
         cpus=table.cpus,
+        disturbance=table.disturbance,
+        isolation=table.isolation,
         hosts=tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
         noise_floor_pairs=table.noise_floor_pairs,
         difference_limit=table.difference_limit,
@@ -158,6 +165,11 @@ def _build(
     problems, warnings = check(scenario, table, merged, registries, online_cpus)
     raise_problems(name, problems, merged)
     return scenario, warnings
+
+
+def _generator(table: Mapping[str, Any]) -> GeneratorChoice:
+    settings = {key: value for key, value in table.items() if key != "driver"}
+    return GeneratorChoice(driver=str(table.get("driver", GeneratorChoice().driver)), settings=settings)
 
 
 def _rest(entry: Any) -> Mapping[str, Any]:  # noqa: ANN401

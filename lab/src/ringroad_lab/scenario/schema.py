@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, StringConstraints
+from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
-from ringroad_lab.scenario.model import Cpus, NicPair
+from ringroad_lab.kinds import CABLES
+from ringroad_lab.scenario.model import Cpus, IsolationLevel, NicPair, StepChoice
+from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Frozen
+from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
 
 
 def _frame(value: object) -> FrameMix:
@@ -25,6 +27,13 @@ def _frame(value: object) -> FrameMix:
     return parse_frame_mix(str(value))
 
 
+def _cable(kind: CableKind) -> CableKind:
+    if kind not in CABLES:
+        raise ValueError(f"there is no cable '{kind}'{suggest(kind, CABLES)}")
+    return kind
+
+
+CableName = Annotated[CableKind, AfterValidator(_cable)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=64)]
 FrameText = Annotated[FrameMix, PlainValidator(_frame)]
 
@@ -35,10 +44,12 @@ class DutTable(Frozen):
     driver: Name | None = None
     """None: the label is the driver's name."""
     host: Name = "local"
-    physical: CableKind | None = None
+    physical: CableName | None = None
     settings: dict[str, Any] = {}
     build: BuildChoice | None = None
     guest_build: GuestBuildChoice | None = None
+    generator: dict[str, Any] = {}
+    """Empty: that of the scenario."""
 
 
 class HostTable(Frozen):
@@ -62,21 +73,28 @@ class ScenarioTable(Frozen):
     duts: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Labels, in the order of measuring."""
     dut: dict[Name, DutTable] = {}
-    physical: CableKind | None = None
+    physical: CableName | None = None
     guest: str | None = None
-    guest_cables: CableKind | None = None
+    guest_cables: CableName | None = None
+    generator: dict[str, Any] = {}
+    """`driver`, and settings of that driver."""
     queues: Annotated[int, Field(ge=1, le=16)] = 1
     methods: Annotated[tuple[str, ...], Field(min_length=1)]
     method: dict[str, dict[str, Any]] = {}
     """Settings of methods, of others than the chosen ones too."""
     frames: Annotated[tuple[FrameText, ...], Field(min_length=1)]
+    steps: tuple[StepChoice, ...] = ()
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    vlans: tuple[VlanId, VlanId] = (0, 0)
+    vnis: tuple[Vni, Vni] = (0, 0)
     link_bps: Annotated[float, Field(gt=0)] | None = None
     huge_pages: bool = True
     private: bool = True
     cpus: Cpus = Cpus()
+    disturbance: DisturbanceLimits = DisturbanceLimits()
+    isolation: IsolationLevel = IsolationLevel.OFF
     host: dict[Name, HostTable] = {}
     noise_floor_pairs: Annotated[int, Field(ge=0, le=1000)] = 0
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT

@@ -20,7 +20,6 @@ from ringroad_lab.trial import Frozen
 from ringroad_lab.web.run_query import Text
 
 # What a measurement of these is worth can be set beside others.
-_COUNTED = (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
 
 
 def _default_if_empty(value: Any) -> Any:  # noqa: ANN401
@@ -120,7 +119,7 @@ def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> 
         return None
     # A figure whose unit changed began anew.
     unit, better = points[-1].unit, points[-1].better
-    counted = [point for point in points if point.status in _COUNTED and point.unit == unit]
+    counted = [point for point in points if point.status.is_sample and point.unit == unit]
     by_run = tuple(_of_run(run_id, group) for run_id, group in groupby(counted, key=lambda point: point.run_id))
     series = [point.median for point in by_run]
     found = change_points(series, min_change=min_change)

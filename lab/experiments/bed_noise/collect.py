@@ -1,0 +1,87 @@
+"""Records trials of one and the same device, started anew again and again: the samples that `spread.py` reads.
+
+`python collect.py STARTS TRIALS > trials.jsonl`, as root. Each start offers the Linux bridge TRIALS times the load that the generator
+carries by itself, more than the bridge forwards, from cold; then it searches for the throughput. The sample is what was forwarded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.method.interface import DisturbedRepeats, MethodContext
+from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
+from ringroad_lab.sandbox.private import Sandbox
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.testbed import Ceilings, TestBed
+from ringroad_lab.trial import DisturbanceLimits, Load, TrialRequest, TrialResult
+
+TRIAL_S = 0.5
+SEARCH = ThroughputSettings(search_s=0.25, validation_s=0.5, warm_up_s=0.0)
+
+
+def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
+    """Measure, in the sandbox."""
+    frame = parse_frame_mix("64")
+    scenario = Scenario(
+        name="bed-noise",
+        duts=(DutChoice(label="bridge", driver="linux-bridge"),),
+        methods=(MethodChoice(name=ThroughputMethod.name),),
+        frames=(frame,),
+        huge_pages=False,
+    )
+    ceilings: Ceilings = {}
+    for start in range(starts):
+        with TestBed(scenario, scenario.duts[0], ceilings=ceilings) as bed:
+            ceiling = bed.ceiling(frame)
+            assert ceiling is not None
+            for number in range(trials):
+                result = bed.generator.trial(TrialRequest(load=Load(frame=frame, rate_fps=ceiling.ceiling_fps), duration_s=TRIAL_S))
+                yield {"start": start, "kind": "overload", "trial": number, "fps": round(result.forwarded_fps), **told(result)}
+            searched: list[TrialResult] = []
+            context = MethodContext(
+                generator=bed.generator,
+                frame=frame,
+                max_fps=ceiling.ceiling_fps,
+                is_max_generator_bound=True,
+                bidirectional=True,
+                flows=1,
+                on_trial=searched.append,
+                remaining_s=lambda _: None,
+                repeats=DisturbedRepeats(DisturbanceLimits(extra_trials=0)),
+            )
+            outcome = ThroughputMethod(SEARCH).measure(context)
+            found = outcome.metrics.get(outcome.headline)
+            worst = max(searched, key=lambda each: each.disturbance.ratio if each.disturbance else 0.0)
+            yield {"start": start, "kind": "search", "trial": len(searched), "fps": round(found.value) if found else 0, **told(worst)}
+
+
+def told(result: TrialResult) -> dict[str, object]:
+    """What is known of the trial beside what was forwarded."""
+    seen = result.disturbance
+    assert seen is not None
+    return {
+        "valid": result.is_valid,
+        "elapsed_s": round(seen.elapsed_s, 4),
+        "steal_s": round(seen.steal_s, 4),
+        "others_s": round(seen.others_s, 4),
+        "wait_s": None if seen.wait_s is None else round(seen.wait_s, 4),
+    }
+
+
+def main() -> int:
+    """Start itself in a sandbox, and there record."""
+    if sys.argv[1:2] == ["--inside"]:
+        for sample in samples(int(sys.argv[2]), int(sys.argv[3])):
+            print(json.dumps(sample), flush=True)
+        return 0
+    sandbox = Sandbox.start([sys.executable, __file__, "--inside", *sys.argv[1:3]])
+    for line in sandbox.stdout:
+        print(line, end="", flush=True)
+    return sandbox.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Cables between interfaces: veth pairs, TAPs, network cards."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from ringroad_lab.cable.interface import Cable, CableType, Laying
+from ringroad_lab.errors import HostError
+from ringroad_lab.frame_size import FCS_BYTES
+from ringroad_lab.host.interface import Host
+
+ETHERNET_HEADER_BYTES = 14
+USUAL_MTU_BYTES = 1500
+# What the kernel would otherwise do to frames on their way, or merge them into.
+OFFLOADS_OFF = ("tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off")
+
+
+class VethCable(CableType):
+    """A veth pair."""
+
+    title: ClassVar[str] = "a veth pair: an interface at each end"
+
+    can_loop: ClassVar[bool] = True
+
+    def lay(self, laying: Laying) -> Cable:
+        """Make the pair."""
+        _require_tools(laying.host)
+        dut_end, far_end = f"{laying.name}-dut", f"{laying.name}-far"
+        end = ["numtxqueues", str(laying.queues), "numrxqueues", str(laying.queues)]
+        laying.host.run(["ip", "link", "add", far_end, *end, "type", "veth", "peer", "name", dut_end, *end])
+        return _prepared(self, laying, dut_end, far_end, laying.host)
+
+    def remove(self, cable: Cable, host: Host) -> None:
+        """Delete one end, which takes the other with it."""
+        host.run(["ip", "link", "delete", cable.far_end], check=False)
+
+    def generator_location(self, cable: Cable) -> str:
+        """Name the interface at the far end."""
+        return f"xdp:{cable.far_end}@queues={cable.queues}"
+
+    def loop_location(self, cable: Cable) -> str:
+        """Name the interface at the device's end."""
+        return f"xdp:{cable.dut_end}"
+
+
+class TapCable(CableType):
+    """A TAP at the device's end; QEMU opens it."""
+
+    title: ClassVar[str] = "a TAP at the device's end, QEMU at the other"
+
+    reaches_generator: ClassVar[bool] = False
+
+    def lay(self, laying: Laying) -> Cable:
+        """Make the TAP."""
+        _require_tools(laying.host)
+        dut_end = f"{laying.name}-dut"
+        many = ["multi_queue"] if laying.queues > 1 else []
+        laying.host.run(["ip", "tuntap", "add", "dev", dut_end, "mode", "tap", *many])
+        return _prepared(self, laying, dut_end, dut_end, None)
+
+    def remove(self, cable: Cable, host: Host) -> None:
+        """Delete the TAP."""
+        host.run(["ip", "link", "delete", cable.far_end], check=False)
+
+
+class NicCable(CableType):
+    """Two network cards of the site, and the real cable between them: set, not made."""
+
+    title: ClassVar[str] = "two network cards of the site, joined by a real cable"
+
+    def lay(self, laying: Laying) -> Cable:
+        """Set the cards."""
+        if laying.nics is None:
+            raise ValueError(f"cable {laying.name}: a cable between network cards needs their two interfaces")
+        _require_tools(laying.host)
+        return _prepared(self, laying, *laying.nics, laying.far_host)
+
+    def generator_location(self, cable: Cable) -> str:
+        """Name the card at the far end, by the best mechanism that its driver has."""
+        return f"netmap:{cable.far_end}@queues={cable.queues},promisc=1"
+
+
+def forbid_ipv6(host: Host, interface: str) -> None:
+    """Keep the host's own IPv6 from sending frames of its own there. A kernel without IPv6 sends none."""
+    setting = PurePosixPath(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
+    try:
+        host.read_text(setting)
+    except HostError:
+        return
+    host.write_text(setting, "1\n")
+
+
+def _require_tools(host: Host) -> None:
+    host.require("ip", "iproute2")
+    host.require("ethtool", "ethtool")
+
+
+def _prepared(kind: CableType, laying: Laying, dut_end: str, far_end: str, far_host: Host | None) -> Cable:
+    """Set both ends of a cable that is there; one that cannot be set is taken away."""
+    cable = Cable(laying.kind, laying.name, dut_end, far_end, queues=laying.queues)
+    try:
+        _prepare_interface(laying.host, dut_end, laying.max_frame_bytes)
+        if far_host is not None:
+            _prepare_interface(far_host, far_end, laying.max_frame_bytes)
+    except HostError:
+        kind.remove(cable, laying.host)
+        raise
+    return cable
+
+
+def _prepare_interface(host: Host, interface: str, max_frame_bytes: int) -> None:
+    forbid_ipv6(host, interface)
+    # What a card cannot change stays as it is, and the others are set.
+    host.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
+    mtu = max(USUAL_MTU_BYTES, max_frame_bytes - ETHERNET_HEADER_BYTES - FCS_BYTES)
+    host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu), "up"])

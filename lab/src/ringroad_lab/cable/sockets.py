@@ -1,0 +1,56 @@
+"""Cables that are a UNIX socket: whoever is the server makes it, here only its path is chosen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ringroad_lab.cable.interface import Cable, CableType, Laying
+from ringroad_lab.host.interface import Host
+
+
+class SocketCable(CableType):
+    """One path for both ends."""
+
+    shares_memory: ClassVar[bool] = True
+    can_loop: ClassVar[bool] = True
+
+    def lay(self, laying: Laying) -> Cable:
+        """Choose the path."""
+        path = str(laying.host.folder / f"{laying.name}.sock")
+        return Cable(laying.kind, laying.name, path, path, is_dut_server=laying.is_dut_server, queues=laying.queues)
+
+    def remove(self, cable: Cable, host: Host) -> None:
+        """Remove the socket: a server that was killed leaves it, and the next one finds the path taken."""
+        host.run(["rm", "-f", cable.dut_end])
+
+
+class VhostUserCable(SocketCable):
+    """The device is the back end, the other end a virtio network card."""
+
+    title: ClassVar[str] = "a socket: the device is the back end, the other end a virtio network card"
+
+    def generator_location(self, cable: Cable) -> str:
+        """Name a virtio network card."""
+        return f"virtio-user:{cable.far_end}@role={_far_role(cable)},queues={cable.queues}"
+
+    def loop_location(self, cable: Cable) -> str:
+        """Name a back end."""
+        return f"vhost-user:{cable.dut_end}"
+
+
+class MemifCable(SocketCable):
+    """Either end may be the server."""
+
+    title: ClassVar[str] = "a socket: shared memory packet interface"
+
+    def generator_location(self, cable: Cable) -> str:
+        """Name the other side of the interface."""
+        return f"memif:{cable.far_end}@role={_far_role(cable)},id=0,queues={cable.queues}"
+
+    def loop_location(self, cable: Cable) -> str:
+        """Name the server's side."""
+        return f"memif:{cable.dut_end}@role=server,id=0"
+
+
+def _far_role(cable: Cable) -> str:
+    return "client" if cable.is_dut_server else "server"

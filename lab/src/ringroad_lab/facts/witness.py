@@ -1,0 +1,233 @@
+"""What others take of a run's processors while a trial offers its load.
+
+Read before and after a load, never meanwhile: reading takes time of a processor, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringroad_lab.facts.other_programs import KTHREADD, line_of
+from ringroad_lab.sandbox.private import OUTSIDE
+from ringroad_lab.sandbox.processor_set import read_cpu_list
+from ringroad_lab.trial import Disturbance
+
+_NS = 1e9
+# Those that are told by name; the rest is in the sum.
+_PROGRAMS_TOLD = 3
+# Fields of /proc/PID/stat behind the name in parentheses (proc(5)): what is counted from 1 there, and with the number and the name.
+_PPID, _UTIME, _CSTIME, _PROCESSOR = 1, 11, 14, 36
+# Of a line of /proc/stat.
+_IDLE, _STEAL = (4, 5), 8
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the machine's processes are seen, and which of them are the run's."""
+
+    proc: Path = Path("/proc")
+    """A process file system of the outermost namespace that there is."""
+    lab: int = field(default_factory=os.getpid)
+    """The process, by its number there, that all of the run come of."""
+    system: Path = Path("/sys")
+    own: Path = Path("/proc")
+    """Where the run's parts are seen by their numbers here."""
+
+    @classmethod
+    def outside(cls) -> View:
+        """Return the view out of the sandbox that this process is in; that of its own namespace where it is in none."""
+        descriptor, _, lab = os.environ.get(OUTSIDE, "").partition(":")
+        proc = Path(f"/proc/self/fd/{descriptor}")
+        return cls(proc, int(lab)) if lab.isdecimal() and (proc / "self").is_symlink() else cls()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is counted at a moment; all of it only grows."""
+
+    at_s: float
+    steal_s: dict[int, float]
+    """By processor."""
+    idle_s: dict[int, float]
+    """By processor."""
+    run_ns: dict[tuple[int, int], int]
+    """Of each thread of a stranger, by process and thread."""
+    whole_s: dict[int, float]
+    """Of each stranger that is a process, with its children that ended."""
+    reaped_s: dict[int, float]
+    """Of those children alone."""
+    own_ns: dict[tuple[int, int], tuple[int, int]]
+    """How long each thread of the run's parts ran and waited, by process and thread."""
+    throttles: int
+    frequencies: tuple[int, ...]
+
+
+class Witness:
+    """Tells what others took of some processors between two moments."""
+
+    def __init__(self, processors: Set[int], limit: float, parts: Callable[[], Sequence[int]] = tuple, view: View | None = None) -> None:
+        """Take what is watched.
+
+        Args:
+            processors: Those that the generator, the device and the guests use.
+            limit: What others may take of one, as a part of its time.
+            parts: Tells the processes of these three, by their numbers here.
+            view: Where strangers are seen.
+        """
+        self._processors = sorted(processors)
+        self._limit = limit
+        self._parts = parts
+        self._view = view or View()
+        self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
+
+    def look(self) -> Look:
+        """Count, before a load."""
+        run_ns, whole_s, reaped_s = self._strangers()
+        own_ns, throttles, frequencies = self._own(), self._throttles(), self._frequencies()
+        # Last, as the load begins.
+        idle_s, steal_s = self._idle_and_steal()
+        return Look(time.monotonic(), steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, throttles, frequencies)
+
+    def since(self, before: Look) -> Disturbance:
+        """Return what others took since a look, after a load."""
+        at_s, (idle_s, steal_s), own_ns = time.monotonic(), self._idle_and_steal(), self._own()
+        run_ns, whole_s, reaped_s = self._strangers()
+        after = Look(at_s, steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, self._throttles(), self._frequencies())
+        stolen = {number: _grown(steal_s, before.steal_s, number) for number in self._processors}
+        taken = self._taken(before, after)
+        for number, left_s in self._left(before, after, stolen).items():
+            # A thread that went from processor to processor took less of the last one than all of its time.
+            whole = sum(taken[number].values())
+            if whole > left_s:
+                taken[number] = {name: taken_s * left_s / whole for name, taken_s in taken[number].items()}
+        others = {number: sum(taken[number].values()) for number in self._processors}
+        worst = max(self._processors, key=lambda number: stolen[number] + others[number], default=0)
+        frequencies: tuple[int, ...] = (*before.frequencies, *after.frequencies)
+        waits = [waited - before.own_ns.get(thread, (0, 0))[1] for thread, (_, waited) in own_ns.items()]
+        return Disturbance(
+            limit=self._limit,
+            elapsed_s=at_s - before.at_s,
+            processor=worst,
+            steal_s=stolen.get(worst, 0.0),
+            others_s=others.get(worst, 0.0),
+            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda told: -told[1])[:_PROGRAMS_TOLD]),
+            wait_s=sum(waits) / _NS if waits else None,
+            throttles=max(0, after.throttles - before.throttles),
+            frequency_ratio=min(frequencies) / max(frequencies) if any(frequencies) else None,
+        )
+
+    def _left(self, before: Look, after: Look, stolen: Mapping[int, float]) -> dict[int, float]:
+        """Return the time of each processor in which it neither was idle or stolen, nor ran the run's parts, which are bound to some."""
+        left = {}
+        for number in self._processors:
+            gone_s = stolen[number] + _grown(after.idle_s, before.idle_s, number)
+            left[number] = after.at_s - before.at_s - gone_s
+        for (pid, tid), (ran, _) in after.own_ns.items():
+            if (seen := _stat(self._view.own / f"{pid}/task/{tid}/stat")) and (processor := int(seen[1][_PROCESSOR])) in left:
+                left[processor] -= (ran - before.own_ns.get((pid, tid), (0, 0))[0]) / _NS
+        return {number: max(0.0, left_s) for number, left_s in left.items()}
+
+    def _taken(self, before: Look, after: Look) -> dict[int, dict[str, float]]:
+        """Return what strangers took of each processor, by name of the program: of that where a thread was seen last."""
+        taken: dict[int, dict[str, float]] = {number: defaultdict(float) for number in self._processors}
+        for (pid, tid), ns in after.run_ns.items():
+            grown_ns = ns - before.run_ns.get((pid, tid), 0)
+            if grown_ns > 0 and (seen := _stat(self._view.proc / f"{pid}/task/{tid}/stat")) is not None:
+                name, fields = seen
+                if (processor := int(fields[_PROCESSOR])) in taken:
+                    taken[processor][name] += grown_ns / _NS
+        # A program that ended meanwhile is in the account of whoever waited for it, with all the time that it ever took, and that does not
+        # tell where it ran: somewhere where its parent may.
+        grown_s = {pid: whole_s - before.reaped_s.get(pid, 0.0) for pid, whole_s in after.reaped_s.items()}
+        known_s = sum(whole_s for pid, whole_s in before.whole_s.items() if pid not in after.reaped_s)
+        part = max(0.0, 1 - known_s / sum(grown_s.values())) if any(grown_s.values()) else 0.0
+        for pid, parents_s in grown_s.items():
+            if parents_s > 0 and part:
+                allowed = self._allowed(pid)
+                for processor in allowed & taken.keys():
+                    taken[processor]["programs that ended"] += parents_s * part / len(allowed)
+        return taken
+
+    def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, float], dict[int, float]]:
+        """Return the time of each thread of a stranger, of each stranger with its children that ended, and of these children."""
+        proc = self._view.proc
+        parents: dict[int, int] = {}
+        times: dict[int, list[int]] = {}
+        for name in os.listdir(proc):
+            if name.isdecimal() and (seen := _stat(proc / name / "stat")) is not None:
+                fields = seen[1]
+                parents[int(name)] = int(fields[_PPID])
+                times[int(name)] = [int(ticks) for ticks in fields[_UTIME : _CSTIME + 1]]
+        own = {self._view.lab, KTHREADD}
+        strangers = [pid for pid in parents if not own.intersection(line_of(pid, parents))]
+        run_ns = {thread: ran for pid in strangers for thread, (ran, _) in _schedstats(proc, pid).items()}
+        whole_s = {pid: sum(times[pid]) * self._tick_s for pid in strangers}
+        return run_ns, whole_s, {pid: sum(times[pid][2:]) * self._tick_s for pid in strangers}
+
+    def _own(self) -> dict[tuple[int, int], tuple[int, int]]:
+        return {thread: ns for pid in self._parts() for thread, ns in _schedstats(self._view.own, pid).items()}
+
+    def _idle_and_steal(self) -> tuple[dict[int, float], dict[int, float]]:
+        idle_s, steal_s = {}, {}
+        for line in (self._view.proc / "stat").read_text().splitlines():
+            fields = line.split()
+            if fields and fields[0].startswith("cpu") and fields[0][3:].isdecimal() and len(fields) > _STEAL:
+                number = int(fields[0][3:])
+                idle_s[number] = sum(int(fields[index]) for index in _IDLE) * self._tick_s
+                steal_s[number] = int(fields[_STEAL]) * self._tick_s
+        return idle_s, steal_s
+
+    def _allowed(self, pid: int) -> frozenset[int]:
+        """Return the processors that a stranger may use."""
+        found = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(self._view.proc / f"{pid}/status"), re.MULTILINE)
+        return read_cpu_list(found[1]) if found else frozenset(range(os.cpu_count() or 1))
+
+    def _throttles(self) -> int:
+        return sum(self._numbers("thermal_throttle/core_throttle_count"))
+
+    def _frequencies(self) -> tuple[int, ...]:
+        return self._numbers("cpufreq/scaling_cur_freq")
+
+    def _numbers(self, name: str) -> tuple[int, ...]:
+        files = [self._view.system / f"devices/system/cpu/cpu{number}/{name}" for number in self._processors]
+        return tuple(int(text) for file in files if (text := _text(file).strip()).isdecimal())
+
+
+def _grown(after: Mapping[int, float], before: Mapping[int, float], number: int) -> float:
+    return max(0.0, after.get(number, 0.0) - before.get(number, 0.0))
+
+
+def _schedstats(proc: Path, pid: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return how long each thread of a process ran, and how long it could have run and waited, ns."""
+    found = {}
+    try:
+        threads = os.listdir(proc / f"{pid}/task")
+    except OSError:
+        return {}
+    for thread in threads:
+        if fields := _text(proc / f"{pid}/task/{thread}/schedstat").split():
+            found[pid, int(thread)] = int(fields[0]), int(fields[1])
+    return found
+
+
+def _stat(file: Path) -> tuple[str, list[str]] | None:
+    """Return the name and what follows it of a process's or thread's `stat`; None where it has ended."""
+    text = _text(file)
+    # A name may hold anything, parentheses too.
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    return (head.partition("(")[2], fields) if len(fields) > _PROCESSOR else None
+
+
+def _text(file: Path) -> str:
+    """Return what a file holds; nothing where it is not there any more."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,85 @@
+"""What all servers of the Open Traffic Generator model have in common as drivers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.errors import GeneratorError
+from ringroad_lab.generator.interface import Generator, GeneratorDriver, GeneratorSettings
+from ringroad_lab.generator.otg import OtgGenerator
+from ringroad_lab.generator.otg_client import OtgClient
+from ringroad_lab.generator.self_test import measure_ceiling
+from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.kinds import CABLES
+from ringroad_lab.record import GeneratorCeiling
+from ringroad_lab.trial import Load
+
+
+class OtgDriver(GeneratorDriver):
+    """A server, reached by a client; the lab may have started it."""
+
+    def __init__(self, settings: GeneratorSettings, host: Host, cpus: frozenset[int]) -> None:
+        """Take checked settings."""
+        super().__init__(settings, host, cpus)
+        self._client: OtgClient | None = None
+        self._generator: OtgGenerator | None = None
+        self._process: Process | None = None
+
+    @property
+    def client(self) -> OtgClient:
+        """The client of the server.
+
+        Raises:
+            GeneratorError: it was not started.
+        """
+        if self._client is None:
+            raise GeneratorError(f"{self.title} was not started")
+        return self._client
+
+    @abstractmethod
+    def location(self, number: int, cable: Cable) -> str:
+        """Location of port 1 or 2, at the far end of a cable, as the server has it.
+
+        Raises:
+            ScenarioError: it has none for such a cable.
+        """
+
+    @property
+    def has_own_locations(self) -> bool:
+        """Whether its locations are others than Ringroad's, so that the lab cannot loop it."""
+        return False
+
+    def plug_in(self, cables: tuple[Cable, Cable]) -> Generator:
+        """Open its ports."""
+        locations = (self.location(1, cables[0]), self.location(2, cables[1]))
+        self._generator = OtgGenerator(self.client, locations, self.version(), self.witness)
+        self._generator.plug_in()
+        return self._generator
+
+    def ceiling(self, kind: CableKind, load: Load) -> GeneratorCeiling | None:
+        """Loop its ports by one cable."""
+        if self.has_own_locations or self.settings.is_elsewhere or not CABLES[kind].can_loop:
+            return None
+        return measure_ceiling(self.client, self.host, kind, load)
+
+    def port_modes(self) -> Mapping[str, str]:
+        """Return what Ringroad's generator tells of its ports."""
+        return self._generator.port_modes() if self._generator else {}
+
+    def processes(self) -> Sequence[Process]:
+        """Return the server's process, where the lab started it."""
+        return [self._process] if self._process else []
+
+    def check(self) -> None:
+        """Check that the server's process lives; one that runs elsewhere shows it by its answers."""
+        if self._process is not None and (why := self._process.death()):
+            raise GeneratorError(f"the generator {why}")
+
+    def stop(self) -> None:
+        """Leave the server; end it where the lab started it."""
+        if self._client is not None:
+            self._client.close()
+        if self._process is not None:
+            self._process.stop()

@@ -1,0 +1,20 @@
+"""A run as JSON: the record itself, as `ringroad-lab import` reads it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.record import RunRecord
+from ringroad_lab.report.interface import Reporter
+from ringroad_lab.store.exchange import write_records
+
+
+class JsonReporter(Reporter):
+    """The record, whole."""
+
+    title: ClassVar[str] = "the record itself, as `ringroad-lab import` reads it"
+
+    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+        """Render the record."""
+        return write_records((record,))

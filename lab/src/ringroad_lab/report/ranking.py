@@ -1,0 +1,71 @@
+"""Which of several devices has the highest figure, where the samples decide that; else what would."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from ringroad_lab.comparison import compare_labels
+from ringroad_lab.disturbances import tally_disturbances
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
+from ringroad_lab.report.quantity import percent_change, quantity
+from ringroad_lab.statistics.verdict import Comparison, Verdict
+
+
+def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric: str, title: str) -> str:
+    """Return the order of the devices of a method at a frame size, without a subject's beginning, for a sentence.
+
+    That one is the highest is said only where no trial that the figures rest on was disturbed, and where for each of the others the
+    interval of the ratio excludes the contrary.
+    """
+    kept = [
+        _with_one_metric(m, metric) for m in record.measurements if _is_meant(m, topology, method, frame) and metric in m.outcome.metrics
+    ]
+    values: dict[str, list[float]] = {}
+    for each in kept:
+        values.setdefault(each.dut, []).append(each.outcome.metrics[metric].value)
+    unit = kept[0].outcome.metrics[metric].unit
+    medians = {dut: median(found) for dut, found in values.items()}
+    bounds = {m.dut for m in kept if m.outcome.status is MeasurementStatus.LOWER_BOUND}
+    figures = {dut: f"{'at least ' if dut in bounds else ''}{quantity(value, unit)}" for dut, value in medians.items()}
+    best, *others = sorted(medians, key=lambda dut: -medians[dut])
+    if not others:
+        return f"{best} has {figures[best]}"
+    whole = ", ".join(f"{dut} {figures[dut]}" for dut in (best, *others))
+    tally = tally_disturbances(trial for m in kept for trial in m.trials)
+    if tally.left:
+        return (
+            f"the order of the devices is not decided ({whole}): {tally.describe()}; a quieter machine, `isolation`, or more "
+            f"`disturbance.extra_trials` would decide it"
+        )
+    # A run that was killed has no record of some devices.
+    devices = tuple(DutRecord(label=dut, driver=dut) for dut in medians)
+    only = record.model_copy(update={"measurements": tuple(kept), "duts": devices})
+    found = {dut: _comparison(only, dut, best, metric) for dut in others}
+    undecided: dict[str, list[str]] = {}
+    for dut, comparison in found.items():
+        if comparison.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
+            undecided.setdefault(comparison.reason or comparison.verdict, []).append(dut)
+    if undecided:
+        told = "; ".join(f"{best} beside {' and '.join(duts)}: {reason}" for reason, duts in undecided.items())
+        return f"the order of the devices is not decided ({whole}); {told}"
+    nearest = found[others[0]]
+    low, high = nearest.interval or (1.0, 1.0)
+    return (
+        f"{best} has the highest {title}, {figures[best]}; {others[0]} is next with {figures[others[0]]}, and the interval of the "
+        f"difference ({100 * nearest.confidence:g} %) is {percent_change(low)} … {percent_change(high)}"
+    )
+
+
+def _is_meant(measurement: Measurement, topology: str, method: str, frame: FrameMix) -> bool:
+    is_shown = measurement.outcome.status is not MeasurementStatus.INVALID and not measurement.is_noise_floor
+    return is_shown and (measurement.topology, measurement.method, measurement.frame.name) == (topology, method, frame.name)
+
+
+def _with_one_metric(measurement: Measurement, metric: str) -> Measurement:
+    outcome = measurement.outcome.model_copy(update={"metrics": {metric: measurement.outcome.metrics[metric]}})
+    return measurement.model_copy(update={"outcome": outcome})
+
+
+def _comparison(record: RunRecord, baseline: str, candidate: str, metric: str) -> Comparison:
+    return next(row.comparison for row in compare_labels(record, baseline, candidate).rows if row.key.metric == metric)

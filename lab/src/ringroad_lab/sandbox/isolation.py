@@ -1,0 +1,246 @@
+"""Settings of the machine that keep others off a run's processors for its length; the realm of tuned's profile cpu-partitioning.
+
+A keeper applies what the kernel allows, tells it, and puts everything back at the end. What somebody else changed meanwhile stays as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Set
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringroad_lab.sandbox.keeper import be_keeper, keeper
+from ringroad_lab.sandbox.processor_set import cpu_list, own_processors, read_cpu_list
+from ringroad_lab.scenario.model import IsolationLevel
+
+KEEPER_TIMEOUT_S = 60.0
+# Documentation/power/pm_qos_interface.rst: whoever holds the file open bounds the time to wake up, us, as a binary number. All but the
+# shallowest idle states of usual processors take longer.
+_WAKE_UP_US = 2
+_IRQBALANCE_TIMEOUT_S = 2.0
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What became of it."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    """By name: what was asked, and of each thing what was applied, that it is not there, or that it was refused and why."""
+    enter: Path | None = None
+    """The file that a process of the run writes its number to, to have the run's processors; None where no set of them was made."""
+
+    def refused(self) -> tuple[str, ...]:
+        """Return what was refused, a sentence each."""
+        return tuple(f"Isolation: {name}: {text}." for name, text in self.facts.items() if text.startswith(REFUSED))
+
+
+@contextmanager
+def isolated(level: IsolationLevel, processors: Set[int], root: Path = Path("/")) -> Iterator[Isolation]:
+    """Isolate processors until the end of the block or of this process, as far as the kernel lets it.
+
+    Args:
+        level: What may be changed.
+        processors: Those of the run.
+        root: Where /sys, /proc, /dev and /run are.
+    """
+    asked = {"asked": level.value}
+    if level is IsolationLevel.OFF:
+        yield Isolation(asked)
+        return
+    args = [level.value, cpu_list(processors), str(root)]
+    with keeper(__name__, args, KEEPER_TIMEOUT_S) as (said, _):
+        if not said:
+            yield Isolation(asked | {"all": f"{REFUSED}: its keeper {'took too long' if said is None else 'ended'}"})
+            return
+        told = json.loads(said)
+        yield Isolation(asked | {"processors": cpu_list(processors)} | told["facts"], Path(told["enter"]) if told["enter"] else None)
+
+
+def main(argv: list[str]) -> int:
+    """Be a keeper."""
+    be_keeper()
+    level, processors, root = IsolationLevel(argv[0]), read_cpu_list(argv[1]), Path(argv[2])
+    # What this program writes by itself, while it undoes, is for nobody.
+    with ExitStack() as undo:
+        facts, enter = _apply(level, processors, root, undo)
+        print(json.dumps({"facts": facts, "enter": str(enter) if enter else None}), flush=True)
+        sys.stdin.read()
+    return 0
+
+
+def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: ExitStack) -> tuple[dict[str, str], Path | None]:
+    if not _is_alone(root, undo):
+        return {"all": f"{REFUSED}: another run isolates its processors"}, None
+    cpus = root / "sys/devices/system/cpu"
+    online = read_cpu_list((cpus / "online").read_text())
+    governors = [cpus / f"cpu{number}/cpufreq/scaling_governor" for number in sorted(processors)]
+    facts = {
+        "frequency governor": _set_all(dict.fromkeys(governors, "performance"), undo, "processors have no settings of frequency"),
+        "idle states": _bound_wake_up(root / "dev/cpu_dma_latency", undo),
+        "irqbalance": _tell_irqbalance(root / "run/irqbalance", processors, undo),
+        "interrupts": _move_interrupts(root / "proc/irq", processors, online, undo),
+        "kernel's work": _set_all(
+            {
+                file: _mask(read_mask(file.read_text()) - processors)
+                for file in sorted((root / "sys/devices/virtual/workqueue").rglob("cpumask"))
+                if read_mask(file.read_text()) - processors
+            },
+            undo,
+            "no list of processors for it, or no other processor",
+        ),
+        "kernel's watches": _set_all(
+            {
+                root / "proc/sys/kernel/numa_balancing": "0",
+                root / "proc/sys/kernel/nmi_watchdog": "0",
+                root / "proc/sys/vm/stat_interval": "10",
+            },
+            undo,
+            "none of them",
+        ),
+        "tuned": _tuned(root),
+    }
+    enter = None
+    if level is IsolationLevel.FULL:
+        facts["other programs"], enter = own_processors(processors, undo, root / "sys/fs/cgroup")
+    return facts, enter
+
+
+def _is_alone(root: Path, undo: ExitStack) -> bool:
+    """Whether no other run isolates: what two of them put back would be each other's."""
+    folder = root / "run/lock"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Nobody else's file, even if somebody made a link of that name.
+    lock = os.open(folder / "ringroad-lab-isolation", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    undo.callback(os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _set_all(values: dict[Path, str], undo: ExitStack, absent: str) -> str:
+    """Write a value into each file that there is, and say what became of it."""
+    there = {file: value for file, value in values.items() if file.exists()}
+    if not there:
+        return f"not here: {absent}"
+    problems = [problem for file, value in there.items() if (problem := _set(file, value, undo))]
+    names = ", ".join(dict.fromkeys(f"{file.name} {value}" for file, value in there.items()))
+    done = len(there) - len(problems)
+    if not done:
+        return f"{REFUSED}: {problems[0]}"
+    return f"{names}: {done} of {len(there)}" + (f"; {REFUSED}: {problems[0]}" if problems else "")
+
+
+def _set(file: Path, value: str, undo: ExitStack) -> str:
+    """Write a value; return what went wrong."""
+    try:
+        before = file.read_text().strip()
+        if before == value:
+            return ""
+        file.write_text(value)
+        now = file.read_text().strip()
+    except OSError as error:
+        return f"{file}: {error.strerror}"
+    if now == before:
+        return f"{file} stays {before}"
+    undo.callback(_put_back, file, now, before)
+    return ""
+
+
+def _put_back(file: Path, now: str, before: str) -> None:
+    with suppress(OSError):
+        if file.read_text().strip() == now:
+            file.write_text(before)
+
+
+def _bound_wake_up(file: Path, undo: ExitStack) -> str:
+    if not file.exists():
+        return "not here: the kernel bounds no idle states"
+    try:
+        held = undo.enter_context(file.open("wb", buffering=0))
+        held.write(_WAKE_UP_US.to_bytes(4, sys.byteorder))
+    except OSError as error:
+        return f"{REFUSED}: {file}: {error.strerror}"
+    return f"none that takes more than {_WAKE_UP_US} us to wake up, on all processors"
+
+
+def _move_interrupts(folder: Path, processors: frozenset[int], online: frozenset[int], undo: ExitStack) -> str:
+    """Have other processors serve interrupts, those too that devices ask for later."""
+    others = online - processors
+    if not others:
+        return f"{REFUSED}: no processor would be left for them; name fewer in `cpus`"
+    default = folder / "default_smp_affinity"
+    if default.exists():
+        _set(default, _mask(others), undo)
+    moved = kept = 0
+    for file in sorted(folder.glob("[0-9]*/smp_affinity_list")):
+        try:
+            now = read_cpu_list(file.read_text())
+        except OSError:
+            continue
+        if now & processors:
+            is_moved = not _set(file, cpu_list(now - processors or others), undo)
+            moved, kept = moved + is_moved, kept + (not is_moved)
+    return f"{moved} moved to other processors, {kept} that the kernel does not let go"
+
+
+def _tell_irqbalance(folder: Path, processors: frozenset[int], undo: ExitStack) -> str:
+    """Have irqbalance leave the run's processors alone (irqbalance(1), API)."""
+    sockets = sorted(folder.glob("irqbalance*.sock"))
+    if not sockets:
+        return "not here: it does not run"
+    try:
+        before = read_mask(_ask(sockets[0], "setup").partition("BANNED ")[2].split()[0])
+        _ask(sockets[0], f"settings cpus {cpu_list(before | processors)}")
+    except (OSError, ValueError, IndexError) as error:
+        return f"{REFUSED}: {sockets[0]}: {error}"
+    undo.callback(_put_back_irqbalance, sockets[0], before)
+    return f"told to leave processors {cpu_list(before | processors)} alone"
+
+
+def _put_back_irqbalance(path: Path, before: frozenset[int]) -> None:
+    with suppress(OSError):
+        # Without any of its own it finds by itself which to leave alone.
+        _ask(path, f"settings cpus {cpu_list(before) or 'NULL'}")
+
+
+def _ask(path: Path, text: str) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_IRQBALANCE_TIMEOUT_S)
+        connection.connect(str(path))
+        connection.sendall(text.encode())
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(65536).decode(errors="replace")
+
+
+def _tuned(root: Path) -> str:
+    """Say whether tuned runs: its settings are among those that are put back."""
+    profile = root / "etc/tuned/active_profile"
+    if not (root / "run/tuned/tuned.pid").exists():
+        return "not here: it does not run"
+    return f"runs with profile {profile.read_text().strip() if profile.exists() else 'unknown'}; its settings are put back"
+
+
+def read_mask(text: str) -> frozenset[int]:
+    """Read processors from a mask as the kernel writes it: `ff,00000001`."""
+    bits = int(text.strip().replace(",", "") or "0", 16)
+    return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
+
+
+def _mask(processors: frozenset[int]) -> str:
+    """Write processors as the kernel writes masks: groups of 32 bits."""
+    bits = f"{sum(1 << number for number in processors):x}"
+    groups = [bits[max(0, end - 8) : end] for end in range(len(bits), 0, -8)]
+    return ",".join(reversed(groups))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

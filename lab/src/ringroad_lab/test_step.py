@@ -1,0 +1,51 @@
+"""Test steps: commands around measurements, with what is expected of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from ringroad_lab.errors import HostError
+from ringroad_lab.host.interface import Host
+from ringroad_lab.record import StepRecord
+from ringroad_lab.scenario.model import StepChoice
+
+# The end of what a command said: to explain a failure, not to fill a store.
+OUTPUT_CHARACTERS = 4000
+# In a reason, which stands in tables.
+REASON_CHARACTERS = 500
+
+
+def run_test_step(step: StepChoice, host: Host, environment: Mapping[str, str]) -> StepRecord:
+    """Run a command by the shell, and see whether it did what is expected."""
+    began_s = time.monotonic()
+    status, output = None, ""
+    try:
+        done = host.run(["sh", "-c", step.run], timeout_s=step.timeout_s, env=environment, check=False)
+    except HostError as error:
+        failure = str(error)
+    else:
+        status, output = done.status, done.stdout + done.stderr
+        failure = _failure(step, done.status, output)
+    return StepRecord(
+        name=step.name,
+        when=step.when,
+        on=step.on,
+        run=step.run,
+        status=status,
+        output=output[-OUTPUT_CHARACTERS:],
+        elapsed_s=time.monotonic() - began_s,
+        failure=failure,
+    )
+
+
+def _failure(step: StepChoice, status: int, output: str) -> str:
+    """Return why it is not what is expected, with the end of what the command said; empty where it is."""
+    reasons = []
+    if step.status not in ("any", status):
+        reasons.append(f"it ended with status {status}, not {step.status}")
+    if step.expect and not re.search(step.expect, output, re.MULTILINE):
+        reasons.append(f"it did not say what matches {step.expect!r}")
+    said = output.strip()[-REASON_CHARACTERS:] or "nothing"
+    return f"{' and '.join(reasons)}; it said: {said}" if reasons else ""

@@ -1,0 +1,14 @@
+"""The two ends of a VXLAN tunnel between the generator and a device: both have to know the same addresses (RFC 7348)."""
+
+from __future__ import annotations
+
+# In a network for measurements (RFC 2544, appendix C.2.2), and apart from the addresses of the frames inside.
+DEVICE_ADDRESS = "198.18.254.1"
+GENERATOR_ADDRESS = "198.18.254.2"
+NETWORK_BITS = 24
+# Locally administered.
+DEVICE_STATION = "02:03:00:00:00:01"
+GENERATOR_STATION = "02:03:00:00:00:02"
+UDP_PORT = 4789
+# Ethernet, IPv4, UDP and VXLAN headers.
+OVERHEAD_BYTES = 50

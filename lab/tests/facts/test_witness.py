@@ -1,0 +1,176 @@
+"""What others take of the run's processors during a trial: real programs, and files in place of what this machine does not show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.facts.witness import View, Witness
+from ringroad_lab.trial import Disturbance
+
+LAB = 100
+
+
+class Files:
+    """A machine of plain files, in place of the kernel's: two processors, and time that passes when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.view = View(folder / "proc", LAB, folder / "sys", folder / "proc")
+        self.steal = {0: 0, 1: 0}
+        self.process(1, 0)
+        self.process(2, 0, name="kthreadd")
+        self.process(LAB, 1)
+        self._write_steal()
+
+    def process(self, pid: int, parent: int, *, run_ns: int = 0, processor: int = 1, reaped_ticks: int = 0, name: str = "program") -> None:
+        fields = ["S", str(parent), *["0"] * 35]
+        fields[11], fields[13], fields[36] = str(run_ns // 10**7), str(reaped_ticks), str(processor)
+        text = f"{pid} ({name}) {' '.join(fields)}\n"
+        thread = self.view.proc / f"{pid}/task/{pid}"
+        thread.mkdir(parents=True, exist_ok=True)
+        for folder in (self.view.proc / str(pid), thread):
+            (folder / "stat").write_text(text)
+        (thread / "schedstat").write_text(f"{run_ns} 0 0\n")
+
+    def take(self, processor: int, ticks: int) -> None:
+        self.steal[processor] += ticks
+        self._write_steal()
+
+    def sysfs(self, name: str, values: dict[int, int]) -> None:
+        for number, value in values.items():
+            file = self.view.system / f"devices/system/cpu/cpu{number}" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{value}\n")
+
+    def _write_steal(self) -> None:
+        lines = ["cpu 0 0 0 0 0 0 0 0 0 0", *(f"cpu{number} 9 9 9 9 9 9 9 {ticks} 0 0" for number, ticks in self.steal.items())]
+        (self.view.proc / "stat").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """Between two looks there is a second."""
+    now = iter(range(100))
+    monkeypatch.setattr("ringroad_lab.facts.witness.time.monotonic", lambda: float(next(now)))
+    return Files(tmp_path)
+
+
+def test_the_processor_that_lost_the_most_is_told(files: Files) -> None:
+    files.process(500, 1, run_ns=7, name="cc1 (plus)")
+    witness = Witness({0, 1}, 0.05, view=files.view)
+    before = witness.look()
+    files.process(500, 1, run_ns=300_000_007, processor=1, name="cc1 (plus)")
+    files.process(501, 500, run_ns=100_000_000, processor=0, name="sh")
+    files.take(1, 10)
+    seen = witness.since(before)
+    assert (seen.elapsed_s, seen.processor) == (1.0, 1)
+    assert seen.steal_s == pytest.approx(0.1)
+    assert seen.programs == {"cc1 (plus)": pytest.approx(0.3)}
+    assert seen.ratio == pytest.approx(0.4)
+    assert seen.is_above_limit
+    assert seen.describe() == "40% of processor 1 (steal time 10%, cc1 (plus) 30%)"
+
+
+def test_what_the_run_and_the_kernel_do_and_other_processors_are_no_disturbance(files: Files) -> None:
+    witness = Witness({1}, 0.05, view=files.view)
+    before = witness.look()
+    # Of the lab, of a child of it, of the kernel, and of a stranger elsewhere.
+    files.process(LAB, 1, run_ns=10**9)
+    files.process(600, LAB, run_ns=10**9)
+    files.process(30, 2, run_ns=10**9)
+    files.process(500, 1, run_ns=10**9, processor=0)
+    files.take(0, 100)
+    seen = witness.since(before)
+    assert (seen.ratio, seen.programs, seen.is_above_limit) == (0.0, {}, False)
+
+
+def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(files: Files) -> None:
+    files.process(500, 1, name="make", reaped_ticks=1000)
+    # It waited for some itself.
+    files.process(501, 500, run_ns=2 * 10**9, reaped_ticks=300, name="cc1")
+    (files.view.proc / "500/status").write_text("Name:\tmake\nCpus_allowed_list:\t1-4\n")
+    witness = Witness({0, 1}, 0.05, view=files.view)
+    before = witness.look()
+    # One of 5 s had its time before; another took a fifth of a second.
+    files.process(500, 1, name="make", reaped_ticks=1000 + 520)
+    for file in (files.view.proc / "501").rglob("*stat"):
+        file.unlink()
+    seen = witness.since(before)
+    assert seen.processor == 1
+    assert seen.programs == {"programs that ended": pytest.approx(0.2 / 4)}
+
+
+def test_heat_and_frequency_are_told_where_the_machine_shows_them(files: Files) -> None:
+    files.sysfs("thermal_throttle/core_throttle_count", {0: 3, 1: 4})
+    files.sysfs("cpufreq/scaling_cur_freq", {0: 3_000_000, 1: 3_000_000})
+    witness = Witness({0, 1}, 0.05, view=files.view)
+    before = witness.look()
+    files.sysfs("thermal_throttle/core_throttle_count", {1: 6})
+    files.sysfs("cpufreq/scaling_cur_freq", {0: 2_400_000})
+    seen = witness.since(before)
+    assert (seen.throttles, seen.is_above_limit) == (2, True)
+    assert seen.frequency_ratio == pytest.approx(0.8)
+    assert seen.describe() == "0% of processor 0, 2 times too hot"
+
+
+def test_what_the_runs_own_parts_had_of_a_processor_no_other_took(files: Files) -> None:
+    files.process(600, LAB, processor=1)
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    # A stranger that was seen last where a part of the run had nine tenths of the time.
+    files.process(600, LAB, run_ns=900_000_000, processor=1)
+    files.process(500, 1, run_ns=600_000_000, processor=1, name="cc1")
+    seen = witness.since(before)
+    assert seen.others_s == pytest.approx(0.1)
+    assert seen.programs == {"cc1": pytest.approx(0.1)}
+
+
+def test_more_than_all_of_a_processor_cannot_be_taken(files: Files) -> None:
+    witness = Witness({1}, 0.05, view=files.view)
+    before = witness.look()
+    files.process(500, 1, run_ns=9 * 10**9)
+    files.take(1, 50)
+    seen = witness.since(before)
+    assert seen.ratio == 1.0
+    assert seen.others_s == pytest.approx(0.5)
+
+
+@contextmanager
+def busy_stranger(processor: int) -> Iterator[int]:
+    """A program that is busy on a processor and not of ours: whoever started it has ended."""
+    loop = f"import os\nos.sched_setaffinity(0, [{processor}])\nprint(os.getpid(), flush=True)\nos.close(1)\nwhile True: pass"
+    started = subprocess.run(["sh", "-c", '"$0" -c "$1" &', sys.executable, loop], stdout=subprocess.PIPE, text=True, check=True)
+    pid = int(started.stdout)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_real_stranger_is_seen_on_its_processor_and_by_its_name() -> None:
+    processor = max(os.sched_getaffinity(0))
+    witness = Witness({processor}, 0.05, lambda: (os.getpid(),))
+    with busy_stranger(processor):
+        before = witness.look()
+        seen: list[Disturbance] = []
+
+        def is_seen() -> bool:
+            seen.append(witness.since(before))
+            return any(name.startswith("python") for name in seen[-1].programs)
+
+        assert wait_until(is_seen, 20)
+    assert seen[-1].others_s > 0
+    assert seen[-1].wait_s is not None
+
+
+def test_a_view_that_is_not_there_is_that_of_the_own_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGROAD_LAB_OUTSIDE", "987:1")
+    assert View.outside() == View()

@@ -1,0 +1,95 @@
+"""A device is called the highest only where the samples decide it and nobody disturbed the trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricated_runs import disturbed, fabricated_run
+from ringroad_lab.comparison import compare_labels, compare_runs
+from ringroad_lab.record import MeasurementStatus, RunRecord
+from ringroad_lab.report.findings import overview, warnings
+from ringroad_lab.report.html import render_html
+from ringroad_lab.report.markdown import comparison_blocks, render_markdown
+
+
+def two(fast_fps: float = 2e6, *, repetitions: int = 8, spread: float = 0.005) -> RunRecord:
+    return fabricated_run(
+        capacities_fps={"fast": fast_fps, "slow": 1e6}, frames=["64"], repetitions=repetitions, spread=spread, latency=False, link_bps=None
+    )
+
+
+def test_an_order_that_the_samples_decide_is_told_with_its_interval() -> None:
+    sentence = overview(two(), None)[1]
+    assert sentence.startswith("At 64 bytes, fast has the highest throughput, 1.9")
+    assert "slow is next with " in sentence
+    assert "the interval of the difference (95 %) is +9" in sentence
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (two(repetitions=5), "5 samples; an interval of 95 % needs 6"),
+        (two(1.002e6), "beside"),
+        (two(1.1e6, spread=0.3), "more samples of each would decide it"),
+    ],
+    ids=["few samples", "no difference", "wide spread"],
+)
+def test_an_order_that_the_samples_leave_open_is_not_told(record: RunRecord, why: str) -> None:
+    sentence = overview(record, None)[1]
+    assert sentence.startswith("At 64 bytes, the order of the devices is not decided (")
+    assert "highest" not in sentence
+    assert why in sentence
+
+
+@pytest.mark.parametrize("dut", ["fast", "slow"])
+def test_no_order_rests_on_disturbed_trials(dut: str) -> None:
+    record = disturbed(two(), dut)
+    sentence = overview(record, None)[1]
+    assert "the order of the devices is not decided" in sentence
+    assert "others disturbed 8 of 32 trials, and its figures rest on 8 of these; " in sentence
+    assert "at worst they took 40% of processor 1 (cc1plus 40%)" in sentence
+    (warning,) = warnings(record)
+    assert warning.startswith("Others disturbed 8 of ")
+
+
+def test_trials_that_were_repeated_hinder_no_order() -> None:
+    record = disturbed(two(), "slow", is_repeated=True)
+    assert "fast has the highest throughput" in overview(record, None)[1]
+    assert warnings(record) == []
+
+
+def test_what_the_generator_bounds_is_not_ranked() -> None:
+    record = two()
+    bound = [
+        m.model_copy(update={"outcome": m.outcome.model_copy(update={"status": MeasurementStatus.LOWER_BOUND})}) if m.dut == "slow" else m
+        for m in record.measurements
+    ]
+    sentence = overview(record.model_copy(update={"measurements": tuple(bound)}), None)[1]
+    assert "slow at least 9" in sentence
+    assert "the generator's ceiling was reached" in sentence
+    assert "highest" not in sentence
+
+
+def test_a_comparison_tells_first_what_disturbed_either_side() -> None:
+    record = two()
+    comparison = compare_runs(record, disturbed(record, "slow"))
+    first = comparison_blocks(comparison)[0]
+    assert "what others did during its trials is not recorded." in first
+    assert "others disturbed 8 of 32 trials, and its figures rest on 8 of these" in first
+    within = compare_labels(disturbed(record, "slow", is_repeated=True), "slow", "fast")
+    assert within.disturbances() == (
+        "The baseline slow: others disturbed 8 of 16 trials, and all of these were repeated; "
+        "at worst they took 40% of processor 1 (cc1plus 40%).",
+        "The candidate fast: others disturbed none of 16 trials.",
+    )
+    page = render_html(disturbed(record, "slow"), comparison)
+    assert page.index('class="disturbances"') < page.index('class="compared"')
+    assert "40% of processor 1" in page
+
+
+def test_names_of_other_programs_are_no_markup() -> None:
+    record = disturbed(two(), "slow")
+    text = record.model_dump_json().replace("cc1plus", "<b>x</b>|`")
+    hostile = RunRecord.model_validate_json(text)
+    assert "<b>x" not in render_html(hostile, compare_runs(record, hostile))
+    assert "<b>x" not in render_markdown(hostile)
