@@ -302,6 +302,36 @@ fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
 }
 
 #[test]
+fn a_switch_that_waits_for_its_tables_drops_all_frames() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = taken.local_addr().unwrap();
+    let daemon = Daemon::with_config(&format!("[[openflow]]\nswitch = \"vale0\"\nlisten = [\"{place}\"]\n"));
+    let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
+    let mut switch = FlowSwitch { daemon, a, b, c };
+    assert!(switch.report()["waiting"].as_str().unwrap().contains("cannot listen"), "{:#}", switch.report());
+    pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
+    switch.await_report("the frame without a flow", |_| switch.dropped("no_flow") == 1);
+    drop(taken);
+    switch.await_report("the tables", |report| report["waiting"].is_null());
+    switch.ofctl(&["add-flow", "actions=NORMAL"]);
+    pass(&mut switch.a, &numbered(station(2), station(1), 1, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(1));
+}
+
+#[test]
+fn an_upgrade_gives_a_switch_empty_tables_again() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    switch.daemon.upgrade();
+    pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
+    switch.await_report("the frame without a flow", |_| switch.dropped("no_flow") == 1);
+    switch.await_report("the tables", |report| report["waiting"].is_null() && switch.socket().exists());
+    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    pass(&mut switch.a, &numbered(station(2), station(1), 1, LEN));
+    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(1));
+}
+
+#[test]
 fn settings_that_cannot_be_are_refused_with_what_would_do() {
     let daemon = Daemon::start();
     for (arguments, part) in [

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
 use ringroad_control::report::{ControllerReport, OpenFlowReport};
-use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_datapath::fabric::{MakeDecider, QueueParts, Share};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_drivers::dgram;
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::decider::{FlowDecider, NoFlows};
 use ringroad_flow_tables::state::{FlowState, Limits};
 use ringroad_openflow_agent::agent::{Agent, FailMode, Identity, Port};
 use ringroad_openflow_agent::service::{ControllerAddress, Listeners, Service};
@@ -122,6 +122,10 @@ fn fail_mode(wanted: WantedFailMode) -> FailMode {
     }
 }
 
+fn no_flows() -> MakeDecider {
+    Box::new(|_, _| Box::new(NoFlows))
+}
+
 /// For people.
 pub(crate) fn words(settings: &OpenFlow) -> String {
     format!("OpenFlow for {}", settings.switch)
@@ -176,7 +180,7 @@ impl Ports {
                 running.settings = settings.clone();
                 return Ok(());
             }
-            self.remove_openflow(name)?;
+            self.end_openflow(name, Some(no_flows()))?;
         }
         let running = self.start_openflow(settings, parsed)?;
         self.openflow.waiting.remove(name);
@@ -253,24 +257,49 @@ impl Ports {
     /// # Errors
     /// The refusal to send.
     pub(crate) fn remove_openflow(&mut self, switch: &str) -> Result<(), Refusal> {
-        let waited = self.openflow.waiting.remove(switch).is_some();
-        let Some(running) = self.openflow.running.remove(switch) else {
-            if waited {
-                return Ok(());
-            }
+        if self.openflow.running.contains_key(switch) {
+            return self.end_openflow(switch, None);
+        }
+        if self.openflow.waiting.remove(switch).is_none() {
             let what = format!("{switch} has no flow tables");
             return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad switch lists the switches that have"));
-        };
+        }
         let fabric = self.table.fabric_mut();
-        let learned = fabric.set_decider(switch, None).and_then(|()| fabric.detach(switch, CONTROLLERS_PORT));
-        drop(running);
-        learned.map(|_| ()).map_err(fabric_refusal)
+        match fabric.has_decider(switch) {
+            true => fabric.set_decider(switch, None).map_err(fabric_refusal),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a switch's flow tables; what decides then.
+    fn end_openflow(&mut self, switch: &str, then: Option<MakeDecider>) -> Result<(), Refusal> {
+        self.openflow.running.remove(switch);
+        let fabric = self.table.fabric_mut();
+        let ended = fabric.set_decider(switch, then).and_then(|()| fabric.detach(switch, CONTROLLERS_PORT));
+        ended.map(|_| ()).map_err(fabric_refusal)
+    }
+
+    /// Has switches that wait for their flow tables drop all frames, unless they are to learn without a controller.
+    pub(crate) fn hold_for_openflow(&mut self) {
+        let secure = self
+            .openflow
+            .waiting
+            .values()
+            .filter(|(settings, _)| settings.fail_mode == WantedFailMode::Secure);
+        let fabric = self.table.fabric_mut();
+        for (settings, _) in secure {
+            if fabric.learning(&settings.switch).is_some() && !fabric.has_decider(&settings.switch) {
+                // A worker that is gone ends the daemon anyway.
+                let _ = fabric.set_decider(&settings.switch, Some(no_flows()));
+            }
+        }
     }
 
     /// Puts settings in force, now or as soon as that can be done.
     pub(crate) fn want_openflow(&mut self, settings: &OpenFlow) -> Option<String> {
         let refusal = self.set_openflow(settings).err()?;
         self.openflow.waiting.insert(settings.switch.clone(), (settings.clone(), refusal.message.clone()));
+        self.hold_for_openflow();
         Some(refusal.message)
     }
 
@@ -312,7 +341,8 @@ impl Ports {
 
     /// The same, if a port came or left since.
     pub(crate) fn follow_openflow_ports(&mut self) {
-        if !self.openflow.running.is_empty() && self.openflow.revision != self.table.fabric().revision() {
+        if !self.openflow.is_empty() && self.openflow.revision != self.table.fabric().revision() {
+            self.hold_for_openflow();
             self.follow_openflow();
         }
     }

@@ -348,8 +348,6 @@ impl Server {
             self.parts.ports.table.fabric().tick();
             self.tell_of_loops();
             survive(self.parts.ports.watch_devices())?;
-            self.parts.ports.retry_openflow();
-            self.parts.ports.follow_openflow();
             self.parts.log.limit.report();
             self.refill_spares();
         }
@@ -365,8 +363,15 @@ impl Server {
             self.watch_listener(EventFlags::IN);
         }
         if self.retry_at.is_some_and(|at| at <= now) {
-            reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
-            self.parts.ports.revive();
+            if self.ports_wait() {
+                reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
+                self.parts.ports.revive();
+            }
+            if !self.parts.ports.openflow.is_empty() {
+                survive(self.parts.ports.watch_devices())?;
+                self.parts.ports.retry_openflow();
+                self.parts.ports.follow_openflow();
+            }
             self.watch_waiting_ports();
         }
         self.parts.ports.follow_openflow_ports();
@@ -410,10 +415,15 @@ impl Server {
         self.idle_at = self.is_idle().then(|| Instant::now() + IDLE_BEFORE_EXIT);
     }
 
-    /// Sees to it that configured ports whose devices are not there yet are tried again.
+    /// Whether there are ports whose devices are not there yet.
+    fn ports_wait(&self) -> bool {
+        !self.parts.ports.waiting.is_empty() || self.parts.ports.revival.waits()
+    }
+
+    /// Sees to it that configured ports whose devices are not there yet are tried again, and that controllers hear of links
+    /// that go up or down.
     fn watch_waiting_ports(&mut self) {
-        let ports = &self.parts.ports;
-        let waits = !ports.waiting.is_empty() || ports.revival.waits();
+        let waits = self.ports_wait() || !self.parts.ports.openflow.is_empty();
         self.retry_at = waits.then(|| Instant::now() + RETRY);
     }
 
@@ -1002,6 +1012,7 @@ impl Server {
     fn set_openflow(&mut self, settings: &OpenFlow) -> Result<Reply, ErrorReply> {
         self.parts.ports.set_openflow(settings)?;
         self.ports_at_look = usize::MAX;
+        self.watch_waiting_ports();
         info!(switch = %settings.switch, controllers = ?settings.controllers, "flow tables decide");
         Ok(Reply::Done)
     }

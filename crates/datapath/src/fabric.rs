@@ -749,6 +749,12 @@ impl Fabric {
         Ok(())
     }
 
+    /// Whether something else than the learning switch decides for a switch.
+    #[must_use]
+    pub fn has_decider(&self, switch: &str) -> bool {
+        self.switches.get(switch).is_some_and(|state| state.make_decider.is_some())
+    }
+
     /// What the workers share of a switch's learning.
     #[must_use]
     pub fn learning(&self, switch: &str) -> Option<Arc<LearningSwitch>> {

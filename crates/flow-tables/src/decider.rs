@@ -32,6 +32,16 @@ pub struct FlowDecider {
     noted: Noted,
 }
 
+/// The decider of a switch whose flow tables are not there yet: it drops what a switch without flows would drop.
+#[derive(Debug)]
+pub struct NoFlows;
+
+impl Decide for NoFlows {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        plan.fates_mut(first..batch.frames()).fill(Fate::Drop(DropCause::NoFlow));
+    }
+}
+
 /// What is decided, until it is executed.
 #[derive(Debug, Default)]
 struct Noted {

@@ -146,6 +146,7 @@ impl Ports {
         let snapshot = |(switch, account): (String, Account)| (switch, CounterSnapshot::from(&account));
         let of_switches = state.departed_of_switches.into_iter().map(snapshot).collect();
         fabric.resume_departed(of_switches, (&state.departed).into());
+        self.hold_for_openflow();
         Ok(reopenings)
     }
 
