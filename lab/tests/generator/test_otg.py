@@ -83,7 +83,7 @@ def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGener
     [
         ({"frames_tx": "90", "frames_rx": "90"}, "1 to 2: the generator sent 90 frames of 100 asked for, 10 % less"),
         ({"frames_tx": "120", "frames_rx": "120"}, "20 % more"),
-        ({"frames_tx": "0", "frames_rx": "0"}, "1 to 2: the generator sent nothing"),
+        ({"frames_tx": "0", "frames_rx": "0"}, "1 to 2: no frame was sent"),
     ],
 )
 def test_a_load_that_was_not_offered_is_invalid(

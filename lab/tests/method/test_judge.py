@@ -49,13 +49,13 @@ def test_surplus_of_one_direction_does_not_hide_the_loss_of_the_other() -> None:
 def test_unsent_frames_are_neither_loss_nor_success(received: int) -> None:
     judged = judge(trial({"sent_frames": 500, "received_frames": received}), 0.0)
     assert judged.judgement is Judgement.NOTHING
-    assert "500 frames, not 1000" in judged.reasons[0]
+    assert "500 frames of 1000" in judged.reasons[0]
 
 
 def test_all_frames_in_too_long_a_time_are_another_load() -> None:
     judged = judge(trial({"transmit_s": 1.7}), 0.0)
     assert judged.judgement is Judgement.NOTHING
-    assert "1.700 s" in judged.reasons[0]
+    assert "1.7000 s" in judged.reasons[0]
 
 
 def test_too_fast_is_another_load_but_not_for_bursts() -> None:

@@ -10,8 +10,9 @@ from ringroad_lab.errors import GeneratorError
 from ringroad_lab.facts.witness import Witness
 from ringroad_lab.generator import traffic
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.judgement import asked_s, judge, tolerance_s
+from ringroad_lab.generator.judgement import judge
 from ringroad_lab.generator.otg_client import Distribution, FlowDetail, FlowMetric, OtgClient, PortMetric, TrialDetail
+from ringroad_lab.offered_load import asked_s, tolerance_s
 from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialRequest, TrialResult, TrialVerdict
 
 # No frame for so long after the stop: what was under way has arrived. RFC 2544, section 23, waits 2 s, which is the limit here.

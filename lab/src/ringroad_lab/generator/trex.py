@@ -19,7 +19,8 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator import traffic
 from ringroad_lab.generator.interface import Generator, GeneratorDriver, GeneratorSettings
-from ringroad_lab.generator.judgement import asked_s, judge
+from ringroad_lab.generator.judgement import judge
+from ringroad_lab.offered_load import asked_s
 from ringroad_lab.trial import AddressPlan, DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 
 LIBRARY = "trex.stl.api"

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ringroad_lab.loss import loss_text
-from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult
+from ringroad_lab.offered_load import contradictions
+from ringroad_lab.trial import TrialResult
 
-# A generator says itself when it fell short. These are wider than any good one's own limits, and catch one that does not say it.
-FRAMES_TOLERANCE = 0.005
-DURATION_TOLERANCE = 0.01
-# Time stamps of the first and last frame are taken by software: very short trials need room.
-DURATION_TOLERANCE_S = 0.002
+# Part of the frames that may be lost outside the device in a trial that still tells its loss ratio.
+OUTSIDE_TOLERANCE = 0.005
 
 
 class Judgement(StrEnum):
@@ -50,13 +48,13 @@ class JudgedTrial:
     def tells_ratio(self) -> bool:
         """Whether the device's loss ratio in it is that of the load asked for. One that fails at less than its load fails all the same."""
         ahead = self.result.loss.ahead_of_device if self.result.loss else 0
-        return self.counts and ahead <= FRAMES_TOLERANCE * self.result.sent_frames
+        return self.counts and ahead <= OUTSIDE_TOLERANCE * self.result.sent_frames
 
     @property
     def is_forwarded_more(self) -> bool:
         """Whether the device may forward more than arrived: others lost some of it."""
         outside = self.result.lost_frames - self.result.device_lost_frames
-        return outside > FRAMES_TOLERANCE * self.result.sent_frames
+        return outside > OUTSIDE_TOLERANCE * self.result.sent_frames
 
 
 def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
@@ -67,8 +65,8 @@ def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
     """
     if not result.is_valid:
         return JudgedTrial(result, Judgement.NOTHING, result.reasons or ("the generator calls the trial invalid",))
-    reasons = [reason for direction in result.directions for reason in _contradictions(result.request, direction)]
-    if reasons:
+    # A generator that does not judge itself is judged here.
+    if reasons := contradictions(result.request, result.directions):
         return JudgedTrial(result, Judgement.NOTHING, tuple(reasons))
     acceptable_frames = acceptable_loss_ratio * result.sent_frames
     if result.lost_frames <= acceptable_frames:
@@ -81,25 +79,3 @@ def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
 def outside_reason(result: TrialResult) -> str:
     """Say that frames were lost outside the device, and where all were."""
     return f"frames were lost outside the device: {loss_text(result.loss) if result.loss else 'it is not known where'}"
-
-
-def _contradictions(request: TrialRequest, direction: DirectionCounts) -> list[str]:
-    """Return in what one direction is not what was asked for."""
-    load, name = request.load, f"{direction.sender} to {direction.receiver}"
-    if not direction.sent_frames:
-        return [f"{name}: no frame was sent"]
-    reasons = []
-    asked = load.burst_frames if load.burst_frames is not None else load.rate_fps * request.duration_s
-    # One frame more or less is the rounding of rate times duration.
-    if abs(direction.sent_frames - asked) > max(1.0, FRAMES_TOLERANCE * asked):
-        reasons.append(f"{name}: sent {direction.sent_frames} frames, not {asked:.0f}")
-    asked_s = load.burst_frames / load.rate_fps if load.burst_frames is not None else request.duration_s
-    tolerance_s = max(DURATION_TOLERANCE_S, DURATION_TOLERANCE * asked_s, 1 / load.rate_fps)
-    is_early = direction.transmit_s < asked_s - tolerance_s and load.burst_frames is None
-    if direction.transmit_s > asked_s + tolerance_s or is_early:
-        reasons.append(f"{name}: sending took {direction.transmit_s:.3f} s, not {asked_s:.3f} s")
-    if direction.received_frames > direction.sent_frames:
-        reasons.append(
-            f"{name}: {direction.received_frames} different frames arrived of {direction.sent_frames} sent; the counts are wrong"
-        )
-    return reasons
