@@ -153,7 +153,7 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 
 .PHONY: lab
 lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
-	cd lab && $(IN_LAB) $(LAB)/bin/pytest
+	cd lab && $(IN_LAB) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang

@@ -11,8 +11,10 @@ from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.cli import compare, judge, report, store, token
+from ringroad_lab.cli.report import reporter_of
 from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
+from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.exchange import read_records, write_records
@@ -221,3 +223,10 @@ def test_files_are_compared_without_a_store(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert "**regression**" in lab("compare", write(OLD, "old.json"), write(NEW, "new.json")).stdout
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "form"), [("a.html", "html"), ("a.md", "markdown"), ("a.csv", "csv"), ("a.json", "json"), ("a.xml", "junit"), ("a", "html")]
+)
+def test_the_ending_of_a_reports_file_names_its_form(file: str, form: str) -> None:
+    assert isinstance(reporter_of(Path(file)), REPORTERS[form])

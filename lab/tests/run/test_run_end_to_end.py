@@ -227,7 +227,7 @@ def test_two_builds_of_one_device_are_measured_in_turns_and_named(lab: Lab, tmp_
 
 
 def test_neither_a_second_run_nor_the_same_one_begins_while_a_run_is_under_way(lab: Lab) -> None:
-    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3")
+    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=30")
     await_first_measurement(process.stderr)
     for arguments, told in ((("run", "BRIDGE_VETH"), "another run measures"), (("resume", "latest"), "is under way")):
         done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)

@@ -14,7 +14,7 @@ from ringroad_lab.web.application import COOKIE_NAME
 from ringroad_lab.web.reviews import Review, read_review
 from ringroad_lab.web.tokens import add_token, remove_token
 
-PAGES = ["/runs", "/trends", "/compare", "/audit", "/runs/RUN", "/runs/RUN/record.json"]
+PAGES = ["/runs", "/trends", "/compare", "/audit", "/runs/RUN", "/runs/RUN/reports/json"]
 MakeVisitor = Callable[..., WebVisitor]
 
 

@@ -274,18 +274,18 @@ def test_a_report_is_shown_as_if_from_another_site(tester: WebVisitor, run: RunR
 
 
 @pytest.mark.parametrize(
-    ("file", "begin"),
-    [("report.html?download=true", "<!doctype html>"), ("report.md", "# "), ("metrics.csv", "run_id"), ("record.json", "{")],
+    ("form", "begin"),
+    [("html", "<!doctype html>"), ("markdown", "# "), ("csv", "run_id"), ("json", "{"), ("junit", "<?xml")],
 )
-def test_reports_can_be_taken_along(tester: WebVisitor, run: RunRecord, file: str, begin: str) -> None:
-    response = tester.get(f"/runs/{run.run_id}/{file}")
+def test_reports_can_be_taken_along(tester: WebVisitor, run: RunRecord, form: str, begin: str) -> None:
+    response = tester.get(f"/runs/{run.run_id}/reports/{form}")
 
     assert response.text.lower().startswith(begin)
     assert response.headers["content-disposition"].startswith(f'attachment; filename="{run.run_id}.')
 
 
 def test_a_downloaded_record_equals_the_stored_one(tester: WebVisitor, run: RunRecord) -> None:
-    assert RunRecord.model_validate_json(tester.get(f"/runs/{run.run_id}/record.json").text) == run
+    assert RunRecord.model_validate_json(tester.get(f"/runs/{run.run_id}/reports/json").text) == run
 
 
 def test_a_report_can_have_a_baseline(tester: WebVisitor, runs: dict[str, RunRecord]) -> None:

@@ -12,9 +12,10 @@ import typer
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
-from ringroad_lab.errors import ReportError, ScenarioError
+from ringroad_lab.errors import PluginError, ReportError, ScenarioError
 from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
+from ringroad_lab.report.interface import Reporter
 from ringroad_lab.scenario.near_miss import suggest
 
 STANDARD_OUTPUT = Path("-")
@@ -55,8 +56,15 @@ def register(app: typer.Typer) -> None:
         record = load_run(store, run)
         comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
         if output is None:
-            output = Path(report_name(record, reporter.suffix)) if reporter.suffix else STANDARD_OUTPUT
+            output = Path(report_name(record, reporter.suffix)) if reporter.is_for_files else STANDARD_OUTPUT
         write_report(reporter.render(record, comparison), output)
+
+
+def reporter_of(file: Path) -> Reporter:
+    """Return the reporter of the form that a file's ending names; HTML for endings that are no form's."""
+    kinds = REPORTERS.loadable().values()
+    of_ending = (kind for kind in kinds if not isinstance(kind, PluginError) and kind.suffix == file.suffix)
+    return next(of_ending, REPORTERS["html"])()
 
 
 def report_name(record: RunRecord, suffix: str = ".html") -> str:

@@ -20,7 +20,7 @@ from ringroad_lab import __version__
 from ringroad_lab.build.stage import Stage
 from ringroad_lab.cli import status
 from ringroad_lab.cli.notify import warn_of, without_secrets
-from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
+from ringroad_lab.cli.report import STANDARD_OUTPUT, reporter_of, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
 from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
@@ -34,7 +34,6 @@ from ringroad_lab.notification.delivery import Sender, tell
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.findings import same_builds, took
-from ringroad_lab.report.html import render_html
 from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
@@ -184,7 +183,8 @@ def _carry_out(
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
         notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None)
     if ending.report:
-        write_file(render_html(whole, comparison), ending.report)
+        reporter = reporter_of(ending.report)
+        write_file(reporter.render(whole, comparison if reporter.compares else None), ending.report)
     if ending.junit:
         write_file(run_as_junit(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive), ending.junit)
     if ending.as_json:

@@ -15,7 +15,15 @@ from ringroad_lab.cli.store_options import StoreOption
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
 ]
-ReportFile = Annotated[Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write the HTML report into this file.")]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        "-r",
+        metavar="FILE",
+        help="Write the report into this file, in the form that its ending names: .html, .md, .csv, .json, .xml (JUnit).",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 

@@ -70,6 +70,8 @@ class CsvReporter(Reporter):
     """See [`render_csv`]."""
 
     title: ClassVar[str] = "a row for each metric"
+    suffix: ClassVar[str] = ".csv"
+    media_type: ClassVar[str] = "text/csv"
 
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
         """Render a run."""

@@ -34,6 +34,8 @@ class HtmlReporter(Reporter):
 
     title: ClassVar[str] = "a file for the browser, with charts"
     suffix: ClassVar[str] = ".html"
+    media_type: ClassVar[str] = "text/html"
+    is_for_files: ClassVar[bool] = True
     compares: ClassVar[bool] = True
 
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:

@@ -16,8 +16,12 @@ class Reporter(ABC):
     """As users name it: `html`."""
     title: ClassVar[str]
     """For people."""
-    suffix: ClassVar[str] = ""
-    """Of the file that is written where the user names none: `.html`; empty: such a report goes to standard output."""
+    suffix: ClassVar[str] = ".txt"
+    """Of its files: `.html`."""
+    media_type: ClassVar[str] = "text/plain"
+    """As HTTP calls it: `text/html` (RFC 6838)."""
+    is_for_files: ClassVar[bool] = False
+    """Whether it becomes a file where the user names none; else it goes to standard output."""
     compares: ClassVar[bool] = False
     """Whether it shows comparisons."""
 

@@ -14,6 +14,8 @@ class JsonReporter(Reporter):
     """The record, whole."""
 
     title: ClassVar[str] = "the record itself, as `ringroad-lab import` reads it"
+    suffix: ClassVar[str] = ".json"
+    media_type: ClassVar[str] = "application/json"
 
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
         """Render the record."""

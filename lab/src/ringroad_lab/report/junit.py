@@ -46,6 +46,8 @@ class JunitReporter(Reporter):
     """See [`run_as_junit`]."""
 
     title: ClassVar[str] = "JUnit XML: a test case for each headline metric"
+    suffix: ClassVar[str] = ".xml"
+    media_type: ClassVar[str] = "application/xml"
     compares: ClassVar[bool] = True
 
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:

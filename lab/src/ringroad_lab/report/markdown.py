@@ -90,6 +90,8 @@ class MarkdownReporter(Reporter):
     """See [`render_markdown`]."""
 
     title: ClassVar[str] = "for merge requests and terminals"
+    suffix: ClassVar[str] = ".md"
+    media_type: ClassVar[str] = "text/markdown"
     compares: ClassVar[bool] = True
 
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from ringroad_lab.errors import PluginError
+from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunState
 from ringroad_lab.report.findings import headline_grids, overview, status_groups, warnings
 from ringroad_lab.statistics.verdict import Verdict
@@ -87,6 +89,7 @@ def result_pages(site: Site) -> APIRouter:
             stored=read_review(store, run_id),
             verdicts=list(TesterVerdict),
             changes=changes,
+            forms={form: kind.title for form, kind in REPORTERS.loadable().items() if not isinstance(kind, PluginError)},
             stable=store.last_stable(record.name, record.facts),
         )
 
