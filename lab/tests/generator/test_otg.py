@@ -248,6 +248,14 @@ def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, gen
     assert generator.port_modes() == {"1": "memif", "2": "memif"}
 
 
+def test_under_an_attack_frames_that_the_device_has_not_taken_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    server.answers["/ringroad/flows"] = lambda _: (200, detail(distinct=60, unsent_slots=40))
+    result = generator.trial(request(bidirectional=False, attack_fps=1000))
+    assert result.is_valid, result.reasons
+    assert result.directions[0].lost_frames == 40
+
+
 def test_frames_that_the_device_had_no_room_for_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
     # 60 frames at 10 000 a second are 6 ms, for most of which the ring was full.
     result = detailed_trial(server, generator, sent=40, distinct=40, unsent=60, blocked_ns=5_000_000)

@@ -53,8 +53,8 @@ def test_the_same_frames_are_offered_without_and_with_the_attack() -> None:
     assert not any(load.learning or load.bidirectional for load in loads)
     assert {load.flow_set for load in loads} == {FlowSet(entries=70, white_list=True)}
     attacked = [trial.request for trial in bench.trials if trial.request.load.attack_fps]
-    assert [(request.purpose, request.load.attack_fps) for request in attacked] == [("warm-up", 123.0), ("attack", 123.0)]
-    quiet = next(trial.request for trial in bench.trials if trial.request.purpose == "processor-cost")
+    assert [(request.purpose, request.load.attack_fps) for request in attacked] == [("warm-up", 123.0), ("attacked", 123.0)]
+    quiet = next(trial.request for trial in bench.trials if trial.request.purpose == "quiet")
     assert quiet.load.rate_fps == attacked[-1].load.rate_fps
 
 
