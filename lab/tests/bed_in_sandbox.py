@@ -16,7 +16,7 @@ from ringroad_lab.kinds import CABLES, DUTS
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
-from ringroad_lab.trial import Load, TrialRequest
+from ringroad_lab.trial import FlowSet, Load, TrialRequest
 from sandboxed import answer
 
 
@@ -70,12 +70,16 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as bed:
         disturb(bed, asked.get("disturb", []))
         trials = []
+        loading_s: list[float] = []
 
         def run_trials() -> None:
             for load in asked["loads"]:
                 if load.get("kill"):
                     for process in bed.processes()["dut"]:
                         process.stop(0.0)
+                    continue
+                if flow_set := load.get("install"):
+                    loading_s.append(bed.install_flows(FlowSet.model_validate(flow_set)))
                     continue
                 request = TrialRequest(load=Load.model_validate(load), duration_s=asked["duration_s"])
                 trials.append(bed.generator.trial(request).model_dump(mode="json"))
@@ -88,6 +92,7 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
             "record": bed.record().model_dump(mode="json"),
             "counters": bed.collect(),
             "busy_s": cost.busy_s,
+            "loading_s": loading_s,
             "ceilings": [ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *again) if ceiling],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},

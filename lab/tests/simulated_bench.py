@@ -11,7 +11,7 @@ from ringroad_lab.cost import Cost, CostMeter
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.interface import MethodContext
-from ringroad_lab.trial import TrialRequest, TrialResult
+from ringroad_lab.trial import FlowSet, TrialRequest, TrialResult
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 MAX_FPS = 1_000_000.0
@@ -70,9 +70,17 @@ class Bench:
         bidirectional: bool = True,
         throughput_fps: float | None = None,
         costs: CostMeter | None = None,
+        loading_s: float | None = None,
     ) -> None:
-        """Lay the bench out around a generator."""
+        """Lay the bench out around a generator; the device has a flow table where it takes so long to take entries."""
         self.trials: list[TrialResult] = []
+        self.installed: list[FlowSet | None] = []
+        """Flow sets that were put into the table, None for the usual flows."""
+
+        def install_flows(flow_set: FlowSet | None) -> float:
+            self.installed.append(flow_set)
+            return loading_s or 0.0
+
         self.context = MethodContext(
             generator=generator,
             frame=parse_frame_mix("64"),
@@ -84,6 +92,7 @@ class Bench:
             remaining_s=lambda _: None,
             throughput_fps=throughput_fps,
             costs=costs or SimulatedCosts(),
+            install_flows=install_flows if loading_s is not None else None,
         )
 
     def rates(self, purpose: str) -> list[float]:

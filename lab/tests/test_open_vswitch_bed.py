@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,29 +65,6 @@ def test_open_vswitch_adds_and_removes_tags_and_tunnels(
     counters = told["counters"]
     for port, extra in zip(("1", "2"), extra_bytes, strict=True):
         assert counters[f"{port}.rx_bytes"] == counters[f"{port}.rx_frames"] * (60 + extra)
-
-
-@needs_ovs
-def test_a_rule_for_each_flow_forwards_these_flows_and_no_other() -> None:
-    settings = {"rule_set": 50}
-    told = bed("ovs", "veth", [{**LOAD, "flows": 50}, {**LOAD, "flows": 100}], settings=settings)
-    all_pass, half_passes = ([way["received_frames"] / way["sent_frames"] for way in trial["directions"]] for trial in told["trials"])
-    assert all(part > 0.95 for part in all_pass)
-    assert all(0.4 < part < 0.6 for part in half_passes)
-
-
-@needs_ovs
-def test_flows_of_ones_own_take_the_place_of_the_labs(tmp_path: Path) -> None:
-    flows = tmp_path / "my.flows"
-    flows.write_text("in_port=1,actions=output:2\nin_port=2,udp,udp_src=1024,actions=output:1\n")
-    told = bed("ovs", "veth", [{**LOAD, "flows": 4}], settings={"flows_file": str(flows)})
-    there, back = (way["received_frames"] / way["sent_frames"] for way in told["trials"][0]["directions"])
-    assert there > 0.95
-    assert 0.2 < back < 0.3
-    assert told["record"]["versions"]["flows_file (SHA-256)"]
-    refused = bed("ovs", "veth", [LOAD], settings={"flows_file": str(tmp_path / "none")})
-    assert refused["error"] == "DutError"
-    assert "none cannot be read: No such file" in refused["text"]
 
 
 PATHS = [

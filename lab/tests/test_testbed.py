@@ -137,6 +137,7 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
         ("linux-bridge", "memif", {}, "linux-bridge has no port for memif: nic, tap, veth"),
         ("testpmd", "memif", {"forward_mode": "txonly"}, "settings of testpmd: forward_mode: Input should be"),
         ("ringroad", "memif", {"speed": 1}, "settings of ringroad: speed: Extra inputs are not permitted"),
+        ("ringroad", "memif", {"rule_set": 5}, 'settings of ringroad: : Value error, rule_set needs forwarding = "rules"'),
     ],
 )
 def test_parts_that_do_not_fit_are_reported_before_the_start(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:

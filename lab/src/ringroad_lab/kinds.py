@@ -160,6 +160,8 @@ METHODS: Kinds[Method] = Kinds(
         "mlrsearch": "method.mlrsearch:MlrSearchMethod",
         "soak": "method.soak:SoakMethod",
         "processor-cost": "method.processor_cost:ProcessorCostMethod",
+        "flow-counts": "method.flow_counts:FlowCountsMethod",
+        "tuple-space-explosion": "method.tuple_space_explosion:TupleSpaceExplosionMethod",
         "message-size": "method.message_size:MessageSizeMethod",
     },
 )

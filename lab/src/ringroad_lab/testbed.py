@@ -41,7 +41,7 @@ from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, StepRec
 from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario, StepChoice
 from ringroad_lab.test_step import run_test_step
 from ringroad_lab.topology import Wiring, wire
-from ringroad_lab.trial import Load, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult, TrialVerdict
 
 READY_TIMEOUT_S = 30.0
 # A small load, so that the slowest emulated guest carries some of it.
@@ -490,6 +490,16 @@ class TestBed:
     def costs(self) -> CostMeter:
         """What tells the processor time of the device, on its machine."""
         return ProcessCosts(self._dut.placement.host, self._dut.processes(), counts_cycles=True, busy_s=self._dut.busy_s)
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """Put the entries of a flow set into the device's flow table, or with None its usual ones; return how long that took, s.
+
+        Raises:
+            DutError: it has no flow table, or refused.
+        """
+        what = f"{flow_set.entries} flow entries" if flow_set else "the usual flows"
+        self._on_step(f"putting {what} into {self._dut.title}")
+        return self._dut.install_flows(flow_set)
 
     def logs(self) -> tuple[LogExcerpt, ...]:
         """Return what the programs said."""

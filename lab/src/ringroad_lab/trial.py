@@ -44,6 +44,28 @@ class AddressPlan(StrEnum):
     they are forwards none of these frames, and floods those to stations that it does not know (RFC 2889 with two ports)."""
 
 
+class FlowShape(StrEnum):
+    """What the entries of a flow set are like."""
+
+    ADDRESSES = "addresses"
+    """An entry for each of as many source addresses, by a few masks."""
+    ACL = "acl"
+    """Rules like those of an access control list: prefixes, port ranges, protocols, priorities."""
+
+
+class FlowSet(Frozen):
+    """Entries of a flow table, and by the same numbers the frames that match them: those that the generator's port 1 sends."""
+
+    shape: FlowShape = FlowShape.ADDRESSES
+    entries: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    masks: Annotated[int, Field(ge=1, le=20)] = 1
+    """Of addresses: combinations of fields and masks that the entries have; each has its part of them."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Of rules."""
+    white_list: bool = False
+    """Whether frames of the generator's port 2 have to pass a white list, as that of a tenant whom nobody trusts."""
+
+
 class Load(Frozen):
     """What is offered."""
 
@@ -64,6 +86,10 @@ class Load(Frozen):
     """Number of the first of them: loads whose numbers do not overlap have different addresses."""
     burst_frames: Annotated[int, Field(ge=1)] | None = None
     """So many frames back to back at `rate_fps` or faster, and no more (RFC 9004); None: a constant load."""
+    flow_set: FlowSet | None = None
+    """Flow entries whose frames port 1 sends, in place of `flows` of its own."""
+    attack_fps: FramesPerSecond = 0.0
+    """Frames/s that port 2 sends beside the load, to have a cache of the device's classifier grow; they count nowhere."""
     learning: bool = True
     """Whether the receiving ends send a few frames first, so that a learning switch knows where they are."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from simulated_otg_server import SimulatedServer, simulated_server
 
 from ringroad_lab.errors import GeneratorError
+from ringroad_lab.flow_set.acl_rules import acl_headers
+from ringroad_lab.flow_set.interface import address_text
 from ringroad_lab.frame_size import IMIX, FrameMix
 from ringroad_lab.generator import otg, traffic
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient, TrialDetail
-from ringroad_lab.trial import AddressPlan, Load, TrialRequest, TrialVerdict
+from ringroad_lab.trial import AddressPlan, FlowSet, FlowShape, Load, TrialRequest, TrialVerdict
 
 FRAME = FrameMix(name="64", parts=((64, 1),))
 LOCATIONS = ("memif:a", "memif:b")
@@ -245,6 +248,14 @@ def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, gen
     assert generator.port_modes() == {"1": "memif", "2": "memif"}
 
 
+def test_under_an_attack_frames_that_the_device_has_not_taken_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    server.answers["/ringroad/flows"] = lambda _: (200, detail(distinct=60, unsent_slots=40))
+    result = generator.trial(request(bidirectional=False, attack_fps=1000))
+    assert result.is_valid, result.reasons
+    assert result.directions[0].lost_frames == 40
+
+
 def test_frames_that_the_device_had_no_room_for_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
     # 60 frames at 10 000 a second are 6 ms, for most of which the ring was full.
     result = detailed_trial(server, generator, sent=40, distinct=40, unsent=60, blocked_ns=5_000_000)
@@ -323,6 +334,45 @@ def test_a_mix_is_weight_pairs_and_flows_are_udp_ports() -> None:
     assert made["packet"][2]["udp"]["src_port"]["increment"] == {"start": 1024, "step": 1, "count": 500}
     many = flows(Load(frame=IMIX, rate_fps=1000, flows=100_000))["2 to 1"]
     assert many["packet"][1]["ipv4"]["src"]["increment"] == {"start": "11.0.0.1", "step": "0.0.0.1", "count": 100_000}
+
+
+def test_frames_of_a_flow_set_match_its_entries() -> None:
+    def packet(flow_set: FlowSet) -> tuple[dict[str, Any], dict[str, Any]]:
+        _, ip, udp = flows(Load(frame=FRAME, rate_fps=1000, bidirectional=False, flow_set=flow_set))["1 to 2"]["packet"]
+        return ip["ipv4"], udp["udp"]
+
+    few, _ = packet(FlowSet(entries=300, masks=20))
+    assert few["src"]["increment"] == {"start": "10.0.0.1", "step": "0.0.0.1", "count": 300}
+    assert few["dst"]["value"] == "198.19.0.1"
+    many, _ = packet(FlowSet(entries=1_000_000))
+    # Seed 0: other ones in each trial, for a short one does not come to all of them.
+    assert many["src"]["random"] == {"min": "10.0.0.1", "max": "10.15.66.64", "seed": 0, "count": 1_000_000}
+    ip, udp = packet(FlowSet(shape=FlowShape.ACL, entries=500, seed=4))
+    columns = (ip["src"]["values"], ip["dst"]["values"], udp["src_port"]["values"], udp["dst_port"]["values"])
+    expected = [
+        (address_text(header.source), address_text(header.destination), header.source_port, header.destination_port)
+        for header in acl_headers(500, 4)
+    ]
+    assert list(zip(*columns, strict=True)) == expected
+
+
+def test_an_attack_goes_beside_the_load_and_counts_nowhere(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    server.flows = [server.flows[0], {**server.flows[0], "name": "attack"}]
+    load = {"bidirectional": False, "learning": False, "attack_fps": 5000, "flow_set": FlowSet(white_list=True)}
+    result = generator.trial(request(**load))
+    assert result.verdict is TrialVerdict.VALID, result.reasons
+    assert [way.sender for way in result.directions] == ["1"]
+    (start,) = [body["traffic"]["flow_transmit"] for body in server.bodies("/control/state")]
+    assert start["flow_names"] == ["1 to 2", "attack"]
+    (attack,) = [flow for flow in server.bodies("/config")[-1]["flows"] if flow["name"] == "attack"]
+    assert attack["tx_rx"]["port"]["tx_name"] == "2"
+    assert int(attack["rate"]["pps"]) == 5000
+    assert not attack.get("metrics", {}).get("enable")
+    ip, tcp = attack["packet"][1]["ipv4"], attack["packet"][2]["tcp"]
+    assert {len(values) for values in (ip["src"]["values"], tcp["src_port"]["values"], tcp["dst_port"]["values"])} == {8192}
+    # No number of headers before the same frame comes again divides the other.
+    assert math.gcd(8192, ip["dst"]["increment"]["count"]) == 1
 
 
 def test_each_end_is_one_station_and_the_receivers_are_learned() -> None:

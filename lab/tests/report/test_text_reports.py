@@ -11,7 +11,7 @@ from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabrica
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import MeasurementStatus, RunState, Series
+from ringroad_lab.record import Curve, MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, render_csv
 from ringroad_lab.report.findings import headline_grids, in_bits, overview, warnings
@@ -115,6 +115,18 @@ def test_an_invalid_measurement_has_no_figure_anywhere() -> None:
     assert "generator died" in text
     assert "| 64 | invalid |" in text
     assert not make_view(record).curve_charts
+
+
+@pytest.mark.parametrize(("greatest", "kind"), [(100_000.0, "log"), (100.0, None)])
+def test_curves_over_many_magnitudes_have_a_logarithmic_axis(greatest: float, kind: str | None) -> None:
+    record = fabricated_run()
+    measurement = next(each for each in record.measurements if each.outcome.curves)
+    points = ((1.0, 5e6), (greatest, 4e6))
+    curve = Curve(name="throughput", x_name="flow entries", x_unit="entries", y_name="throughput", y_unit="frames/s", points=points)
+    outcome = measurement.outcome.model_copy(update={"curves": (curve,)})
+    record = record.model_copy(update={"measurements": (measurement.model_copy(update={"outcome": outcome}),)})
+    (chart,) = make_view(record).curve_charts
+    assert chart.figure["layout"]["xaxis"].get("type") == kind
 
 
 def test_line_rates_are_shown_beside_the_figures() -> None:

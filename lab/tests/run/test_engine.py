@@ -35,7 +35,7 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepC
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
-from ringroad_lab.trial import Disturbance, DisturbanceLimits, TrialRequest, TrialResult
+from ringroad_lab.trial import Disturbance, DisturbanceLimits, FlowSet, TrialRequest, TrialResult
 from simulated_bench import SimulatedCosts
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
@@ -87,6 +87,9 @@ class SimulatedBed(Bed):
     @property
     def costs(self) -> CostMeter:
         return SimulatedCosts()
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        raise DutError(f"{self._label} has no flow table")
 
     def collect(self) -> dict[str, int]:
         return {"trials": self._generator.trials}

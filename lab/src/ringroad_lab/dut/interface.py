@@ -15,6 +15,7 @@ from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
+from ringroad_lab.trial import FlowSet
 
 PortNumber = Annotated[int, Field(ge=1, le=6)]
 
@@ -123,6 +124,17 @@ class Dut(ABC):
         Raises:
             DutError: it refused.
         """
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """Put the entries of a flow set into its flow table, in place of all that is there; None: those that `configure` made.
+
+        Returns:
+            How long it took to add them, s.
+
+        Raises:
+            DutError: it has no flow table, or refused.
+        """
+        raise DutError(f"{self.title} has no flow table that entries could be put into")
 
     def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
         """Start a program on the device's processors, and look after it from now on.

@@ -1,14 +1,99 @@
-"""OpenFlow rules for Open vSwitch, as ovs-ofctl(8) reads them."""
+"""OpenFlow rules, as ovs-ofctl(8) and `ringroad flows` read them, and the settings of devices that have such."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
 
-from ringroad_lab.dut.interface import Rule
+from pydantic import Field
+
+from ringroad_lab.dut.interface import DutSettings, PortNumber, Rule
+from ringroad_lab.errors import DutError
+from ringroad_lab.flow_set.acl_rules import acl_entries
+from ringroad_lab.flow_set.address_flows import address_entries
+from ringroad_lab.flow_set.explosion import white_list
+from ringroad_lab.flow_set.interface import FlowEntry
 from ringroad_lab.generator.traffic import FIRST_UDP_PORT, MANY_FLOWS_ADDRESSES, UDP_PORTS
+from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 
 # Of a set `vlan_vid`: the bit that says that there is a tag (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
+# A table takes this many entries in a second at least, and has so long beside.
+LEAST_ENTRIES_PER_S = 2_000
+LOADING_S = 60.0
+
+
+class OpenFlowSettings(DutSettings):
+    """What devices that obey OpenFlow rules have in common."""
+
+    flows_file: Path | None = None
+    """With `rules`: flows of one's own in place of the lab's, a file of ovs-ofctl(8). Port numbers are those of the test bed: the generator
+    has 1 and 2, guests 3 and 4, 5 and 6."""
+    rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
+    """With `rules`: so many rules in place of each one, which match the generator's UDP flows one by one; as many as `flows` lose none."""
+    access_vlans: dict[PortNumber, VlanId] = {}
+    """VLAN of each port where its frames have no tag; at the other ports they have one, and the switch adds and removes it."""
+
+
+def rule_flows(title: str, settings: OpenFlowSettings, rules: Sequence[Rule]) -> str:
+    """Return the flows of a device with `rules`: the user's own, or the lab's.
+
+    Raises:
+        DutError: the user's file cannot be read.
+    """
+    if settings.flows_file is not None:
+        return _own_flows(title, settings.flows_file)
+    return forwarding_flows(rules, settings.access_vlans, settings.rule_set)
+
+
+def flows_file_version(title: str, settings: OpenFlowSettings) -> dict[str, str]:
+    """Return the sum of the user's own flows, where there are some: what a run is repeated with.
+
+    Raises:
+        DutError: the file cannot be read.
+    """
+    if settings.flows_file is None:
+        return {}
+    return {"flows_file (SHA-256)": hashlib.sha256(_own_flows(title, settings.flows_file).encode()).hexdigest()[:16]}
+
+
+def _own_flows(title: str, file: Path) -> str:
+    try:
+        return file.expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DutError(f"{title}: flows_file {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def flow_set_flows(rules: Sequence[Rule], flow_set: FlowSet) -> str:
+    """Return flows with the entries of a set in place of the rule for the generator's port 1; the others are as ever.
+
+    Args:
+        rules: Both ways of each pair of joined ports, the way from the generator's port 1 first.
+        flow_set: What the entries are; with a white list, the rule for the generator's port 2 goes by that.
+    """
+    if flow_set.shape is FlowShape.ACL:
+        entries: Iterable[FlowEntry] = acl_entries(flow_set.entries, flow_set.seed)
+    else:
+        entries = address_entries(flow_set)
+    first, *others = rules
+    lines = [_flow(first, entry) for entry in entries]
+    for rule in others:
+        guards = list(white_list()) if flow_set.white_list and rule.in_port == 2 else [FlowEntry("", 100)]
+        lines += [_flow(rule, entry) for entry in guards]
+    return "".join(lines)
+
+
+def loading_timeout_s(flows: str) -> float:
+    """Return how long a table may take to read flows."""
+    return LOADING_S + flows.count("\n") / LEAST_ENTRIES_PER_S
+
+
+def _flow(rule: Rule, entry: FlowEntry) -> str:
+    match = f",{entry.match}" if entry.match else ""
+    actions = f"output:{rule.out_port}" if entry.forwards else "drop"
+    return f"priority={entry.priority},in_port={rule.in_port}{match},actions={actions}\n"
 
 
 def forwarding_flows(rules: Sequence[Rule], access_vlans: Mapping[int, int], rule_set: int) -> str:

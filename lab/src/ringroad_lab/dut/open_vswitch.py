@@ -6,13 +6,12 @@ datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -22,10 +21,10 @@ from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut import open_vswitch_counters as counters
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
-from ringroad_lab.dut.open_flow import forwarding_flows
+from ringroad_lab.dut.open_flow import LOADING_S, OpenFlowSettings, flow_set_flows, flows_file_version, loading_timeout_s, rule_flows
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
-from ringroad_lab.trial import VlanId, Vni
+from ringroad_lab.trial import FlowSet, Vni
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
@@ -38,18 +37,11 @@ LOG_END_LINES = 12
 CALIBRATION_S = 0.1
 
 
-class OpenVSwitchSettings(DutSettings):
+class OpenVSwitchSettings(OpenFlowSettings):
     """What both builds have."""
 
     forwarding: Literal["rules", "normal"] = "rules"
     """`rules`: OpenFlow, in_port to output. `normal`: a learning bridge for each pair of ports, action NORMAL."""
-    flows_file: Path | None = None
-    """With `rules`: flows of one's own in place of the lab's, a file of ovs-ofctl(8). Port numbers are those of the test bed: the generator
-    has 1 and 2, guests 3 and 4, 5 and 6."""
-    rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
-    """With `rules`: so many rules in place of each one, which match the generator's UDP flows one by one; as many as `flows` lose none."""
-    access_vlans: dict[PortNumber, VlanId] = {}
-    """VLAN of each port where its frames have no tag; at the other ports they have one, and the switch adds and removes it."""
     vxlans: dict[PortNumber, Vni] = {}
     """VXLAN network of each port where frames come in a tunnel, and the switch adds and removes it."""
     other_config: dict[str, str] = {}
@@ -90,6 +82,7 @@ class OpenVSwitch(Dut):
         self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
+        self._rules: tuple[Rule, ...] = ()
         self._bridges: tuple[str, ...] = ()
         self._cycles_per_s: float | None = None
         """Of a polling thread, once it is known."""
@@ -163,7 +156,7 @@ class OpenVSwitch(Dut):
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Make bridges and ports, and say what goes where."""
-        self._ports = tuple(ports)
+        self._ports, self._rules = tuple(ports), tuple(rules)
         bridges = self._lay_out(rules)
         # Of a tunnel's port the counters of the frames in the tunnel come last, and count.
         self._bridges = (*bridges, *map(_under, self._tunnel_ports))
@@ -182,12 +175,27 @@ class OpenVSwitch(Dut):
         try:
             self._vsctl(*commands[1:])
             self._check_ports()
-            for bridge, members in bridges.items():
-                self._ofctl("replace-flows", bridge, "-", stdin=self._flows(members, rules))
+            for bridge in bridges:
+                self._ofctl("replace-flows", bridge, "-", stdin=self._flows(rules))
             for port in self._tunnel_ports:
                 self._set_tunnel_addresses(port)
         except HostError as error:
             raise self._failure("did not take its configuration", error) from error
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """See [`Dut.install_flows`]: by `ovs-ofctl add-flows`, and until the datapath's cache has none of the flows before."""
+        if self.settings.forwarding != "rules":
+            raise DutError(f'{self.title} takes flow entries only with forwarding = "rules"')
+        flows = self._flows(self._rules) if flow_set is None else flow_set_flows(self._rules, flow_set)
+        try:
+            self._ofctl("del-flows", self._bridges[0], timeout_s=LOADING_S)
+            began_s = time.monotonic()
+            self._ofctl("add-flows", self._bridges[0], "-", stdin=flows, timeout_s=loading_timeout_s(flows))
+            elapsed_s = time.monotonic() - began_s
+            self._appctl("vswitchd.ctl", "revalidator/wait")
+        except HostError as error:
+            raise self._failure("did not take its flow entries", error) from error
+        return elapsed_s
 
     @property
     def _tunnel_ports(self) -> list[DutPort]:
@@ -220,18 +228,10 @@ class OpenVSwitch(Dut):
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         return {f"br-{by_number[left].cable.name}": [by_number[left], by_number[right]] for left, right in pairs}
 
-    def _flows(self, members: Sequence[DutPort], rules: Sequence[Rule]) -> str:
+    def _flows(self, rules: Sequence[Rule]) -> str:
         if self.settings.forwarding == "normal":
             return "actions=NORMAL\n"
-        if self.settings.flows_file is not None:
-            return self._own_flows(self.settings.flows_file)
-        return forwarding_flows(rules, self.settings.access_vlans, self.settings.rule_set)
-
-    def _own_flows(self, file: Path) -> str:
-        try:
-            return file.expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DutError(f"{self.title}: flows_file {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        return rule_flows(self.title, self.settings, rules)
 
     def _check_ports(self) -> None:
         rows = self._interface_rows()
@@ -328,9 +328,7 @@ class OpenVSwitch(Dut):
     def versions(self) -> dict[str, str]:
         """Return the version of Open vSwitch, and of DPDK where that is in it."""
         versions = counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
-        if self.settings.flows_file is not None:
-            versions["flows_file (SHA-256)"] = hashlib.sha256(self._own_flows(self.settings.flows_file).encode()).hexdigest()[:16]
-        return versions
+        return versions | flows_file_version(self.title, self.settings)
 
     def environment(self) -> dict[str, str]:
         """Return where its tools find it: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`."""
@@ -356,9 +354,12 @@ class OpenVSwitch(Dut):
         argv = ["ovs-vsctl", f"--db=unix:{self._folder / 'db.sock'}", f"--timeout={max(1, round(timeout_s))}", *arguments]
         return self._host.run(argv, timeout_s=timeout_s + 5, env=self._env)
 
-    def _ofctl(self, command: str, bridge: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> Completed:
+    def _ofctl(
+        self, command: str, bridge: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "", timeout_s: float = 15.0
+    ) -> Completed:
         socket = f"unix:{self._folder / f'{bridge}.mgmt'}"
-        return self._host.run(["ovs-ofctl", "--timeout=15", "-O", version, command, socket, *arguments], stdin=stdin, env=self._env)
+        argv = ["ovs-ofctl", f"--timeout={round(timeout_s)}", "-O", version, command, socket, *arguments]
+        return self._host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
 
     def _appctl(self, control: str, *arguments: str, check: bool = True) -> Completed:
         # An absolute path: others are looked up in OVS_RUNDIR.

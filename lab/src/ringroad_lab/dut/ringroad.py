@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.dut.open_flow import OpenFlowSettings, flow_set_flows, flows_file_version, loading_timeout_s, rule_flows
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
 from ringroad_lab.ringroad_program import require_ringroad
+from ringroad_lab.trial import FlowSet
 
 START_TIMEOUT_S = 15.0
+RULES_SWITCH = "vale0"
 
 
-class RingroadSettings(DutSettings):
-    """What can be set of the daemon (docs/daemon.md)."""
+class RingroadSettings(OpenFlowSettings):
+    """What can be set of the daemon (docs/daemon.md), and of its flow tables."""
+
+    forwarding: Literal["learn", "rules", "normal"] = "learn"
+    """`learn`: a learning switch for each pair of ports. `rules`: one switch with flow tables, in_port to output. `normal`: a switch with
+    flow tables for each pair, action NORMAL."""
 
     busy: bool = False
     """Whether its workers never sleep."""
@@ -29,9 +37,16 @@ class RingroadSettings(DutSettings):
     slots: Annotated[int, Field(ge=4, le=4096)] = 1024
     """Slots per ring."""
 
+    @model_validator(mode="after")
+    def _needs_rules(self) -> Self:
+        for name in ("flows_file", "rule_set", "access_vlans"):
+            if getattr(self, name) and self.forwarding != "rules":
+                raise ValueError(f'{name} needs forwarding = "rules"')
+        return self
+
 
 class RingroadSwitch(Dut):
-    """A learning switch for each pair of ports that are joined."""
+    """A learning switch for each pair of ports that are joined, or a switch that obeys OpenFlow rules."""
 
     driver: ClassVar[str] = "ringroad"
     title: ClassVar[str] = "Ringroad switch"
@@ -49,6 +64,7 @@ class RingroadSwitch(Dut):
         self._daemon: Process | None = None
         self._ports: dict[str, DutPort] = {}
         """By the names that the daemon has for them."""
+        self._rules: tuple[Rule, ...] = ()
 
     def prepare(self) -> None:
         """Look for the daemon and its client."""
@@ -72,19 +88,63 @@ class RingroadSwitch(Dut):
             raise DutError(f"{self.title} did not start: its daemon {why}")
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Attach the ports to switches."""
+        """Attach the ports to switches, and give these flow tables where they are to have some."""
+        self._rules = tuple(rules)
+        switches = self._lay_out(ports, rules)
+        for switch, members in switches.items():
+            for port in members:
+                name = f"{switch}:{port.number}"
+                options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
+                try:
+                    self._ask("attach", name, "--driver", _driver(port.cable), *options)
+                except HostError as error:
+                    raise DutError(f"{self.title} did not take port {port.number}: {error}") from error
+                self._ports[name] = port
+        if self.settings.forwarding == "learn":
+            return
+        if self.settings.forwarding == "rules":
+            self._check_numbers()
+        try:
+            for switch in switches:
+                self._ask("switch", switch, "--openflow")
+                self._ask("flows", "replace", switch, "-", stdin=self._flows())
+        except HostError as error:
+            raise DutError(f"{self.title} did not take its flows: {error}") from error
+
+    def _check_numbers(self) -> None:
+        """Check that the rules are of the ports that they are meant for: a port's number is its index on the switch, from 1."""
+        found = {port["name"]: port.get("index") for port in self._status().get("ports", [])}
+        if wrong := [f"{name} has index {found.get(name)}" for name, port in self._ports.items() if found.get(name) != port.number - 1]:
+            raise DutError(f"{self.title} numbered its ports otherwise than the rules: {', '.join(wrong)}")
+
+    def _lay_out(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
+        """Members of each switch, by its name; where rules name ports, in the order of their numbers, which the switch counts from 1."""
+        if self.settings.forwarding == "rules":
+            return {RULES_SWITCH: sorted(ports, key=lambda port: port.number)}
+        by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
-        switch_of = {number: switch for switch, pair in enumerate(pairs) for number in pair}
-        if len(switch_of) != 2 * len(pairs):
+        if len({number for pair in pairs for number in pair}) != 2 * len(pairs):
             raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put one into several")
-        for port in ports:
-            name = f"vale{switch_of[port.number]}:{port.number}"
-            options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
-            try:
-                self._ask("attach", name, "--driver", _driver(port.cable), *options)
-            except HostError as error:
-                raise DutError(f"{self.title} did not take port {port.number}: {error}") from error
-            self._ports[name] = port
+        return {f"vale{switch}": [by_number[number] for number in pair] for switch, pair in enumerate(pairs)}
+
+    def _flows(self) -> str:
+        return "actions=NORMAL\n" if self.settings.forwarding == "normal" else rule_flows(self.title, self.settings, self._rules)
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """See [`Dut.install_flows`]: by `ringroad flows add`."""
+        if self.settings.forwarding != "rules":
+            raise DutError(f'{self.title} takes flow entries only with forwarding = "rules"')
+        flows = self._flows() if flow_set is None else flow_set_flows(self._rules, flow_set)
+        self._check_daemon()
+        try:
+            # A new table: that of before may take long to be listed.
+            self._ask("switch", RULES_SWITCH, "--learn")
+            self._ask("switch", RULES_SWITCH, "--openflow")
+            began_s = time.monotonic()
+            self._ask("flows", "add", RULES_SWITCH, "--file", "-", stdin=flows, timeout_s=loading_timeout_s(flows))
+            return time.monotonic() - began_s
+        except HostError as error:
+            raise DutError(f"{self.title} did not take its flow entries: {error}") from error
 
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every peer is connected and every interface is up."""
@@ -115,6 +175,8 @@ class RingroadSwitch(Dut):
             counters = told.get("counters", {})
             collected[f"{port.number}.rx_frames"] = int(counters.get("received_frames", 0))
             collected[f"{port.number}.tx_frames"] = int(counters.get("delivered_frames", 0))
+            collected[f"{port.number}.rx_bytes"] = int(counters.get("received_bytes", 0))
+            collected[f"{port.number}.tx_bytes"] = int(counters.get("delivered_bytes", 0))
             collected[f"{port.number}.violations"] = int(counters.get("violations", 0))
             # Causes that never happened may be left out.
             for cause, frames in ({"no_space": 0} | counters.get("drops", {})).items():
@@ -131,7 +193,8 @@ class RingroadSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the daemon's version."""
-        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}
+        versions = {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}
+        return versions | flows_file_version(self.title, self.settings)
 
     def port_modes(self) -> dict[str, str]:
         """Return what the daemon says of each port."""
@@ -143,21 +206,24 @@ class RingroadSwitch(Dut):
         return modes
 
     def environment(self) -> dict[str, str]:
-        """Return where `ringroad` finds the daemon."""
-        return {"RINGROAD_SOCKET": str(self._socket)}
+        """Return where `ringroad` finds the daemon, and the name of its first switch."""
+        return {"RINGROAD_SOCKET": str(self._socket), "RINGROAD_SWITCH": RULES_SWITCH}
 
     def stop(self) -> None:
         """End the daemon, and its ports with it."""
         if self._daemon is not None:
             self._daemon.stop()
 
-    def _ask(self, *arguments: str) -> Completed:
-        return self._host.run([self._client, "--socket", str(self._socket), "--json", *arguments])
-
-    def _status(self) -> dict[str, Any]:
+    def _check_daemon(self) -> None:
         # The client would start another daemon in place of one that ended.
         if why := self._daemon.death() if self._daemon else "was not started":
             raise DutError(f"{self.title}: its daemon {why}")
+
+    def _ask(self, *arguments: str, stdin: str = "", timeout_s: float = 30.0) -> Completed:
+        return self._host.run([self._client, "--socket", str(self._socket), "--json", *arguments], stdin=stdin, timeout_s=timeout_s)
+
+    def _status(self) -> dict[str, Any]:
+        self._check_daemon()
         try:
             told = json.loads(self._ask("status").stdout)
         except (HostError, json.JSONDecodeError) as error:

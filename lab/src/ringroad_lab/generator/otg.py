@@ -81,7 +81,7 @@ class OtgGenerator(Generator):
         expected_s = asked_s(request)
         look = self._witness.look() if self._witness else None
         started_at = time.time()
-        overtime = self._send([way.flow for way in ways], expected_s, "the load")
+        overtime = self._send(traffic.load_flows(load), expected_s, "the load")
         disturbance = self._witness.since(look) if self._witness and look else None
         if overtime:
             reasons.append(overtime)

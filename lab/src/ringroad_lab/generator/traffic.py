@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import snappi
 
 from ringroad_lab import tunnel
-from ringroad_lab.trial import AddressPlan, Load
+from ringroad_lab.flow_set.acl_rules import acl_headers
+from ringroad_lab.flow_set.address_flows import DESTINATION, FIRST_SOURCE
+from ringroad_lab.flow_set.explosion import ATTACKED, FIRST_ATTACKED, attack_headers
+from ringroad_lab.flow_set.interface import FrameHeader, address_text
+from ringroad_lab.trial import AddressPlan, FlowSet, FlowShape, Load
 
 # RFC 2544, appendix C.2.2: networks for measurements; RFC 4814, section 4: varied addresses and ports.
 PORT_NAMES = ("1", "2")
@@ -24,6 +29,9 @@ VLAN_TAG_BYTES = 4
 TUNNEL_SOURCE_PORT = 49152
 LEARNING_FRAMES = 4
 LEARNING_FPS = 5_000
+ATTACK_FLOW = "attack"
+# The model repeats so many random values at most; of more, each frame has one of its own.
+MOST_REPEATED_VALUES = 65_536
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,14 @@ def traffic(locations: tuple[str, str], load: Load, duration_s: float) -> snappi
         if load.learning:
             _add_learning(config, direction, load)
         _add_load(config, direction, load, duration_s)
+    if load.attack_fps:
+        _add_attack(config, load, duration_s)
     return config
+
+
+def load_flows(load: Load) -> list[str]:
+    """Return the names of the flows that make a load."""
+    return [*(way.flow for way in directions(load)), *([ATTACK_FLOW] if load.attack_fps else [])]
 
 
 def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_s: float) -> None:
@@ -92,10 +107,48 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
     if load.addresses is not AddressPlan.FIXED:
         field = ethernet.src if load.addresses is AddressPlan.SOURCES else ethernet.dst
         _set_address(field, PLANNED_STATIONS[direction.sender] + load.first_station, load.stations)
-    if load.flows > UDP_PORTS:
+    if load.flow_set is not None:
+        _add_flow_set(ip, udp, load.flow_set)
+    elif load.flows > UDP_PORTS:
         _vary(ip.src, MANY_FLOWS_ADDRESSES[direction.sender], "0.0.0.1", load.flows)
     elif load.flows > 1:
         _vary(udp.src_port, FIRST_UDP_PORT, 1, load.flows)
+
+
+def _add_flow_set(ip: snappi.FlowIpv4, udp: snappi.FlowUdp, flow_set: FlowSet) -> None:
+    """Have frames match the entries of a flow set: one after the other, or at random where a trial may be too short for all of them."""
+    if flow_set.shape is FlowShape.ACL:
+        headers = acl_headers(flow_set.entries, flow_set.seed)
+        _set_headers(ip, udp, headers)
+        ip.dst.values = [address_text(header.destination) for header in headers]
+        return
+    ip.dst.value = address_text(DESTINATION)
+    if flow_set.entries <= MOST_REPEATED_VALUES:
+        _vary(ip.src, address_text(FIRST_SOURCE), "0.0.0.1", flow_set.entries)
+    else:
+        ip.src.random.min, ip.src.random.max = address_text(FIRST_SOURCE), address_text(FIRST_SOURCE + flow_set.entries - 1)
+        # Seed 0: others in each trial.
+        ip.src.random.seed, ip.src.random.count = 0, flow_set.entries
+
+
+def _set_headers(ip: snappi.FlowIpv4, transport: snappi.FlowUdp | snappi.FlowTcp, headers: Sequence[FrameHeader]) -> None:
+    """Give each frame the next header of a list, but for the destination; all fields advance together."""
+    ip.src.values = [address_text(header.source) for header in headers]
+    transport.src_port.values = [header.source_port for header in headers]
+    transport.dst_port.values = [header.destination_port for header in headers]
+
+
+def _add_attack(config: snappi.Config, load: Load, duration_s: float) -> None:
+    """Add frames of port 2 against the white list; they have no signature, and are counted nowhere."""
+    flow = _flow(config, ATTACK_FLOW, sender=1, receiver=0)
+    flow.size.fixed = 64
+    flow.rate.pps = round(load.attack_fps)
+    flow.duration.fixed_seconds.seconds = duration_s
+    ethernet, ip, tcp = flow.packet.ethernet()[-1], flow.packet.ipv4()[-1], flow.packet.tcp()[-1]
+    _set_address(ethernet.src, STATIONS[1])
+    _set_address(ethernet.dst, STATIONS[0])
+    _set_headers(ip, tcp, attack_headers())
+    _vary(ip.dst, address_text(FIRST_ATTACKED), "0.0.0.1", ATTACKED)
 
 
 def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> None:

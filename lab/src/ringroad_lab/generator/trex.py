@@ -137,6 +137,8 @@ class TrexGenerator(Generator):
         load = request.load.model_copy(update={"rate_fps": float(round(request.load.rate_fps))})
         if load.addresses is not AddressPlan.FIXED:
             raise GeneratorError("TRex is not asked for address plans here: measure addresses by Ringroad's generator")
+        if load.flow_set is not None or load.attack_fps:
+            raise GeneratorError("TRex is not asked for flow sets here: take Ringroad's generator")
         if any(load.vnis):
             raise GeneratorError("TRex is not asked for VXLAN here: take Ringroad's generator")
         request = request.model_copy(update={"load": load})

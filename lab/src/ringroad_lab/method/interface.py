@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,7 +13,7 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import Outcome
-from ringroad_lab.trial import DisturbanceLimits, TrialResult
+from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
 
 
 class MethodSettings(BaseModel):
@@ -71,6 +71,11 @@ class MethodContext:
     are not told find it themselves."""
     costs: CostMeter | None = None
     """What tells the processor time of the device; None where nobody does."""
+    load: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    """Other fields of every load."""
+    install_flows: Callable[[FlowSet | None], float] | None = None
+    """Puts the entries of a flow set into the device's flow table, or with None its usual ones, and returns how long that took, s; None
+    where nobody does."""
     between_stations: Callable[[], Outcome] | None = None
     """Measures between the two stations that the device joins: for methods that say so, and for no other."""
 

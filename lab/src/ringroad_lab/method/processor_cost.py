@@ -113,7 +113,7 @@ class ProcessorCostMethod(TrialMethod):
             if not judged.passes:
                 lost = f"{judged.result.device_lost_frames} frames were lost at {rate_fps:.0f} frames/s"
                 reasons.append(f"{lost}, though that is not above throughput")
-            metrics |= _load_metrics(load_name(ratio), metered.cost_of(judged.result), idle, judged.result)
+            metrics |= load_metrics(f"cost_{load_name(ratio)}", metered.cost_of(judged.result), idle, judged.result)
         first = load_name(settings.load_ratios[0])
         # The kernel's own devices have no process: what they cost is in the kernel's time.
         of_frame = "processor_ns" if any(name.endswith("_processor_ns") for name in metrics) else "kernel_ns"
@@ -141,8 +141,11 @@ def _idle_metrics(idle: Cost) -> dict[str, Metric]:
     return metrics
 
 
-def _load_metrics(name: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict[str, Metric]:
-    """Return what a frame cost in a trial, beyond what the device takes without load while the trial is set up and read."""
+def load_metrics(prefix: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict[str, Metric]:
+    """Return what a frame cost in a trial, beyond what the device takes without load while the trial is set up and read.
+
+    Metrics are named `PREFIX_processor_ns`, `PREFIX_busy_ns`, ...
+    """
     frames = sum(way.received_frames for way in trial.directions)
     if not frames:
         return {}
@@ -165,7 +168,7 @@ def _load_metrics(name: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict
     ):
         if (value := of_a_frame(taken, not_counted_s)) is not None:
             resolution = _NS_RESOLUTION if unit == "ns/frame" else 0.0
-            metrics[f"cost_{name}_{what}"] = Metric(value=value * scale, unit=unit, better=Better.LOWER, resolution=resolution)
+            metrics[f"{prefix}_{what}"] = Metric(value=value * scale, unit=unit, better=Better.LOWER, resolution=resolution)
     if cost.wait_ratio is not None:
-        metrics[f"cost_{name}_wait_ratio"] = Metric(value=max(0.0, cost.wait_ratio), unit="ratio", better=Better.LOWER)
+        metrics[f"{prefix}_wait_ratio"] = Metric(value=max(0.0, cost.wait_ratio), unit="ratio", better=Better.LOWER)
     return metrics

@@ -190,6 +190,7 @@ class TrialSeries:
             "flows": context.flows,
             "vlans": context.vlans,
             "vnis": context.vnis,
+            **context.load,
             **asked.load,
         }
         request = TrialRequest(

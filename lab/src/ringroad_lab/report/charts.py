@@ -23,6 +23,8 @@ _LONGEST_NAME = 70
 _MOST_IN_LEGEND = 12
 _MOST_POINTS = 1000
 _MOST_LINE_TO_FIGURE = 3
+# Curves over more magnitudes than a linear axis shows.
+_LOGARITHMIC_FROM = 1000
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 
@@ -206,7 +208,8 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
         # Not in the order in which devices took turns.
         members.sort(key=lambda member: duts.index(member[0].dut))
         first = members[0][1]
-        x_scale = scale_for([x for _, curve in members for x, _ in curve.points], first.x_unit)
+        places = [x for _, curve in members for x, _ in curve.points]
+        x_scale = scale_for(places, first.x_unit)
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
         data = []
         told: set[str] = set()
@@ -229,6 +232,8 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
             )
             told.add(measurement.dut)
         layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
+        if min(places) > 0 and max(places) >= _LOGARITHMIC_FROM * min(places):
+            layout["xaxis"] |= {"type": "log"}
         title = f"{metric_title(name)} by {first.x_name}, {frames_text(frame)} ({method}, {topology})"
         charts.append(Chart(title, {"data": data, "layout": layout}))
     return charts

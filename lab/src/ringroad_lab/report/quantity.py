@@ -12,7 +12,7 @@ _MOST_DECIMALS = 4
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _COUNTED_UNITS = ("frames", "addresses")
 _MOST_COUNTED = 1e15
-_SCALED_UNITS = ("frames/s", "bit/s", "bytes/s", "bytes")
+_SCALED_UNITS = ("frames/s", "entries/s", "bit/s", "bytes/s", "bytes")
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 

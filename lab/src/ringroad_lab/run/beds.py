@@ -27,6 +27,7 @@ from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
 from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, huge_pages_mib, read_settings, with_build
+from ringroad_lab.trial import FlowSet
 
 # A log is to explain a failure, not to fill a store.
 _LOG_CHARACTERS = 16_384
@@ -98,6 +99,10 @@ class WatchedBed(Samples, Bed):
     def costs(self) -> CostMeter:
         """What tells the processor time of the device."""
         return self._bed.costs
+
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """Put the entries of a flow set into the device's flow table."""
+        return self._bed.install_flows(flow_set)
 
     def collect(self) -> dict[str, int]:
         """Return what the device counted."""

@@ -53,7 +53,7 @@ from ringroad_lab.run.events import (
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
 from ringroad_lab.scenario.schedule import Round, Step
-from ringroad_lab.trial import Load, TrialRequest, TrialResult
+from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult
 
 
 class Watched(ABC):
@@ -116,6 +116,14 @@ class Bed(Watched):
     @abstractmethod
     def costs(self) -> CostMeter:
         """What tells the processor time of the device."""
+
+    @abstractmethod
+    def install_flows(self, flow_set: FlowSet | None) -> float:
+        """Put the entries of a flow set into the device's flow table, or with None its usual ones; return how long that took, s.
+
+        Raises:
+            DutError: it has no flow table, or refused.
+        """
 
 
 class Stations(Watched):
@@ -327,6 +335,7 @@ class Engine:
                 repeats=DisturbedRepeats(planned.scenario.disturbance),
                 throughput_fps=throughputs_fps.get(step.frame.name),
                 costs=bed.costs,
+                install_flows=bed.install_flows,
             )
             outcome = method.measure(context)
             bed.check()

@@ -1,0 +1,1 @@
+"""Flow sets: entries of flow tables, and the headers of frames that match them."""

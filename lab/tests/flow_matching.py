@@ -1,0 +1,30 @@
+"""Whether a header matches a flow entry, read from the entry's text: written from ovs-fields(7), not from the code that writes it."""
+
+from __future__ import annotations
+
+from ringroad_lab.flow_set.interface import FlowEntry, FrameHeader
+
+
+def matches(entry: FlowEntry, header: FrameHeader, protocol: str) -> bool:
+    """Say whether an entry matches a frame of `udp` or `tcp` with such a header."""
+    fields = {"nw_src": header.source, "nw_dst": header.destination, "tp_src": header.source_port, "tp_dst": header.destination_port}
+    for part in filter(None, entry.match.split(",")):
+        name, _, wanted = part.partition("=")
+        if not wanted:
+            if name not in ("ip", protocol):
+                return False
+            continue
+        value, _, mask = wanted.partition("/")
+        if name.startswith("nw_"):
+            number = int.from_bytes(map(int, value.split(".")))
+            ignored_bits = 32 - int(mask or 32)
+            if number >> ignored_bits != fields[name] >> ignored_bits:
+                return False
+        elif (int(value, 0) ^ fields[name]) & int(mask or "0xffff", 0):
+            return False
+    return True
+
+
+def deciding(entries: list[FlowEntry], header: FrameHeader, protocol: str) -> FlowEntry | None:
+    """Return the entry of the highest priority that matches."""
+    return max((entry for entry in entries if matches(entry, header, protocol)), key=lambda entry: entry.priority, default=None)

@@ -1,0 +1,63 @@
+"""An attack's cost for a bystander, of simulated devices that it slows down or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.method.tuple_space_explosion import TupleSpaceExplosionMethod, TupleSpaceExplosionSettings
+from ringroad_lab.record import Better, MeasurementStatus
+from ringroad_lab.trial import FlowSet, TrialRequest, TrialResult
+from simulated_bench import Bench
+from simulated_generator import SimulatedDut, SimulatedGenerator
+
+CAPACITY_FPS = 400_000.0
+
+
+class Attackable(Generator):
+    """A device that has a part of its capacity left while it is attacked."""
+
+    def __init__(self, left: float) -> None:
+        self._left = left
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        left = self._left if request.load.attack_fps else 1.0
+        return SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS * left)).trial(request)
+
+    def version(self) -> str:
+        return "simulated"
+
+
+@pytest.mark.parametrize("left", [1.0, 0.25])
+def test_what_arrives_of_a_bystanders_frames_is_the_figure(left: float) -> None:
+    bench = Bench(Attackable(left), loading_s=0.1)
+    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.OK
+    assert outcome.headline == "attacked_100pct_arrived_ratio"
+    metrics = outcome.metrics
+    assert metrics["quiet_100pct_arrived_ratio"].value == 1.0
+    assert metrics["attacked_100pct_arrived_ratio"].value == pytest.approx(left, rel=0.02)
+    assert metrics["attacked_50pct_arrived_ratio"].value == pytest.approx(min(1.0, 2 * left), rel=0.02)
+    assert metrics["attacked_100pct_arrived_ratio"].better is Better.HIGHER
+    assert metrics["attacked_100pct_busy_ns"].value == pytest.approx(50.0)
+    assert outcome.compared == ("attacked_100pct_busy_ns", "attacked_50pct_arrived_ratio", "attacked_50pct_busy_ns")
+
+
+def test_the_same_frames_are_offered_without_and_with_the_attack() -> None:
+    bench = Bench(Attackable(0.5), loading_s=0.1)
+    settings = TupleSpaceExplosionSettings(flows=70, attack_fps=123.0, load_ratios=(0.5,))
+    TupleSpaceExplosionMethod(settings).measure(bench.context)
+    assert bench.installed == [FlowSet(entries=70, white_list=True), None]
+    loads = [trial.request.load for trial in bench.trials]
+    # The list drops learning frames.
+    assert not any(load.learning or load.bidirectional for load in loads)
+    assert {load.flow_set for load in loads} == {FlowSet(entries=70, white_list=True)}
+    attacked = [trial.request for trial in bench.trials if trial.request.load.attack_fps]
+    assert [(request.purpose, request.load.attack_fps) for request in attacked] == [("warm-up", 123.0), ("attacked", 123.0)]
+    quiet = next(trial.request for trial in bench.trials if trial.request.purpose == "quiet")
+    assert quiet.load.rate_fps == attacked[-1].load.rate_fps
+
+
+def test_a_device_without_a_flow_table_has_no_figure() -> None:
+    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0)).context)
+    assert outcome.status is MeasurementStatus.INVALID
