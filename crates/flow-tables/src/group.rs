@@ -29,7 +29,7 @@ pub struct Group {
 const HASHER: FixedState = FixedState::with_seed(0x4772_6f75_7073);
 
 /// What makes packets one flow. Fields that a packet does not have make no difference.
-const FLOW_FIELDS: [Field; 17] = [
+const FLOW_FIELDS: [Field; 19] = [
     Field::EthDst,
     Field::EthSrc,
     Field::EthType,
@@ -45,6 +45,8 @@ const FLOW_FIELDS: [Field; 17] = [
     Field::UdpDst,
     Field::SctpSrc,
     Field::SctpDst,
+    Field::ArpSpa,
+    Field::ArpTpa,
     Field::MplsLabel,
     Field::PbbIsid,
 ];

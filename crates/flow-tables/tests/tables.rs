@@ -236,6 +236,27 @@ fn groups_send_to_all_to_one_by_weight_and_to_the_first_that_lives() {
 }
 
 #[test]
+fn arp_packets_about_other_addresses_are_other_flows_for_a_group() {
+    let mut state = state();
+    let buckets = [2, 3].map(|port| bucket(1, PortNo::ANY, vec![output(port)])).to_vec();
+    state.group_mod(&group(GroupCommand::Add, GroupKind::Select, 1, buckets), 0).unwrap();
+    state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(1)])), 0).unwrap();
+    let mut arp = frame(0xff, 0x0806);
+    arp[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
+    // Bytes 28 to 31 are the sender's address, 38 to 41 the one that is asked for.
+    for place in [31, 41] {
+        let chosen: Vec<u32> = (0..=255)
+            .flat_map(|last| {
+                arp[place] = last;
+                ports(&send(&state, 1, &arp, 0))
+            })
+            .collect();
+        let half = chosen.iter().filter(|&&port| port == 3).count();
+        assert!((96..160).contains(&half), "half of the packets: {half}");
+    }
+}
+
+#[test]
 fn a_group_is_refused_that_leads_to_itself_and_takes_its_flows_along() {
     let mut state = state();
     let leads_to = |number| vec![bucket(0, PortNo::ANY, vec![Action::Group(number)])];

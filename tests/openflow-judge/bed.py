@@ -1,0 +1,142 @@
+"""The test bed: Open vSwitch as the tester's switch and Ringroad as the one that is judged, with three links between.
+
+All of it lies in the network and process namespaces of the caller, who ends it by ending them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+LINKS = (1, 2, 3)
+"""Links between the two switches, and the numbers of the ports at their ends."""
+CONTROLLER_PORT = 6653
+# The numbers of the switches, for the tester.
+TARGET_ID, TESTER_ID = 1, 2
+
+_CONTROLLER = f"tcp:127.0.0.1:{CONTROLLER_PORT}"
+# Not the one over DPDK, which may be the system's choice.
+_VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+# Of the system calls in kernel and C library, Python does not have this one. The numbers are of 64-bit machines.
+_SYS_PIDFD_GETFD, _SO_RCVBUFFORCE = 438, 33
+# Two seconds of the fastest case.
+_BUFFER_BYTES = 64 << 20
+_OFFLOADS = ("tx", "rx", "tso", "gso", "gro", "txvlan", "rxvlan")
+
+
+def tester_interface(link: int) -> str:
+    """Return the end of a link at the tester's switch."""
+    return f"tester{link}"
+
+
+def _target_interface(link: int) -> str:
+    return f"target{link}"
+
+
+def _run(*command: str | Path, env: dict[str, str] | None = None) -> None:
+    """Run a command, or end with what it says."""
+    with tempfile.TemporaryFile() as said:
+        # Not a pipe: what it leaves in the background would keep that open.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **(env or {})}
+        )
+        if done.returncode:
+            said.seek(0)
+            raise SystemExit(f"{' '.join(map(str, command))}: {said.read().decode().strip()}")
+
+
+def _enlarge_packet_buffers(pid: int) -> None:
+    """Let a process wait for a processor without losing packets: enlarge the buffers of its packet sockets.
+
+    Open vSwitch has no setting for that. Its sockets hold a hundred packets.
+    """
+    inodes = {line.split()[8] for line in Path("/proc/net/packet").read_text().splitlines()[1:]}
+    process = os.pidfd_open(pid)
+    c_library = ctypes.CDLL(None, use_errno=True)
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        if os.readlink(entry).removeprefix("socket:[").rstrip("]") in inodes:
+            descriptor = c_library.syscall(_SYS_PIDFD_GETFD, process, int(entry.name), 0)
+            if descriptor < 0:
+                raise OSError(ctypes.get_errno(), "the packet sockets of ovs-vswitchd")
+            with socket.socket(fileno=descriptor) as packets:
+                packets.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    os.close(process)
+
+
+def make_links() -> None:
+    """Make the links: veth pairs on which nothing but the tests' packets is sent, whole and with their checksums."""
+    _run("ip", "link", "set", "lo", "up")
+    for which in ("all", "default"):
+        Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("1")
+    off = [word for offload in _OFFLOADS for word in (offload, "off")]
+    for link in LINKS:
+        ends = (tester_interface(link), _target_interface(link))
+        _run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        for end in ends:
+            _run("ethtool", "-K", end, *off)
+            _run("ip", "link", "set", end, "up")
+
+
+class OpenVSwitch:
+    """An Open vSwitch of its own, with packets in its process (userspace datapath)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start it, with all that it keeps in `folder`."""
+        folder.mkdir()
+        variables = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
+        self._env = dict.fromkeys(variables, str(folder))
+        self._database = f"unix:{folder / 'db.sock'}"
+        self.control_socket = folder / "vswitchd.ctl"
+        """Where `ovs-appctl` reaches ovs-vswitchd."""
+        schema, contents = "/usr/share/openvswitch/vswitch.ovsschema", folder / "conf.db"
+        self._start("ovsdb-tool", "create", contents, schema)
+        self._start("ovsdb-server", contents, f"--remote=p{self._database}", *self._daemon_options(folder, "ovsdb"))
+        self._set("--no-wait", "init")
+        self._start(_VSWITCHD, self._database, *self._daemon_options(folder, "vswitchd"))
+        # Milliseconds between two looks at the cached flows, at most: the tester waits for such looks.
+        self._set("set", "Open_vSwitch", ".", "other_config:max-revalidator=100")
+        bridge = ["datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure"]
+        bridge += [f"other-config:datapath-id={TESTER_ID:016x}", "other-config:disable-in-band=true"]
+        self._set("add-br", "tester", "--", "set", "bridge", "tester", *bridge)
+        for link in LINKS:
+            interface = tester_interface(link)
+            numbered = ("--", "set", "interface", interface, f"ofport_request={link}")
+            self._set("add-port", "tester", interface, *numbered)
+        _enlarge_packet_buffers(int((folder / "vswitchd.pid").read_text()))
+
+    def connect(self) -> None:
+        """Connect to the tester, which listens already."""
+        self._set("set-controller", "tester", _CONTROLLER)
+
+    @staticmethod
+    def _daemon_options(folder: Path, name: str) -> list[str]:
+        names = {"unixctl": "ctl", "pidfile": "pid", "log-file": "log"}
+        return ["--detach", *(f"--{option}={folder / name}.{suffix}" for option, suffix in names.items())]
+
+    def _start(self, *command: str | Path) -> None:
+        _run(*command, "-vconsole:off", "-vsyslog:off", env=self._env)
+
+    def _set(self, *arguments: str) -> None:
+        _run("ovs-vsctl", f"--db={self._database}", *arguments, env=self._env)
+
+
+class Ringroad:
+    """A daemon of Ringroad with a switch on the links' other ends."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        """Start the daemon, and attach the interfaces in their order, which gives the ports their numbers."""
+        folder.mkdir()
+        (folder / "config.toml").touch()
+        self._command = (binaries / "ringroad", "--quiet", "--socket", folder / "r.sock")
+        files = ("--socket", folder / "r.sock", "--config", folder / "config.toml", "--log-file", folder / "log")
+        _run(binaries / "ringroadd", "--background", *files)
+        for link in LINKS:
+            _run(*self._command, "attach", f"vale0:{_target_interface(link)}")
+
+    def connect(self) -> None:
+        """Connect to the tester, which listens already."""
+        _run(*self._command, "switch", "vale0", "--openflow", _CONTROLLER, "--datapath-id", f"{TARGET_ID:x}")
