@@ -119,7 +119,7 @@ def judged(cases: list[Case], binaries: Path | None, folder: Path) -> dict[str, 
     process = started_tester(folder / "cases", open_vswitch.control_socket)
     connect_tester()
     connect_target()
-    verdicts = {}
+    verdicts: dict[str, Verdict] = {}
     last_lines: deque[str] = deque(maxlen=30)
 
     def lines() -> Iterator[str]:
@@ -128,6 +128,8 @@ def judged(cases: list[Case], binaries: Path | None, folder: Path) -> dict[str, 
             yield line
 
     for verdict in verdicts_in(lines(), {case.title for case in cases}):
+        if verdict.name in verdicts:
+            print(f"tried again: {verdict.name}\n    {verdicts[verdict.name].detail}")
         verdicts[verdict.name] = verdict
         if sys.stderr.isatty():
             print(f"{len(verdicts)} of {len(cases)}", end="\r", file=sys.stderr)
