@@ -1,4 +1,4 @@
-"""The test bed: Open vSwitch as the tester's switch and Ringroad as the one that is judged, with three links between.
+"""The test bed: Open vSwitch as the tester's switch, a switch that is judged, and three links between them.
 
 All of it lies in the network and process namespaces of the caller, who ends it by ending them.
 """
@@ -10,14 +10,13 @@ import os
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 LINKS = (1, 2, 3)
 """Links between the two switches, and the numbers of the ports at their ends."""
 CONTROLLER_PORT = 6653
-# The numbers of the switches, for the tester.
-TARGET_ID, TESTER_ID = 1, 2
-
 _CONTROLLER = f"tcp:127.0.0.1:{CONTROLLER_PORT}"
 # Not the one over DPDK, which may be the system's choice.
 _VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
@@ -28,13 +27,15 @@ _BUFFER_BYTES = 64 << 20
 _OFFLOADS = ("tx", "rx", "tso", "gso", "gro", "txvlan", "rxvlan")
 
 
-def tester_interface(link: int) -> str:
-    """Return the end of a link at the tester's switch."""
-    return f"tester{link}"
+# Names of the two switches.
+TARGET, TESTER = "target", "tester"
+NUMBERS = {TARGET: 1, TESTER: 2}
+"""Datapath ids of the switches."""
 
 
-def _target_interface(link: int) -> str:
-    return f"target{link}"
+def interface(switch: str, link: int) -> str:
+    """Return the end of a link at a switch."""
+    return f"{switch}{link}"
 
 
 def _run(*command: str | Path, env: dict[str, str] | None = None) -> None:
@@ -74,7 +75,7 @@ def make_links() -> None:
         Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("1")
     off = [word for offload in _OFFLOADS for word in (offload, "off")]
     for link in LINKS:
-        ends = (tester_interface(link), _target_interface(link))
+        ends = (interface(TESTER, link), interface(TARGET, link))
         _run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
         for end in ends:
             _run("ethtool", "-K", end, *off)
@@ -99,18 +100,18 @@ class OpenVSwitch:
         self._start(_VSWITCHD, self._database, *self._daemon_options(folder, "vswitchd"))
         # Milliseconds between two looks at the cached flows, at most: the tester waits for such looks.
         self._set("set", "Open_vSwitch", ".", "other_config:max-revalidator=100")
-        bridge = ["datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure"]
-        bridge += [f"other-config:datapath-id={TESTER_ID:016x}", "other-config:disable-in-band=true"]
-        self._set("add-br", "tester", "--", "set", "bridge", "tester", *bridge)
-        for link in LINKS:
-            interface = tester_interface(link)
-            numbered = ("--", "set", "interface", interface, f"ofport_request={link}")
-            self._set("add-port", "tester", interface, *numbered)
-        _enlarge_packet_buffers(int((folder / "vswitchd.pid").read_text()))
+        self._process = int((folder / "vswitchd.pid").read_text())
 
-    def connect(self) -> None:
-        """Connect to the tester, which listens already."""
-        self._set("set-controller", "tester", _CONTROLLER)
+    def add_switch(self, name: str) -> Callable[[], None]:
+        """Make a switch on its ends of the links. Return what connects it to the tester, which listens then."""
+        bridge = ["datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure"]
+        bridge += [f"other-config:datapath-id={NUMBERS[name]:016x}", "other-config:disable-in-band=true"]
+        self._set("add-br", name, "--", "set", "bridge", name, *bridge)
+        for link in LINKS:
+            end = interface(name, link)
+            self._set("add-port", name, end, "--", "set", "interface", end, f"ofport_request={link}")
+        _enlarge_packet_buffers(self._process)
+        return partial(self._set, "set-controller", name, _CONTROLLER)
 
     @staticmethod
     def _daemon_options(folder: Path, name: str) -> list[str]:
@@ -124,19 +125,14 @@ class OpenVSwitch:
         _run("ovs-vsctl", f"--db={self._database}", *arguments, env=self._env)
 
 
-class Ringroad:
-    """A daemon of Ringroad with a switch on the links' other ends."""
-
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        """Start the daemon, and attach the interfaces in their order, which gives the ports their numbers."""
-        folder.mkdir()
-        (folder / "config.toml").touch()
-        self._command = (binaries / "ringroad", "--quiet", "--socket", folder / "r.sock")
-        files = ("--socket", folder / "r.sock", "--config", folder / "config.toml", "--log-file", folder / "log")
-        _run(binaries / "ringroadd", "--background", *files)
-        for link in LINKS:
-            _run(*self._command, "attach", f"vale0:{_target_interface(link)}")
-
-    def connect(self) -> None:
-        """Connect to the tester, which listens already."""
-        _run(*self._command, "switch", "vale0", "--openflow", _CONTROLLER, "--datapath-id", f"{TARGET_ID:x}")
+def start_ringroad(binaries: Path, folder: Path) -> Callable[[], None]:
+    """Start a daemon with the switch that is judged. Return what connects that to the tester, which listens then."""
+    folder.mkdir()
+    (folder / "config.toml").touch()
+    files = ("--socket", folder / "r.sock", "--config", folder / "config.toml", "--log-file", folder / "log")
+    _run(binaries / "ringroadd", "--background", *files)
+    command = (binaries / "ringroad", "--quiet", "--socket", folder / "r.sock")
+    # The order gives the ports their numbers.
+    for link in LINKS:
+        _run(*command, "attach", f"vale0:{interface(TARGET, link)}")
+    return partial(_run, *command, "switch", "vale0", "--openflow", _CONTROLLER, "--datapath-id", str(NUMBERS[TARGET]))

@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     which.add_argument("--tenth", action="store_true", help="a tenth of the cases, the same in each run")
     which.add_argument("--rates", action="store_true", help="only the cases of rates: select groups, meters")
     parser.add_argument("--only", metavar="TEXT", default="", help="of these, the cases in whose names this is")
+    parser.add_argument("--open-vswitch", action="store_true", help="judge Open vSwitch, to compare")
     parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -53,18 +54,26 @@ def chosen(cases: list[Case], options: argparse.Namespace) -> list[Case]:
     return [case for case in cases if options.only in case.name]
 
 
+def built() -> Path:
+    """Return the folder with the binaries."""
+    folder = Path(os.environ.get("RINGROAD_BIN_DIR", HERE.parents[1] / "target" / "debug"))
+    if not (folder / "ringroadd").is_file():
+        raise SystemExit(f"{folder / 'ringroadd'} is not built; run `make build`")
+    return folder
+
+
 def started_tester(cases: Path, control_socket: Path) -> subprocess.Popen[bytes]:
     """Start the tester, and wait until it listens."""
     setup = {
         "ofp-tcp-listen-port": bed.CONTROLLER_PORT,
         "ofp-listen-host": "127.0.0.1",
-        "test-switch-target": f"{bed.TARGET_ID:016x}",
-        "test-switch-tester": f"{bed.TESTER_ID:016x}",
+        "test-switch-target": f"{bed.NUMBERS[bed.TARGET]:016x}",
+        "test-switch-tester": f"{bed.NUMBERS[bed.TESTER]:016x}",
         "test-switch-dir": cases,
         "test-switch-interval": 0,
     }
     command = [sys.executable, "-m", "os_ken.cmd.manager", *(f"--{name}={value}" for name, value in setup.items())]
-    told = {"JUDGE_OVS_CONTROL_SOCKET": str(control_socket), "JUDGE_SENDING_INTERFACE": bed.tester_interface(1)}
+    told = {"JUDGE_OVS_CONTROL_SOCKET": str(control_socket), "JUDGE_SENDING_INTERFACE": bed.interface(bed.TESTER, 1)}
     process = subprocess.Popen(
         [*command, str(HERE / "patient_tester.py")],
         env={**os.environ, **told, "PYTHONUNBUFFERED": "1"},
@@ -97,19 +106,20 @@ def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
     yield f"Nothing came for {PATIENCE_S:.0f} s after: {text.decode()}"
 
 
-def judged(cases: list[Case], folder: Path) -> dict[str, Verdict]:
-    """Have the cases judged; what the run keeps is in `folder`."""
-    binaries = Path(os.environ.get("RINGROAD_BIN_DIR", HERE.parents[1] / "target" / "debug"))
-    if not (binaries / "ringroadd").is_file():
-        raise SystemExit(f"{binaries / 'ringroadd'} is not built; run `make build`")
+def judged(cases: list[Case], binaries: Path | None, folder: Path) -> dict[str, Verdict]:
+    """Have Ringroad judged, or Open vSwitch where there are no binaries; what the run keeps is in `folder`."""
     bed.make_links()
     open_vswitch = bed.OpenVSwitch(folder / "open-vswitch")
-    ringroad = bed.Ringroad(binaries, folder / "ringroad")
+    connect_tester = open_vswitch.add_switch(bed.TESTER)
+    if binaries:
+        connect_target = bed.start_ringroad(binaries, folder / "ringroad")
+    else:
+        connect_target = open_vswitch.add_switch(bed.TARGET)
     write_cases(cases, folder / "cases")
     process = started_tester(folder / "cases", open_vswitch.control_socket)
-    open_vswitch.connect()
-    ringroad.connect()
-    verdicts = {}
+    connect_tester()
+    connect_target()
+    verdicts: dict[str, Verdict] = {}
     last_lines: deque[str] = deque(maxlen=30)
 
     def lines() -> Iterator[str]:
@@ -118,6 +128,8 @@ def judged(cases: list[Case], folder: Path) -> dict[str, Verdict]:
             yield line
 
     for verdict in verdicts_in(lines(), {case.title for case in cases}):
+        if verdict.name in verdicts:
+            print(f"tried again: {verdict.name}\n    {verdicts[verdict.name].detail}")
         verdicts[verdict.name] = verdict
         if sys.stderr.isatty():
             print(f"{len(verdicts)} of {len(cases)}", end="\r", file=sys.stderr)
@@ -147,7 +159,7 @@ def main() -> int:
     folder = Path("/run/judge")
     folder.mkdir()
     started = time.monotonic()
-    verdicts = judged(cases, folder)
+    verdicts = judged(cases, None if options.open_vswitch else built(), folder)
     print(*table(cases, verdicts), sep="\n")
     passed = sum(verdict.passed for verdict in verdicts.values())
     known = sum(not verdict.passed and name in known_failures for name, verdict in verdicts.items())
