@@ -18,11 +18,11 @@ from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcom
 from ringroad_lab.trial import FlowSet, FlowShape
 
 # What a flow table takes in a second, for the plan.
-_LOADED_PER_S = 50_000.0
+_LOADED_PER_S = 20_000.0
 _COST_LOSS_RATIO = 0.05
 _ONE_WAY = (
-    "Frames go from port 1 to port 2 only, for the flow entries are of that way. Each has one header that an entry was made for; of more "
-    "than 65,536 entries they are drawn at random, anew for each trial."
+    "Frames go from port 1 to port 2 only, for the flow entries are of that way. Each matches an entry that it was made for: one after the "
+    "other, or, of more than 1024 source addresses, drawn at random and anew for each trial."
 )
 # Curves: what is shown of each set, by the end of the metric's name.
 _SHOWN = {
