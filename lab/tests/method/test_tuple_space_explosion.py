@@ -75,5 +75,5 @@ def test_frames_that_wait_before_the_device_are_lost_and_those_lost_behind_it_ar
 
 
 def test_a_device_without_a_flow_table_has_no_figure() -> None:
-    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0)).context)
+    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0), loading_s=None).context)
     assert outcome.status is MeasurementStatus.INVALID
