@@ -70,9 +70,9 @@ class Bench:
         bidirectional: bool = True,
         throughput_fps: float | None = None,
         costs: CostMeter | None = None,
-        loading_s: float | None = None,
+        loading_s: float | None = 1.0,
     ) -> None:
-        """Lay the bench out around a generator; the device has a flow table where it takes so long to take entries."""
+        """Lay the bench out around a generator; the device takes so long to fill its flow table, or has none."""
         self.trials: list[TrialResult] = []
         self.installed: list[FlowSet | None] = []
         """Flow sets that were put into the table, None for the usual flows."""

@@ -19,7 +19,7 @@ from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import IMIX, parse_frame_mix
 from ringroad_lab.generator.trex import FIRST_GROUP, FIRST_LATENCY_GROUP, LIBRARY, TrexServer, TrexSettings
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.trial import Load, TrialRequest, TrialVerdict
+from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialVerdict
 
 PORTS = (3, 4)
 
@@ -222,7 +222,9 @@ def test_a_sender_that_does_not_end_makes_the_trial_invalid(server: TrexServer, 
     assert stopped == [3, 4]
 
 
-@pytest.mark.parametrize(("load", "words"), [({"addresses": "sources"}, "address plans"), ({"vnis": (5, 0)}, "VXLAN")])
+@pytest.mark.parametrize(
+    ("load", "words"), [({"addresses": "sources"}, "address plans"), ({"vnis": (5, 0)}, "VXLAN"), ({"flow_set": FlowSet()}, "flow sets")]
+)
 def test_what_is_not_mapped_is_refused(server: TrexServer, load: dict[str, Any], words: str) -> None:
     with pytest.raises(GeneratorError, match=words):
         trial(server, **load)

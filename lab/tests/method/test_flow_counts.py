@@ -80,7 +80,7 @@ def test_what_the_generator_cannot_exceed_is_a_lower_bound_of_its_set() -> None:
 
 
 def test_a_device_without_a_flow_table_has_no_figure() -> None:
-    outcome = FlowCountsMethod(SETTINGS).measure(Bench(FewerForMore()).context)
+    outcome = FlowCountsMethod(SETTINGS).measure(Bench(FewerForMore(), loading_s=None).context)
     assert outcome.status is MeasurementStatus.INVALID
     assert "flow entries cannot be put into this device" in outcome.reasons[0]
 

@@ -7,7 +7,7 @@ import pytest
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.tuple_space_explosion import TupleSpaceExplosionMethod, TupleSpaceExplosionSettings
 from ringroad_lab.record import Better, MeasurementStatus
-from ringroad_lab.trial import FlowSet, TrialRequest, TrialResult
+from ringroad_lab.trial import FlowSet, LossByPlace, TrialRequest, TrialResult
 from simulated_bench import Bench
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
@@ -58,6 +58,22 @@ def test_the_same_frames_are_offered_without_and_with_the_attack() -> None:
     assert quiet.load.rate_fps == attacked[-1].load.rate_fps
 
 
+def test_frames_that_wait_before_the_device_are_lost_and_those_lost_behind_it_are_not() -> None:
+    class Overrun(Attackable):
+        def trial(self, request: TrialRequest) -> TrialResult:
+            result = super().trial(request)
+            if not request.load.attack_fps:
+                return result
+            (way,) = result.directions
+            ahead, behind = way.sent_frames // 2, way.sent_frames // 4
+            loss = LossByPlace(refused=0, before_device=ahead, in_device=0, in_guests=0, behind_device=0, at_receiver=behind, unexplained=0)
+            way = way.model_copy(update={"received_frames": way.sent_frames - ahead - behind, "loss": loss})
+            return result.model_copy(update={"directions": (way,)})
+
+    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Overrun(1.0), loading_s=0.1).context)
+    assert outcome.metrics["attacked_100pct_arrived_ratio"].value == pytest.approx(0.5, abs=0.001)
+
+
 def test_a_device_without_a_flow_table_has_no_figure() -> None:
-    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0)).context)
+    outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0), loading_s=None).context)
     assert outcome.status is MeasurementStatus.INVALID

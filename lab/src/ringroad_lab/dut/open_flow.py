@@ -21,7 +21,7 @@ from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 # Of a set `vlan_vid`: the bit that says that there is a tag (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
 # A table takes this many entries in a second at least, and has so long beside.
-LEAST_ENTRIES_PER_S = 2_000
+LEAST_ENTRIES_PER_S = 1_000
 LOADING_S = 60.0
 
 

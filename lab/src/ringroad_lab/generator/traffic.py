@@ -30,8 +30,10 @@ TUNNEL_SOURCE_PORT = 49152
 LEARNING_FRAMES = 4
 LEARNING_FPS = 5_000
 ATTACK_FLOW = "attack"
-# The model repeats so many random values at most; of more, each frame has one of its own.
-MOST_REPEATED_VALUES = 65_536
+# Entries that even a short trial at a low rate comes to one after the other.
+MOST_IN_TURN = 1024
+# The model repeats as many random values as it is told; of more than 65,536 Ringroad draws each anew.
+NEVER_REPEATED = 65_537
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,12 @@ def _add_flow_set(ip: snappi.FlowIpv4, udp: snappi.FlowUdp, flow_set: FlowSet) -
         ip.dst.values = [address_text(header.destination) for header in headers]
         return
     ip.dst.value = address_text(DESTINATION)
-    if flow_set.entries <= MOST_REPEATED_VALUES:
+    if flow_set.entries <= MOST_IN_TURN:
         _vary(ip.src, address_text(FIRST_SOURCE), "0.0.0.1", flow_set.entries)
     else:
         ip.src.random.min, ip.src.random.max = address_text(FIRST_SOURCE), address_text(FIRST_SOURCE + flow_set.entries - 1)
         # Seed 0: others in each trial.
-        ip.src.random.seed, ip.src.random.count = 0, flow_set.entries
+        ip.src.random.seed, ip.src.random.count = 0, NEVER_REPEATED
 
 
 def _set_headers(ip: snappi.FlowIpv4, transport: snappi.FlowUdp | snappi.FlowTcp, headers: Sequence[FrameHeader]) -> None:

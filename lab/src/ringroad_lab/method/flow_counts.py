@@ -18,11 +18,11 @@ from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcom
 from ringroad_lab.trial import FlowSet, FlowShape
 
 # What a flow table takes in a second, for the plan.
-_LOADED_PER_S = 50_000.0
+_LOADED_PER_S = 20_000.0
 _COST_LOSS_RATIO = 0.05
 _ONE_WAY = (
-    "Frames go from port 1 to port 2 only, for the flow entries are of that way. Each has one header that an entry was made for; of more "
-    "than 65,536 entries they are drawn at random, anew for each trial."
+    "Frames go from port 1 to port 2 only, for the flow entries are of that way. Each matches an entry that it was made for: one after the "
+    "other, or, of more than 1024 source addresses, drawn at random and anew for each trial."
 )
 # Curves: what is shown of each set, by the end of the metric's name.
 _SHOWN = {
@@ -72,6 +72,8 @@ class _Found:
     """By kind of set and end of the metric's name: number of entries, figure."""
     bounds: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    worst: MeasurementStatus = MeasurementStatus.INCONCLUSIVE
+    """What the measurement is if no set gave a figure."""
 
 
 class FlowCountsMethod(TrialMethod):
@@ -109,7 +111,7 @@ class FlowCountsMethod(TrialMethod):
             context.install_flows(None)
         throughputs = [name for name in found.metrics if name.endswith("_throughput_fps")]
         if not throughputs:
-            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, "; ".join(found.missing))
+            raise NoFigureError(found.worst, "; ".join(found.missing))
         by_masks = [name for name in throughputs if not name.startswith("acl")] or throughputs
         status = MeasurementStatus.LOWER_BOUND if found.bounds else MeasurementStatus.OK
         headline = by_masks[-1]
@@ -136,6 +138,7 @@ class FlowCountsMethod(TrialMethod):
             throughput = find_throughput(own, settings.throughput)
         except NoFigureError as error:
             found.missing.append(f"{_name(flow_set)}: {error.reason}")
+            found.worst = error.status if error.status is MeasurementStatus.INVALID else found.worst
             return
         if throughput.bound_reason:
             found.bounds.append(f"{_name(flow_set)}: {throughput.bound_reason}")

@@ -15,7 +15,7 @@ from ringroad_lab.method.processor_cost import CONDITIONS, MeteredGenerator, loa
 from ringroad_lab.method.throughput import ThroughputSettings, find_throughput
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
-from ringroad_lab.trial import FlowSet
+from ringroad_lab.trial import FlowSet, TrialResult
 
 ATTACK = (
     "The attacker's frames come in at port 2 and are dropped by a white list; the bystander's go from port 1 to port 2. Costs are those of "
@@ -109,10 +109,17 @@ class TupleSpaceExplosionMethod(TrialMethod):
                     reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s ({name}): {'; '.join(judged.reasons)}")
                     continue
                 prefix = f"{name}_{load_name(ratio)}"
-                metrics[f"{prefix}_arrived_ratio"] = Metric(value=1 - judged.result.device_loss_ratio, unit="ratio", better=Better.HIGHER)
+                metrics[f"{prefix}_arrived_ratio"] = Metric(value=_arrived_ratio(judged.result), unit="ratio", better=Better.HIGHER)
                 metrics |= load_metrics(prefix, metered.cost_of(judged.result), idle, judged.result)
         return metrics, reasons
 
 
 def _is_compared(metric: str) -> bool:
     return metric.startswith("attacked_") and metric.endswith(("_arrived_ratio", "_busy_ns"))
+
+
+def _arrived_ratio(result: TrialResult) -> float:
+    """Return the part of the frames sent that the device handed on: frames that wait before it are lost, those lost behind it are not."""
+    loss = result.loss
+    behind = (loss.behind_device or 0) + (loss.at_receiver or 0) if loss else 0
+    return 1 - (result.lost_frames - behind) / result.sent_frames
