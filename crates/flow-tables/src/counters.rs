@@ -23,6 +23,11 @@ impl std::ops::AddAssign for Count {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CounterId(u32);
 
+impl CounterId {
+    /// No counter has this number.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 const BLOCK_CELLS: usize = 1024;
 
 /// One worker's part of a counter. Only that worker writes it.
@@ -32,33 +37,39 @@ struct Cell {
     bytes: AtomicU64,
 }
 
+type Row = Arc<[Cell; BLOCK_CELLS]>;
+
 /// Some counters: a row of cells for each worker.
 #[derive(Debug)]
 pub(crate) struct Block {
-    workers: Box<[Box<[Cell]>]>,
+    workers: Box<[Row]>,
 }
 
 impl Block {
     fn new(workers: usize) -> Self {
-        let row = || (0..BLOCK_CELLS).map(|_| Cell::default()).collect();
+        let row = || Arc::new(std::array::from_fn(|_| Cell::default()));
         Self { workers: (0..workers).map(|_| row()).collect() }
     }
 }
 
-/// The counters as a worker sees them.
+/// The counters as a worker sees them: the rows of each worker.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
-    blocks: Vec<Arc<Block>>,
+    workers: Vec<Vec<Row>>,
 }
 
 impl Counters {
-    pub fn push(&mut self, block: Arc<Block>) {
-        self.blocks.push(block);
+    pub fn push(&mut self, block: &Block) {
+        self.workers.resize_with(block.workers.len(), Vec::new);
+        for (rows, row) in self.workers.iter_mut().zip(&block.workers) {
+            rows.push(Arc::clone(row));
+        }
     }
 
+    #[inline]
     fn cell(&self, worker: usize, id: CounterId) -> Option<&Cell> {
         let id = id.0 as usize;
-        self.blocks.get(id / BLOCK_CELLS)?.workers.get(worker)?.get(id % BLOCK_CELLS)
+        self.workers.get(worker)?.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
     }
 
     /// Adds to a counter. Only the thread that is this worker calls it.
@@ -100,7 +111,7 @@ impl CounterBank {
         let id = CounterId(self.begins.len() as u32);
         let block = self.begins.len().is_multiple_of(BLOCK_CELLS).then(|| Arc::new(Block::new(self.workers)));
         if let Some(block) = &block {
-            self.counters.push(Arc::clone(block));
+            self.counters.push(block);
         }
         self.begins.push(Count::default());
         (id, block)

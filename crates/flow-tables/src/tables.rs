@@ -16,6 +16,7 @@ use crate::control_frame::port_index;
 use crate::counters::{Block, Count, CounterId, Counters};
 use crate::flow::{Classifier, Flow};
 use crate::group::Group;
+use crate::key::Words;
 use crate::meter::Meter;
 use crate::pipeline::may_send;
 
@@ -93,6 +94,12 @@ pub struct Tables {
     pub(crate) counters: Counters,
     /// Lookups of each table, and those that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
+    /// The words of a packet's key that some table looks at.
+    pub(crate) words: Words,
+    /// Combinations of fields and masks in all tables.
+    pub(crate) shapes: usize,
+    /// Another one at each change that workers see.
+    pub(crate) generation: u64,
 }
 
 impl Default for Tables {
@@ -105,6 +112,9 @@ impl Default for Tables {
             fragments: Fragments::default(),
             counters: Counters::default(),
             lookups: Arc::default(),
+            words: 0,
+            shapes: 0,
+            generation: 0,
         }
     }
 }
@@ -120,6 +130,7 @@ pub(crate) enum Change {
     Fragments(Fragments),
     Counters(Arc<Block>),
     Lookups(Arc<[(CounterId, CounterId)]>),
+    Generation(u64),
 }
 
 impl Tables {
@@ -153,13 +164,15 @@ impl Tables {
     pub(crate) fn change(&mut self, change: Change) {
         match change {
             Change::Insert(table, flow) => {
-                if let Some(table) = self.tables.get_mut(usize::from(table)) {
-                    table.insert(flow);
+                let table = self.tables.get_mut(usize::from(table));
+                if table.is_some_and(|table| table.insert(flow)) {
+                    self.look_at_shapes();
                 }
             }
             Change::Remove(table, priority, matching) => {
-                if let Some(table) = self.tables.get_mut(usize::from(table)) {
-                    table.remove(priority, &matching);
+                let table = self.tables.get_mut(usize::from(table));
+                if table.is_some_and(|table| table.remove(priority, &matching)) {
+                    self.look_at_shapes();
                 }
             }
             Change::Group(group, Some(value)) => drop(self.groups.insert(group, value)),
@@ -168,9 +181,15 @@ impl Tables {
             Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
             Change::Port(port, state) => self.ports.set(port, state),
             Change::Fragments(fragments) => self.fragments = fragments,
-            Change::Counters(block) => self.counters.push(block),
+            Change::Counters(block) => self.counters.push(&block),
             Change::Lookups(lookups) => self.lookups = lookups,
+            Change::Generation(generation) => self.generation = generation,
         }
+    }
+
+    fn look_at_shapes(&mut self) {
+        self.words = self.tables.iter().map(Classifier::words).fold(0, |all, words| all | words);
+        self.shapes = self.tables.iter().map(Classifier::shapes).sum();
     }
 }
 
