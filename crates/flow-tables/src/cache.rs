@@ -7,14 +7,14 @@
 use crate::key::{FlowKey, WORDS, Words, word};
 use crate::shape::{Seed, hash};
 use crate::tables::Tables;
-use crate::trail::{Step, Trail};
+use crate::trail::Step;
 use crate::way::Way;
 
 /// Places that one hash has.
 const WAYS: usize = 2;
 const SETS: usize = 4096;
-/// Longer trails are not remembered.
-const MAX_STEPS: usize = 8;
+/// Ways with more steps behind the first are not remembered.
+const MAX_STEPS: usize = 7;
 /// With fewer hash tables than that, a look into them costs no more than one into the cache.
 const LEAST_SHAPES: usize = 4;
 /// After so many looks it is asked whether the cache pays.
@@ -31,12 +31,21 @@ struct Remembered {
     generation: u64,
     hash: u64,
     way: Way,
+    first: Step,
+    /// How many steps follow.
     count: u8,
-    steps: [Step; MAX_STEPS],
+    others: [Step; MAX_STEPS],
 }
 
-const NOTHING: Remembered =
-    Remembered { generation: 0, hash: 0, way: Way::Other, count: 0, steps: [Step::NOTHING; MAX_STEPS] };
+/// What is known of a packet.
+#[derive(Debug)]
+pub(crate) enum Known<'cache> {
+    /// It has the key of the one before, in the same batch.
+    Last(Way),
+    /// Its way, the first step of it, and the others.
+    Way(Way, Step, &'cache [Step]),
+    Nothing,
+}
 
 /// The words of a key that count, one after the other.
 type Words16 = [u64; WORDS];
@@ -83,7 +92,10 @@ impl WayCache {
             (self.looks, self.hits) = (0, 0);
         }
         if self.remembered.is_empty() {
-            self.remembered = vec![NOTHING; SETS * WAYS].into();
+            let step = Step::nothing(0);
+            let (way, others) = (Way::Other, [step; MAX_STEPS]);
+            let nothing = Remembered { generation: 0, hash: 0, way, first: step, count: 0, others };
+            self.remembered = vec![nothing; SETS * WAYS].into();
             self.words = vec![[0; WORDS]; SETS * WAYS].into();
         }
         // Not zero, which stands for nothing.
@@ -102,9 +114,9 @@ impl WayCache {
         true
     }
 
-    /// The way of a packet with this key, if it is known; the trail has the steps of it then.
+    /// What is known of a packet with this key.
     #[inline]
-    pub fn find(&mut self, key: &FlowKey, trail: &mut Trail) -> Option<Way> {
+    pub fn find(&mut self, key: &FlowKey) -> Known<'_> {
         let this = self.this ^ 1;
         let [first, second] = &mut self.recent;
         let (words, before) = if this == 0 { (first, second) } else { (second, first) };
@@ -117,10 +129,11 @@ impl WayCache {
         if differs == 0
             && let Some(way) = self.last
         {
-            return Some(way);
+            return Known::Last(way);
         }
         self.this = this;
-        let words = words.get(..self.count)?;
+        self.last = None;
+        let Some(words) = words.get(..self.count) else { return Known::Nothing };
         self.hash = hash(words, self.seed);
         self.looks += 1;
         let set = (self.hash as usize % SETS) * WAYS;
@@ -134,19 +147,17 @@ impl WayCache {
             {
                 self.hits += 1;
                 self.last = Some(remembered.way);
-                trail.set(remembered.steps.get(..usize::from(remembered.count)).unwrap_or(&[]));
-                return self.last;
+                let others = remembered.others.get(..usize::from(remembered.count)).unwrap_or(&[]);
+                return Known::Way(remembered.way, remembered.first, others);
             }
         }
-        self.last = None;
-        None
+        Known::Nothing
     }
 
     /// Remembers the way of the packet that was not found.
-    pub fn put(&mut self, way: Way, trail: &Trail) {
+    pub fn put(&mut self, way: Way, (first, others): (Step, &[Step])) {
         self.last = Some(way);
-        let steps = trail.steps();
-        if steps.len() > MAX_STEPS {
+        if others.len() > MAX_STEPS {
             return;
         }
         let set = (self.hash as usize % SETS) * WAYS;
@@ -160,8 +171,8 @@ impl WayCache {
             return;
         };
         (remembered.generation, remembered.hash, remembered.way) = (self.generation, self.hash, way);
-        remembered.count = steps.len() as u8;
-        for (place, &step) in remembered.steps.iter_mut().zip(steps) {
+        (remembered.first, remembered.count) = (first, others.len() as u8);
+        for (place, &step) in remembered.others.iter_mut().zip(others) {
             *place = step;
         }
         if let Some(recent) = self.recent.get(self.this) {

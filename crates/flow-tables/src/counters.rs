@@ -21,12 +21,7 @@ impl std::ops::AddAssign for Count {
 
 /// The number of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CounterId(u32);
-
-impl CounterId {
-    /// No counter has this number.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-}
+pub struct CounterId(pub(crate) u32);
 
 const BLOCK_CELLS: usize = 1024;
 
@@ -66,16 +61,28 @@ impl Counters {
         }
     }
 
+    /// A worker's own; none where there is no such worker.
     #[inline]
-    fn cell(&self, worker: usize, id: CounterId) -> Option<&Cell> {
+    pub fn of(&self, worker: usize) -> OfWorker<'_> {
+        OfWorker(self.workers.get(worker).map_or(&[], Vec::as_slice))
+    }
+}
+
+/// One worker's part of all counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfWorker<'counters>(&'counters [Row]);
+
+impl OfWorker<'_> {
+    #[inline]
+    fn cell(&self, id: CounterId) -> Option<&Cell> {
         let id = id.0 as usize;
-        self.workers.get(worker)?.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
+        self.0.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
     }
 
     /// Adds to a counter. Only the thread that is this worker calls it.
     #[inline]
-    pub fn add(&self, worker: usize, id: CounterId, count: Count) {
-        if let Some(cell) = self.cell(worker, id) {
+    pub fn add(&self, id: CounterId, count: Count) {
+        if let Some(cell) = self.cell(id) {
             // One writer: a load and a store lose nothing, and need no locked instruction.
             let add = |counter: &AtomicU64, more: u64| {
                 counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -142,7 +149,7 @@ impl CounterBank {
     fn total(&self, id: CounterId) -> Count {
         let mut total = Count::default();
         for worker in 0..self.workers {
-            if let Some(cell) = self.counters.cell(worker, id) {
+            if let Some(cell) = self.counters.of(worker).cell(id) {
                 total += Count {
                     packets: cell.packets.load(Ordering::Relaxed),
                     bytes: cell.bytes.load(Ordering::Relaxed),

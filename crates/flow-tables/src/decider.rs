@@ -6,12 +6,12 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::LearningSwitch;
 
-use crate::cache::WayCache;
+use crate::cache::{Known, WayCache};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
 use crate::fates::Fates;
 use crate::key::PIPELINE_WORDS;
@@ -107,60 +107,99 @@ impl Decide for FlowDecider {
         let end = batch.frames();
 
         // What does not depend on the frames is decided once for all of them.
-        trail.clear();
         packet.enter(in_port);
-        let common = match tables.receives_by(in_port) {
-            false => Some(Way::Fate(Fate::Drop(DropCause::PortDisabled))),
-            true if words & !PIPELINE_WORDS == 0 => Some(tables.way(packet.last_key(), ends, trail)),
-            true => None,
-        };
+        let mut common = None;
+        if !tables.receives_by(in_port) {
+            common = Some(Way::Drop(DropCause::PortDisabled));
+        } else if words & !PIPELINE_WORDS == 0 {
+            let (way, step) = tables.way(packet.last_key(), ends, tally.more_mut());
+            match way {
+                Way::Other => tally.take_back(step, trail),
+                _ => tally.take_new(step),
+            }
+            common = Some(way);
+        }
+        let counts = common != Some(Way::Drop(DropCause::PortDisabled));
         let is_cached = common.is_none() && cache.begin(&tables, end - first);
         let drops_fragments = tables.fragments == Fragments::Drop;
+        let singles = if batch.is_single() { Some(batch.fragments()) } else { None };
         let mut fates = Fates::new(first);
+        if let Some(Way::Port(port)) = common
+            && let Some(all) = singles.and_then(|all| all.get(first..))
+            && all.iter().all(|one| one.len() >= ETHERNET_HEADER_BYTES)
+        {
+            tally.add_same(first..end, batch.bytes_of(first..end));
+            plan.set_common(first..end, Fate::Port(port));
+            return;
+        }
         for frame in first..end {
-            let fragments = batch.frame(frame);
-            let bytes = fragments.iter().map(Fragment::len).sum();
+            let (fragments, bytes) = match singles.and_then(|all| all.get(frame)) {
+                Some(one) => (std::slice::from_ref(one), one.len()),
+                None => (batch.frame(frame), batch.frame_bytes(frame)),
+            };
             if bytes < ETHERNET_HEADER_BYTES {
                 fates.set(plan, frame, Fate::Drop(DropCause::TooShort));
                 continue;
             }
             let mut is_new = false;
-            let way = match common {
-                Some(way) => way,
+            // Without a step, the frame has those of the last one.
+            let (way, step) = match common {
+                Some(way) => (way, None),
                 None => {
-                    let is_fragment = packet.enter_frame(in_port, fragments, words);
+                    let is_fragment = packet.enter_frame(fragments, bytes, words);
                     if drops_fragments && is_fragment {
                         fates.set(plan, frame, Fate::Drop(DropCause::Fragment));
                         continue;
                     }
-                    let known = if is_cached { cache.find(packet.last_key(), trail) } else { None };
-                    is_new = is_cached && known.is_none();
-                    known.unwrap_or_else(|| tables.way(packet.last_key(), ends, trail))
+                    let more = tally.more_mut();
+                    let known = if is_cached { cache.find(packet.last_key()) } else { Known::Nothing };
+                    match known {
+                        Known::Nothing => {
+                            is_new = is_cached;
+                            let (way, first) = tables.way(packet.last_key(), ends, more);
+                            (way, Some(first))
+                        }
+                        Known::Way(way, first, others) => {
+                            more.extend_from_slice(others);
+                            (way, Some(first))
+                        }
+                        Known::Last(way) => (way, None),
+                    }
                 }
             };
-            match way {
-                Way::Fate(fate) => {
-                    tally.add(frame, bytes, trail.steps());
-                    fates.set(plan, frame, fate);
-                }
+            let fate = match way {
+                Way::Port(port) => Fate::Port(port),
+                Way::Drop(cause) => Fate::Drop(cause),
                 Way::Normal => {
-                    tally.add(frame, bytes, trail.steps());
-                    let fate = judges.normal(packet.header(fragments), plan, noted);
-                    fates.set(plan, frame, fate);
+                    if common.is_some() {
+                        packet.enter(in_port);
+                    }
+                    judges.normal(packet.header(fragments), plan, noted)
                 }
                 Way::Other => {
                     fates.write(plan, frame);
+                    if let Some(step) = step {
+                        tally.take_back(step, trail);
+                    }
                     packet.load_rest(fragments, bytes, batch.meta(frame).unfinished.has_open_checksum());
                     let mut sink = OneFrame::new(judges, frame, plan, noted, tally);
                     tables.follow(packet, trail, now_ns, set, &mut sink);
                     sink.finish();
+                    packet.enter(in_port);
+                    if is_new && let Some(steps) = trail.steps() {
+                        cache.put(way, steps);
+                    }
+                    continue;
                 }
+            };
+            fates.set(plan, frame, fate);
+            match step {
+                Some(step) => tally.add(step, frame, bytes),
+                None if counts => tally.add_same(frame..frame + 1, bytes as u64),
+                None => {}
             }
             if is_new {
-                cache.put(way, trail);
-            }
-            if common.is_some() && !matches!(way, Way::Fate(_)) {
-                packet.enter(in_port);
+                cache.put(way, tally.last());
             }
         }
         fates.finish(plan, end);

@@ -21,10 +21,20 @@ impl Fates {
     /// The fate of the next frame, which is `frame`.
     #[inline]
     pub fn set(&mut self, plan: &mut Plan, frame: usize, fate: Fate) {
-        if self.fate != Some(fate) {
-            self.write(plan, frame);
-            (self.begin, self.fate) = (frame, Some(fate));
+        let is_same = match (self.fate, fate) {
+            // Most frames.
+            (Some(Fate::Port(last)), Fate::Port(port)) => last == port,
+            (last, fate) => last == Some(fate),
+        };
+        if !is_same {
+            self.change(plan, frame, fate);
         }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, plan: &mut Plan, frame: usize, fate: Fate) {
+        self.write(plan, frame);
+        (self.begin, self.fate) = (frame, Some(fate));
     }
 
     /// Writes the fates of all frames before `end`.

@@ -6,10 +6,10 @@ use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::FlowFlags;
 use ringroad_openflow::oxm::{FieldMatch, Match};
 
-use crate::brief::Brief;
 use crate::counters::CounterId;
 use crate::key::{FlowKey, Words};
 use crate::shape::{Bucket, Seed, Shape, compiled};
+use crate::trail::Step;
 
 /// A flow entry. It does not change: a changed one takes its place.
 #[derive(Debug)]
@@ -50,15 +50,21 @@ pub(crate) struct Classifier {
     len: usize,
 }
 
-/// Where an entry is, as long as its table does not change.
+/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the shape's,
+/// and 32 of the place in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    shape: u32,
-    bucket: Bucket,
-}
+pub(crate) struct Place(u64);
 
 impl Place {
-    pub const NOWHERE: Self = Self { shape: u32::MAX, bucket: 0 };
+    #[inline]
+    pub fn new(table: u8, shape: usize, bucket: Bucket) -> Self {
+        Self(u64::from(table) << 56 | (shape as u64) << 32 | u64::from(bucket))
+    }
+
+    #[inline]
+    pub fn table(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
 }
 
 impl Classifier {
@@ -76,18 +82,17 @@ impl Classifier {
         self.shapes.iter().map(Shape::words).fold(0, |all, words| all | words)
     }
 
-    /// The entry that counts for a packet.
+    /// The entry that counts for a packet, as the step of this table.
     #[inline]
-    pub fn find(&self, key: &FlowKey) -> Option<(Place, Brief)> {
-        let mut best: Option<(Place, Brief)> = None;
+    pub fn find(&self, table: u8, key: &FlowKey) -> Step {
+        let mut best = Step::nothing(table);
         for (number, shape) in self.shapes.iter().enumerate() {
-            if best.is_some_and(|(_, best)| best.priority >= shape.top()) {
+            if shape.top() <= best.brief.rank() {
                 break;
             }
-            if let Some((bucket, brief)) = shape.find(key)
-                && best.is_none_or(|(_, best)| brief.priority > best.priority)
-            {
-                best = Some((Place { shape: number as u32, bucket }, brief));
+            let (bucket, brief) = shape.find(key);
+            if brief.rank() > best.brief.rank() {
+                best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
         best
@@ -95,8 +100,8 @@ impl Classifier {
 
     /// The entry at a place that a packet's look has found.
     #[inline]
-    pub fn at(&self, place: Place) -> Option<&Arc<Flow>> {
-        self.shapes.get(place.shape as usize)?.at(place.bucket)
+    pub fn at(&self, Place(place): Place) -> Option<&Arc<Flow>> {
+        self.shapes.get((place >> 32) as usize & 0xff_ffff)?.at(place as Bucket)
     }
 
     /// The entry with exactly this match and priority.

@@ -34,14 +34,28 @@ impl Head {
         self.len = 0;
     }
 
-    /// How many bytes count, and all that there are, of which the first [`MAX_HEAD_BYTES`] can be read at any place.
+    /// All bytes, whether they count or not.
     #[inline]
-    pub fn parts(&self) -> (&[u8; MAX_HEAD_BYTES], usize) {
-        (&self.bytes, self.len)
+    pub fn all(&self) -> &[u8; MAX_HEAD_BYTES] {
+        &self.bytes
+    }
+
+    /// Begins anew with the first `MOST` bytes of a frame, or as many as there are. Each byte is read once.
+    #[inline]
+    pub fn begin<const MOST: usize>(&mut self, fragments: &[Fragment]) {
+        if let [one] = fragments
+            && let Some(bytes) = one.bytes().read_array::<MOST>()
+            && let Some(place) = self.bytes.first_chunk_mut()
+        {
+            *place = bytes;
+            self.len = MOST;
+        } else {
+            self.len = 0;
+            self.read(fragments, MOST);
+        }
     }
 
     /// Goes on reading a frame, until there are `most` bytes or the frame ends. Each byte is read once.
-    #[inline]
     pub fn read(&mut self, fragments: &[Fragment], most: usize) {
         let mut behind = self.len;
         for fragment in fragments {

@@ -45,8 +45,8 @@ pub(crate) const PIPELINE_WORDS: Words = 1 << word::PORTS | 1 << word::METADATA 
 /// Those that the first bytes of any frame are enough for, and how many bytes.
 pub(crate) const ETHERNET_WORDS: Words = PIPELINE_WORDS | 1 << word::TO | 1 << word::FROM;
 pub(crate) const ETHERNET_BYTES: usize = 18;
-/// Bytes that are enough for most packets of IPv4.
-pub(crate) const SHORT_BYTES: usize = 64;
+/// Bytes that are enough for most packets of IPv4: behind a tag and the IP header come the ports.
+pub(crate) const SHORT_BYTES: usize = 18 + 20 + 4;
 
 const fn bits(fields: &[Field]) -> u64 {
     let (mut bits, mut at) = (0, 0);
@@ -187,10 +187,10 @@ impl FlowKey {
         self.words[word::TUNNEL] = tunnel_id;
     }
 
-    /// The words that tables about Ethernet headers use: others are as they were, and no other field is there. False
-    /// where this takes a closer look.
+    /// The words that tables about Ethernet headers use, from the first [`ETHERNET_BYTES`] of a frame of `len` bytes:
+    /// others are as they were, and no other field is there. False where this takes a closer look.
     #[inline]
-    pub fn read_ethernet(&mut self, (bytes, len): (&[u8; MAX_HEAD_BYTES], usize)) -> bool {
+    pub fn read_ethernet(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
         let [to, from, next] = [0, 6, 14].map(|at| u64_at(bytes, at));
         if len < ETHERNET_BYTES {
             return false;
@@ -205,9 +205,10 @@ impl FlowKey {
         true
     }
 
-    /// The same of what most frames are, for all tables: IPv4 without options, no fragment, behind one VLAN tag or none.
+    /// All words, from the first [`SHORT_BYTES`] of a frame that is what most are: IPv4 without options, no fragment,
+    /// behind one VLAN tag or none. False where it is not.
     #[inline]
-    pub fn read_ipv4(&mut self, (bytes, len): (&[u8; MAX_HEAD_BYTES], usize)) -> bool {
+    pub fn read_ipv4(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
         let (from, next) = (u64_at(bytes, 6), u64_at(bytes, 14));
         match (from as u16, (next >> 32) as u16) {
             (eth_type::IPV4, _) => self.read_ipv4_at::<14>(bytes, len, (0, 0)),
@@ -393,11 +394,11 @@ mod tests {
             key.read(&before, &Layout::of(&before));
             key.set_pipeline(7, metadata, tunnel_id);
             let head = load(&parts);
-            if key.clone().read_ipv4(head.parts()) {
-                key.read_ipv4(head.parts());
+            if key.clone().read_ipv4(head.all(), frame.len()) {
+                key.read_ipv4(head.all(), frame.len());
                 prop_assert_eq!(key, expected);
             }
-            if key.read_ethernet(head.parts()) {
+            if key.read_ethernet(head.all(), frame.len()) {
                 for number in [word::PORTS, word::METADATA, word::TUNNEL, word::TO, word::FROM] {
                     prop_assert_eq!(key.word(number), expected.word(number));
                 }
@@ -413,8 +414,8 @@ mod tests {
         frame[23] = 17;
         let mut head = Head::default();
         head.set(&frame);
-        assert!(FlowKey::default().read_ipv4(head.parts()));
+        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
         head.splice(12..12, &[0x81, 0, 0, 7]);
-        assert!(FlowKey::default().read_ipv4(head.parts()));
+        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
     }
 }

@@ -90,7 +90,7 @@ impl Packet {
         self.layout = Layout::of(&self.head);
     }
 
-    /// Begins a frame of which only the port is known yet.
+    /// Begins frames of which only the port is known yet.
     #[inline]
     pub(crate) fn enter(&mut self, in_port: PortNo) {
         self.begin(in_port);
@@ -99,22 +99,24 @@ impl Packet {
         self.is_key_old = false;
     }
 
-    /// Begins a frame, and reads of its head what these words need; [`Packet::load_rest`] must come before anything but
-    /// a look at the key. Whether it is a fragment of an IP packet, as far as the words need more than Ethernet headers.
+    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the key
+    /// need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
+    /// packet, as far as the words need more than Ethernet headers.
     #[inline]
-    pub(crate) fn enter_frame(&mut self, in_port: PortNo, fragments: &[Fragment], words: Words) -> bool {
-        self.enter(in_port);
-        if words & !ETHERNET_WORDS == 0 {
-            self.head.read(fragments, ETHERNET_BYTES);
-            if self.key.read_ethernet(self.head.parts()) {
-                return false;
-            }
+    pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
+        let is_read = if words & !ETHERNET_WORDS == 0 {
+            self.head.begin::<ETHERNET_BYTES>(fragments);
+            self.key.read_ethernet(self.head.all(), bytes)
         } else {
-            self.head.read(fragments, SHORT_BYTES);
-            if self.key.read_ipv4(self.head.parts()) {
-                return false;
-            }
-        }
+            self.head.begin::<SHORT_BYTES>(fragments);
+            self.key.read_ipv4(self.head.all(), bytes)
+        };
+        !is_read && self.enter_longer(fragments)
+    }
+
+    /// The same for a frame that is longer to read.
+    #[inline(never)]
+    fn enter_longer(&mut self, fragments: &[Fragment]) -> bool {
         self.head.read(fragments, HEAD_BYTES);
         self.layout = Layout::of(&self.head);
         self.key.read(&self.head, &self.layout);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use ringroad_openflow::oxm::Match;
 
-use crate::brief::Brief;
+use crate::brief::{Brief, rank};
 use crate::flow::Flow;
 use crate::key::{ALWAYS, FlowKey, WORDS, Words, word};
 
@@ -40,15 +40,15 @@ fn folded(one: u64, other: u64) -> u64 {
 /// The hash of a few words.
 #[inline]
 pub(crate) fn hash(words: &[u64], Seed([first, second]): Seed) -> u64 {
-    let mut hash = first;
-    for pair in words.chunks(2) {
-        hash = match *pair {
-            [one, other] => folded(one ^ hash, other ^ second),
-            [one] => folded(one ^ hash, second),
-            _ => hash,
-        };
-    }
-    hash
+    let (pairs, rest) = words.as_chunks();
+    let hash = pairs.iter().fold(first, |hash, [one, other]| folded(one ^ hash, other ^ second));
+    rest.iter().fold(hash, |hash, one| folded(one ^ hash, second))
+}
+
+/// Word by word: a call would cost more.
+#[inline]
+fn is_same<const N: usize>(one: &[u64; N], other: &[u64; N]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
 /// Entries by `N` words. Each is the one of the highest priority with its key.
@@ -76,18 +76,18 @@ impl<const N: usize> Tuples<N> {
 
     #[inline]
     fn masked(&self, key: &FlowKey) -> [u64; N] {
-        let mut words = [0; N];
-        for (place, (&number, &mask)) in words.iter_mut().zip(self.words.iter().zip(&self.masks)) {
-            *place = key.word(number.into()) & mask;
-        }
-        words
+        std::array::from_fn(|place| key.word(self.words[place].into()) & self.masks[place])
     }
 
-    #[inline]
-    fn find(&self, key: &FlowKey) -> Option<(Bucket, Brief)> {
+    #[inline(always)]
+    fn find(&self, key: &FlowKey) -> (Bucket, Brief) {
         let key = self.masked(key);
-        let bucket = self.entries.find_bucket_index(hash(&key, self.seed), |entry| entry.key == key)?;
-        Some((bucket as Bucket, self.entries.get_bucket(bucket)?.brief))
+        let found = self.entries.find_bucket_index(hash(&key, self.seed), |entry| is_same(&entry.key, &key));
+        let entry = found.and_then(|bucket| self.entries.get_bucket(bucket));
+        match (found, entry) {
+            (Some(bucket), Some(entry)) => (bucket as Bucket, entry.brief),
+            _ => (0, Brief::NOTHING),
+        }
     }
 
     #[inline]
@@ -158,11 +158,17 @@ macro_rules! each {
 /// The entries of one shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
+    by_words: ByWords,
     /// Fields that not all packets have, and entries of this shape ask for.
     required: u64,
-    /// The highest priority.
-    top: u16,
-    by_words: ByWords,
+    /// The rank of the highest priority.
+    top: u32,
+    rest: Box<Rest>,
+}
+
+/// What no lookup needs.
+#[derive(Debug, Clone)]
+struct Rest {
     /// The bits that count, and the fields that they are of.
     mask: FlowKey,
     /// Entries behind another one with their key, the highest priority first.
@@ -194,32 +200,33 @@ impl Shape {
         };
         let required = mask.word(word::PRESENT) & !ALWAYS;
         let (behind, priorities) = Default::default();
-        Self { required, top: 0, by_words, mask, behind, priorities }
+        Self { by_words, required, top: 0, rest: Box::new(Rest { mask, behind, priorities }) }
     }
 
     pub fn is_of(&self, mask: &FlowKey) -> bool {
-        self.mask == *mask
+        self.rest.mask == *mask
     }
 
+    /// The rank of the highest priority.
     #[inline]
-    pub fn top(&self) -> u16 {
+    pub fn top(&self) -> u32 {
         self.top
     }
 
     pub fn is_empty(&self) -> bool {
-        self.priorities.is_empty()
+        self.rest.priorities.is_empty()
     }
 
     /// The words that count.
     pub fn words(&self) -> Words {
-        (0..word::PRESENT).filter(|&number| self.mask.word(number) != 0).map(|number| 1 << number).sum()
+        (0..word::PRESENT).filter(|&number| self.rest.mask.word(number) != 0).map(|number| 1 << number).sum()
     }
 
     /// The entry of the highest priority for a packet.
     #[inline]
-    pub fn find(&self, key: &FlowKey) -> Option<(Bucket, Brief)> {
+    pub fn find(&self, key: &FlowKey) -> (Bucket, Brief) {
         if !key.has(self.required) {
-            return None;
+            return (0, Brief::NOTHING);
         }
         each!(&self.by_words, tuples => tuples.find(key))
     }
@@ -236,13 +243,13 @@ impl Shape {
         if first.priority == priority {
             return Some(first);
         }
-        self.behind.get(value.words())?.iter().find(|flow| flow.priority == priority)
+        self.rest.behind.get(value.words())?.iter().find(|flow| flow.priority == priority)
     }
 
     /// Adds an entry, of which there is none with this value and priority.
     pub fn insert(&mut self, value: &FlowKey, flow: Arc<Flow>) {
-        *self.priorities.entry(flow.priority).or_default() += 1;
-        self.top = self.top.max(flow.priority);
+        *self.rest.priorities.entry(flow.priority).or_default() += 1;
+        self.top = self.top.max(rank(flow.priority));
         let first = each!(&self.by_words, tuples => tuples.get(value));
         let is_first = first.is_none_or(|first| flow.priority > first.priority);
         let behind = match is_first {
@@ -250,7 +257,7 @@ impl Shape {
             false => Some(flow),
         };
         if let Some(flow) = behind {
-            let flows = self.behind.entry(*value.words()).or_default();
+            let flows = self.rest.behind.entry(*value.words()).or_default();
             let at = flows.partition_point(|other| other.priority > flow.priority);
             flows.insert(at, flow);
         }
@@ -261,7 +268,7 @@ impl Shape {
         let first = each!(&self.by_words, tuples => tuples.get(value));
         if first.is_some_and(|first| first.priority == flow.priority) {
             each!(&mut self.by_words, tuples => tuples.put(value, flow));
-        } else if let Some(flows) = self.behind.get_mut(value.words())
+        } else if let Some(flows) = self.rest.behind.get_mut(value.words())
             && let Some(place) = flows.iter_mut().find(|other| other.priority == flow.priority)
         {
             *place = flow;
@@ -274,12 +281,12 @@ impl Shape {
         let first = each!(&self.by_words, tuples => tuples.get(value))?;
         let is_first = first.priority == priority;
         let mut next = None;
-        if let Some(flows) = self.behind.get_mut(value.words()) {
+        if let Some(flows) = self.rest.behind.get_mut(value.words()) {
             let gone =
                 if is_first { Some(0) } else { flows.iter().position(|flow| flow.priority == priority) };
             next = gone.map(|gone| flows.remove(gone)).filter(|_| is_first);
             if flows.is_empty() {
-                self.behind.remove(value.words());
+                self.rest.behind.remove(value.words());
             }
         }
         match next {
@@ -287,19 +294,19 @@ impl Shape {
             None if is_first => each!(&mut self.by_words, tuples => tuples.take(value)),
             None => {}
         }
-        if let Some(count) = self.priorities.get_mut(&priority) {
+        if let Some(count) = self.rest.priorities.get_mut(&priority) {
             *count -= 1;
             if *count == 0 {
-                self.priorities.remove(&priority);
+                self.rest.priorities.remove(&priority);
             }
         }
-        self.top = self.priorities.last_key_value().map_or(0, |(&priority, _)| priority);
+        self.top = self.rest.priorities.last_key_value().map_or(0, |(&priority, _)| rank(priority));
         Some(removed)
     }
 
     /// All entries, in no order that means anything.
     pub fn flows(&self) -> Box<dyn Iterator<Item = &Arc<Flow>> + '_> {
-        let behind = self.behind.values().flatten();
+        let behind = self.rest.behind.values().flatten();
         each!(&self.by_words, tuples => Box::new(tuples.flows().chain(behind)))
     }
 }

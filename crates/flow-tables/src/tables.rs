@@ -10,7 +10,7 @@ use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PortConfig;
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::table_id;
-use ringroad_port::port_index::PortMask;
+use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::control_frame::port_index;
 use crate::counters::{Block, Count, CounterId, Counters};
@@ -61,6 +61,12 @@ impl Ports {
     #[must_use]
     pub fn senders(&self) -> PortMask {
         self.senders
+    }
+
+    /// Whether frames may leave by a port.
+    #[inline]
+    pub(crate) fn may_send(&self, port: PortIndex) -> bool {
+        self.senders.contains(port)
     }
 
     pub(crate) fn set(&mut self, port: PortNo, state: Option<PortState>) {
@@ -144,16 +150,16 @@ impl Tables {
     pub fn count_lookup(&self, worker: usize, table: u8, is_found: bool) {
         if let Some(&(lookups, matched)) = self.lookups.get(usize::from(table)) {
             let one = Count { packets: 1, bytes: 0 };
-            self.counters.add(worker, lookups, one);
+            self.count(worker, lookups, one);
             if is_found {
-                self.counters.add(worker, matched, one);
+                self.count(worker, matched, one);
             }
         }
     }
 
     /// Counts packets; only the thread with this worker's number may.
     pub fn count(&self, worker: usize, counter: CounterId, count: Count) {
-        self.counters.add(worker, counter, count);
+        self.counters.of(worker).add(counter, count);
     }
 
     /// Whether there is a meter, so that the time matters.

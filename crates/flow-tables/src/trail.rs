@@ -7,20 +7,16 @@ use ringroad_openflow::action::Action;
 use ringroad_openflow::oxm::Field;
 
 use crate::brief::Brief;
-use crate::counters::CounterId;
 use crate::flow::{Flow, Place};
 use crate::layout::eth_type;
 use crate::packet::Packet;
 use crate::tables::Tables;
 
-/// What a table's lookup has found.
+/// What a table's lookup has found: an entry, if there is one, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    pub table: u8,
-    pub has_found: bool,
-    /// The entry's counter, and where it is, if there is one.
-    pub counter: CounterId,
-    place: Place,
+    pub place: Place,
+    pub brief: Brief,
 }
 
 /// Steps, as far as they follow from the key that a packet had at first.
@@ -34,15 +30,9 @@ pub(crate) struct Trail {
 }
 
 impl Step {
-    pub const NOTHING: Self =
-        Self { table: 0, has_found: false, counter: CounterId::NONE, place: Place::NOWHERE };
-
     #[inline]
-    pub fn new(table: u8, found: Option<(Place, Brief)>) -> Self {
-        match found {
-            Some((place, Brief { counter, .. })) => Self { table, has_found: true, counter, place },
-            None => Self { table, ..Self::NOTHING },
-        }
+    pub fn nothing(table: u8) -> Self {
+        Self { place: Place::new(table, 0, 0), brief: Brief::NOTHING }
     }
 }
 
@@ -54,21 +44,16 @@ impl Trail {
         (self.next, self.is_open) = (0, true);
     }
 
-    #[inline]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
-    }
-
-    #[inline]
-    pub fn push(&mut self, step: Step) {
-        self.steps.push(step);
+    /// The first step, and the others.
+    pub fn steps(&self) -> Option<(Step, &[Step])> {
+        self.steps.split_first().map(|(&first, others)| (first, others))
     }
 
     /// Takes over steps that are known.
-    #[inline]
-    pub fn set(&mut self, steps: &[Step]) {
+    pub fn set(&mut self, first: Step, others: &[Step]) {
         self.clear();
-        self.steps.extend_from_slice(steps);
+        self.steps.push(first);
+        self.steps.extend_from_slice(others);
     }
 
     /// Another packet begins.
@@ -84,11 +69,11 @@ impl Trail {
         packet: &mut Packet,
     ) -> Option<&'tables Arc<Flow>> {
         let classifier = tables.tables.get(usize::from(table))?;
-        let known = self.steps.get(self.next).filter(|step| self.is_open && step.table == table);
+        let known = self.steps.get(self.next).filter(|step| self.is_open && step.place.table() == table);
         let step = match known {
             Some(&step) => step,
             None => {
-                let step = Step::new(table, classifier.find(packet.key()));
+                let step = classifier.find(table, packet.key());
                 if self.is_open {
                     self.steps.truncate(self.next);
                     self.steps.push(step);
@@ -97,7 +82,7 @@ impl Trail {
             }
         };
         self.next += 1;
-        if step.has_found { classifier.at(step.place) } else { None }
+        if step.brief.is_entry() { classifier.at(step.place) } else { None }
     }
 
     /// What is found from here on depends on more than the key.
