@@ -21,7 +21,7 @@ impl std::ops::AddAssign for Count {
 
 /// The number of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CounterId(u32);
+pub struct CounterId(pub(crate) u32);
 
 const BLOCK_CELLS: usize = 1024;
 
@@ -32,39 +32,57 @@ struct Cell {
     bytes: AtomicU64,
 }
 
+type Row = Arc<[Cell; BLOCK_CELLS]>;
+
 /// Some counters: a row of cells for each worker.
 #[derive(Debug)]
 pub(crate) struct Block {
-    workers: Box<[Box<[Cell]>]>,
+    workers: Box<[Row]>,
 }
 
 impl Block {
     fn new(workers: usize) -> Self {
-        let row = || (0..BLOCK_CELLS).map(|_| Cell::default()).collect();
+        let row = || Arc::new(std::array::from_fn(|_| Cell::default()));
         Self { workers: (0..workers).map(|_| row()).collect() }
     }
 }
 
-/// The counters as a worker sees them.
+/// The counters as a worker sees them: the rows of each worker.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
-    blocks: Vec<Arc<Block>>,
+    workers: Vec<Vec<Row>>,
 }
 
 impl Counters {
-    pub fn push(&mut self, block: Arc<Block>) {
-        self.blocks.push(block);
+    pub fn push(&mut self, block: &Block) {
+        self.workers.resize_with(block.workers.len(), Vec::new);
+        for (rows, row) in self.workers.iter_mut().zip(&block.workers) {
+            rows.push(Arc::clone(row));
+        }
     }
 
-    fn cell(&self, worker: usize, id: CounterId) -> Option<&Cell> {
+    /// A worker's own; none where there is no such worker.
+    #[inline]
+    pub fn of(&self, worker: usize) -> OfWorker<'_> {
+        OfWorker(self.workers.get(worker).map_or(&[], Vec::as_slice))
+    }
+}
+
+/// One worker's part of all counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfWorker<'counters>(&'counters [Row]);
+
+impl OfWorker<'_> {
+    #[inline]
+    fn cell(&self, id: CounterId) -> Option<&Cell> {
         let id = id.0 as usize;
-        self.blocks.get(id / BLOCK_CELLS)?.workers.get(worker)?.get(id % BLOCK_CELLS)
+        self.0.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
     }
 
     /// Adds to a counter. Only the thread that is this worker calls it.
     #[inline]
-    pub fn add(&self, worker: usize, id: CounterId, count: Count) {
-        if let Some(cell) = self.cell(worker, id) {
+    pub fn add(&self, id: CounterId, count: Count) {
+        if let Some(cell) = self.cell(id) {
             // One writer: a load and a store lose nothing, and need no locked instruction.
             let add = |counter: &AtomicU64, more: u64| {
                 counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -100,7 +118,7 @@ impl CounterBank {
         let id = CounterId(self.begins.len() as u32);
         let block = self.begins.len().is_multiple_of(BLOCK_CELLS).then(|| Arc::new(Block::new(self.workers)));
         if let Some(block) = &block {
-            self.counters.push(Arc::clone(block));
+            self.counters.push(block);
         }
         self.begins.push(Count::default());
         (id, block)
@@ -131,7 +149,7 @@ impl CounterBank {
     fn total(&self, id: CounterId) -> Count {
         let mut total = Count::default();
         for worker in 0..self.workers {
-            if let Some(cell) = self.counters.cell(worker, id) {
+            if let Some(cell) = self.counters.of(worker).cell(id) {
                 total += Count {
                     packets: cell.packets.load(Ordering::Relaxed),
                     bytes: cell.bytes.load(Ordering::Relaxed),

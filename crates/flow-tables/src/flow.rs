@@ -1,17 +1,15 @@
 //! Flow entries, and one table's way to find the right one.
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::FlowFlags;
-use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_openflow::oxm::{FieldMatch, Match};
 
 use crate::counters::CounterId;
-use crate::packet::Packet;
+use crate::key::{FlowKey, Words};
+use crate::shape::{Bucket, Seed, Shape, compiled};
+use crate::trail::Step;
 
 /// A flow entry. It does not change: a changed one takes its place.
 #[derive(Debug)]
@@ -43,60 +41,30 @@ impl Flow {
     }
 }
 
-/// Fields and the bits of them that count: entries of one shape are found by one look into a hash table.
-type Shape = Box<[(Field, u128)]>;
-
-/// The entries of one shape.
-#[derive(Debug, Clone)]
-struct Shaped {
-    shape: Shape,
-    /// Entries with the same values, the highest priority first.
-    entries: HashTable<Vec<Arc<Flow>>>,
-    /// How many entries have each priority.
-    priorities: BTreeMap<u16, usize>,
-}
-
 /// Finds entries by the packets that they match. One hash table for each shape, those with the highest priorities first,
 /// until none of the rest can win.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Classifier {
-    shapes: Vec<Shaped>,
+    shapes: Vec<Shape>,
+    seed: Seed,
     len: usize,
 }
 
-/// The values of an entry have their keys' hash; attackers choose packets, and cannot choose entries by them.
-const HASHER: FixedState = FixedState::with_seed(0x5249_4e47_524f_4144);
+/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the shape's,
+/// and 32 of the place in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u64);
 
-fn hash(values: impl Iterator<Item = u128>) -> u64 {
-    let mut hasher = HASHER.build_hasher();
-    values.for_each(|value| hasher.write_u128(value));
-    hasher.finish()
-}
-
-fn shape_of(matching: &Match) -> impl Iterator<Item = (Field, u128)> {
-    matching.fields().iter().map(|field| (field.field, field.mask))
-}
-
-fn values_of(matching: &Match) -> impl Iterator<Item = u128> {
-    matching.fields().iter().map(|field| field.value)
-}
-
-impl Shaped {
-    fn top(&self) -> u16 {
-        self.priorities.last_key_value().map_or(0, |(&priority, _)| priority)
+impl Place {
+    #[inline]
+    pub fn new(table: u8, shape: usize, bucket: Bucket) -> Self {
+        Self(u64::from(table) << 56 | (shape as u64) << 32 | u64::from(bucket))
     }
 
-    fn has_shape(&self, matching: &Match) -> bool {
-        self.shape.iter().copied().eq(shape_of(matching))
+    #[inline]
+    pub fn table(self) -> u8 {
+        (self.0 >> 56) as u8
     }
-
-    fn same(&self, matching: &Match) -> Option<&Vec<Arc<Flow>>> {
-        self.entries.find(hash(values_of(matching)), |one| has_values(one, values_of(matching)))
-    }
-}
-
-fn has_values(entries: &[Arc<Flow>], mut values: impl Iterator<Item = u128>) -> bool {
-    entries.first().is_some_and(|flow| values_of(&flow.matching).all(|one| values.next() == Some(one)))
 }
 
 impl Classifier {
@@ -104,103 +72,89 @@ impl Classifier {
         self.len
     }
 
-    /// The entry that counts for a packet.
-    pub fn find(&self, packet: &Packet) -> Option<&Arc<Flow>> {
-        let mut best: Option<&Arc<Flow>> = None;
-        'shapes: for shaped in &self.shapes {
-            if best.is_some_and(|best| best.priority >= shaped.top()) {
+    /// How many hash tables a packet may have to look into.
+    pub fn shapes(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The words of a packet's key that count.
+    pub fn words(&self) -> Words {
+        self.shapes.iter().map(Shape::words).fold(0, |all, words| all | words)
+    }
+
+    /// The entry that counts for a packet, as the step of this table.
+    #[inline]
+    pub fn find(&self, table: u8, key: &FlowKey) -> Step {
+        let mut best = Step::nothing(table);
+        for (number, shape) in self.shapes.iter().enumerate() {
+            if shape.top() <= best.brief.rank() {
                 break;
             }
-            let mut values = [0; Field::ALL.len()];
-            let mut count = 0;
-            for ((field, mask), place) in shaped.shape.iter().zip(&mut values) {
-                // A packet without the field matches no entry of this shape.
-                let Some(value) = packet.field(*field) else { continue 'shapes };
-                *place = value & mask;
-                count += 1;
-            }
-            let values = values.get(..count).unwrap_or_default();
-            let hash = hash(values.iter().copied());
-            let found = shaped.entries.find(hash, |one| has_values(one, values.iter().copied()));
-            if let Some(flow) = found.and_then(|entries| entries.first())
-                && best.is_none_or(|best| flow.priority > best.priority)
-            {
-                best = Some(flow);
+            let (bucket, brief) = shape.find(key);
+            if brief.rank() > best.brief.rank() {
+                best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
         best
     }
 
+    /// The entry at a place that a packet's look has found.
+    #[inline]
+    pub fn at(&self, Place(place): Place) -> Option<&Arc<Flow>> {
+        self.shapes.get((place >> 32) as usize & 0xff_ffff)?.at(place as Bucket)
+    }
+
     /// The entry with exactly this match and priority.
     pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<Flow>> {
-        let shaped = self.shapes.iter().find(|shaped| shaped.has_shape(matching))?;
-        shaped.same(matching)?.iter().find(|flow| flow.priority == priority)
+        let (mask, value) = compiled(matching);
+        self.shapes.iter().find(|shape| shape.is_of(&mask))?.get(&value, priority)
     }
 
-    /// Adds an entry, in place of one with the same match and priority.
-    pub fn insert(&mut self, flow: Arc<Flow>) {
-        self.remove(flow.priority, &flow.matching);
-        let place =
-            self.shapes.iter().position(|shaped| shaped.has_shape(&flow.matching)).unwrap_or_else(|| {
-                let shape = shape_of(&flow.matching).collect();
-                self.shapes.push(Shaped { shape, entries: HashTable::new(), priorities: BTreeMap::new() });
-                self.shapes.len() - 1
-            });
-        let Some(shaped) = self.shapes.get_mut(place) else { return };
-        *shaped.priorities.entry(flow.priority).or_default() += 1;
-        self.len += 1;
-        let key = hash(values_of(&flow.matching));
-        let rehash = |entries: &Vec<Arc<Flow>>| {
-            hash(entries.iter().take(1).flat_map(|flow| values_of(&flow.matching)))
-        };
-        let same = |entries: &Vec<Arc<Flow>>| has_values(entries, values_of(&flow.matching));
-        match shaped.entries.find_mut(key, same) {
-            Some(entries) => {
-                let behind = entries.partition_point(|other| other.priority > flow.priority);
-                entries.insert(behind, flow);
-            }
-            None => {
-                shaped.entries.insert_unique(key, vec![flow], rehash);
-            }
+    /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
+    pub fn insert(&mut self, flow: Arc<Flow>) -> bool {
+        let (mask, value) = compiled(&flow.matching);
+        let place = self.shapes.iter().position(|shape| shape.is_of(&mask));
+        let number = place.unwrap_or_else(|| {
+            self.shapes.push(Shape::new(mask, self.seed));
+            self.shapes.len() - 1
+        });
+        let Some(shape) = self.shapes.get_mut(number) else { return false };
+        if shape.get(&value, flow.priority).is_some() {
+            shape.replace(&value, flow);
+        } else {
+            self.len += 1;
+            shape.insert(&value, flow);
+            self.order();
         }
-        self.order();
+        place.is_none()
     }
 
-    /// Removes the entry with exactly this match and priority.
-    pub fn remove(&mut self, priority: u16, matching: &Match) -> Option<Arc<Flow>> {
-        let place = self.shapes.iter().position(|shaped| shaped.has_shape(matching))?;
-        let shaped = self.shapes.get_mut(place)?;
-        let key = hash(values_of(matching));
-        let mut found = shaped.entries.find_entry(key, |one| has_values(one, values_of(matching))).ok()?;
-        let entries = found.get_mut();
-        let at = entries.iter().position(|flow| flow.priority == priority)?;
-        let removed = entries.remove(at);
-        if entries.is_empty() {
-            found.remove();
-        }
-        if let Some(count) = shaped.priorities.get_mut(&priority) {
-            *count -= 1;
-            if *count == 0 {
-                shaped.priorities.remove(&priority);
-            }
+    /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
+    pub fn remove(&mut self, priority: u16, matching: &Match) -> bool {
+        let (mask, value) = compiled(matching);
+        let Some(number) = self.shapes.iter().position(|shape| shape.is_of(&mask)) else { return false };
+        let Some(shape) = self.shapes.get_mut(number) else { return false };
+        if shape.remove(&value, priority).is_none() {
+            return false;
         }
         self.len -= 1;
-        if shaped.priorities.is_empty() {
-            self.shapes.remove(place);
+        let is_last = shape.is_empty();
+        if is_last {
+            self.shapes.remove(number);
         }
         self.order();
-        Some(removed)
+        is_last
     }
 
     fn order(&mut self) {
         if !self.shapes.is_sorted_by(|one, next| one.top() >= next.top()) {
-            self.shapes.sort_by_key(|shaped| std::cmp::Reverse(shaped.top()));
+            self.shapes.sort_by_key(|shape| std::cmp::Reverse(shape.top()));
         }
     }
 
     /// All entries, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Flow>> {
-        self.shapes.iter().flat_map(|shaped| shaped.entries.iter().flatten())
+        self.shapes.iter().flat_map(Shape::flows)
     }
 }
 

@@ -91,6 +91,19 @@ pub(crate) struct Place {
     pub shift: u32,
 }
 
+impl Place {
+    /// The bytes as one number, which is not shifted.
+    pub fn raw(self, head: &[u8]) -> u128 {
+        let bytes = head.get(self.at..self.at + self.bytes).unwrap_or(&[]);
+        bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte))
+    }
+
+    /// The field's value, perhaps with other bits left of it.
+    pub fn value(self, head: &[u8]) -> u128 {
+        self.raw(head) >> self.shift
+    }
+}
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|&two| u16::from_be_bytes(two))
 }

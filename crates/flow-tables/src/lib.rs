@@ -4,15 +4,28 @@
 //! which reads them without waiting.
 #![forbid(unsafe_code)]
 
+mod brief;
+mod cache;
 mod checksum;
 pub mod control_frame;
 pub mod counters;
 pub mod decider;
+mod fates;
 pub mod flow;
+#[cfg(test)]
+#[path = "../tests/frames/mod.rs"]
+mod frames;
 pub mod group;
+mod head;
+mod key;
 mod layout;
 pub mod meter;
+mod one_frame;
 pub mod packet;
 pub mod pipeline;
+mod shape;
 pub mod state;
 pub mod tables;
+mod tally;
+mod trail;
+mod way;

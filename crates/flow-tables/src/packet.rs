@@ -3,14 +3,20 @@
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::oxm::{Field, FieldValue, Match, VLAN_PRESENT};
 
+use ringroad_port::frame::Fragment;
+
 use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
-use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, Place, eth_type, ip_proto, u16_at};
+use crate::head::Head;
+use crate::key::{ETHERNET_BYTES, ETHERNET_WORDS, FlowKey, SHORT_BYTES, Words};
+use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, ip_proto, u16_at};
 
 /// How many of a frame's first bytes are looked at. Fields behind them do not exist.
 pub const HEAD_BYTES: usize = 160;
 /// How long the head may become by tags that actions push: a plan's head has room for it behind a header for controllers.
 pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
 
+/// Bytes of the longest field, an address of IPv6.
+const MAX_FIELD_BYTES: usize = 16;
 /// In the third byte of an MPLS header: it is the last one.
 const BOTTOM_OF_STACK: u8 = 1;
 
@@ -23,7 +29,7 @@ pub enum Unable {
     TooLong,
 }
 
-/// A packet and its pipeline fields. Allocated once, and loaded with frame after frame.
+/// A packet and its pipeline fields. Loaded with frame after frame.
 #[derive(Debug, Clone)]
 pub struct Packet {
     /// The port that it came from.
@@ -32,7 +38,7 @@ pub struct Packet {
     pub metadata: u64,
     /// The tunnel that it came from or goes to.
     pub tunnel_id: u64,
-    head: Vec<u8>,
+    head: Head,
     /// How many bytes of the frame the head was.
     taken: usize,
     /// Bytes of the frame behind the head.
@@ -40,6 +46,9 @@ pub struct Packet {
     layout: Layout,
     has_open_checksum: bool,
     is_changed: bool,
+    key: FlowKey,
+    /// Whether the headers have changed since the key was read.
+    is_key_old: bool,
 }
 
 impl Default for Packet {
@@ -48,12 +57,14 @@ impl Default for Packet {
             in_port: PortNo(0),
             metadata: 0,
             tunnel_id: 0,
-            head: Vec::with_capacity(MAX_HEAD_BYTES),
+            head: Head::default(),
             taken: 0,
             behind: 0,
             layout: Layout::default(),
             has_open_checksum: false,
             is_changed: false,
+            key: FlowKey::default(),
+            is_key_old: true,
         }
     }
 }
@@ -62,20 +73,94 @@ impl Packet {
     /// Loads a frame of `frame_bytes` bytes, whose first ones are `head`; at most [`HEAD_BYTES`] of these count. Where
     /// `has_open_checksum`, the sender left the sum over addresses and ports to a card.
     pub fn load(&mut self, in_port: PortNo, head: &[u8], frame_bytes: usize, has_open_checksum: bool) {
-        let head = head.get(..HEAD_BYTES).unwrap_or(head);
-        self.head.clear();
-        self.head.extend_from_slice(head);
+        self.head.set(head.get(..HEAD_BYTES).unwrap_or(head));
+        self.begin(in_port);
+        self.complete(frame_bytes, has_open_checksum);
+        self.is_key_old = true;
+    }
+
+    fn begin(&mut self, in_port: PortNo) {
         (self.in_port, self.metadata, self.tunnel_id) = (in_port, 0, 0);
-        (self.taken, self.behind) = (head.len(), frame_bytes.saturating_sub(head.len()));
+    }
+
+    fn complete(&mut self, frame_bytes: usize, has_open_checksum: bool) {
+        (self.taken, self.behind) = (self.head.len(), frame_bytes.saturating_sub(self.head.len()));
         self.has_open_checksum = has_open_checksum;
         self.is_changed = false;
         self.layout = Layout::of(&self.head);
     }
 
+    /// Begins frames of which only the port is known yet.
+    #[inline]
+    pub(crate) fn enter(&mut self, in_port: PortNo) {
+        self.begin(in_port);
+        self.head.clear();
+        self.key.set_pipeline(in_port.0, 0, 0);
+        self.is_key_old = false;
+    }
+
+    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the key
+    /// need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
+    /// packet, as far as the words need more than Ethernet headers.
+    #[inline]
+    pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
+        let is_read = if words & !ETHERNET_WORDS == 0 {
+            self.head.begin::<ETHERNET_BYTES>(fragments);
+            self.key.read_ethernet(self.head.all(), bytes)
+        } else {
+            self.head.begin::<SHORT_BYTES>(fragments);
+            self.key.read_ipv4(self.head.all(), bytes)
+        };
+        !is_read && self.enter_longer(fragments)
+    }
+
+    /// The same for a frame that is longer to read.
+    #[inline(never)]
+    fn enter_longer(&mut self, fragments: &[Fragment]) -> bool {
+        self.head.read(fragments, HEAD_BYTES);
+        self.layout = Layout::of(&self.head);
+        self.key.read(&self.head, &self.layout);
+        self.layout.is_fragment
+    }
+
+    /// Reads the rest of a frame's head.
+    pub(crate) fn load_rest(&mut self, fragments: &[Fragment], frame_bytes: usize, has_open_checksum: bool) {
+        self.head.read(fragments, HEAD_BYTES);
+        self.complete(frame_bytes, has_open_checksum);
+    }
+
+    /// The Ethernet header of a frame, of which more may have been read.
+    pub(crate) fn header(&mut self, fragments: &[Fragment]) -> &[u8] {
+        self.head.read(fragments, ETHERNET_BYTES);
+        &self.head
+    }
+
+    /// The packet's first bytes, as far as they were read.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The key as it was last read.
+    #[inline]
+    pub(crate) fn last_key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// The key of the packet as it is now.
+    #[inline]
+    pub(crate) fn key(&mut self) -> &FlowKey {
+        if self.is_key_old {
+            self.key.read(&self.head, &self.layout);
+            self.is_key_old = false;
+        }
+        self.key.set_pipeline(self.in_port.0, self.metadata, self.tunnel_id);
+        &self.key
+    }
+
     /// The head as it is now, and how many bytes of the frame it replaces; `None` where no action has changed it.
     #[must_use]
     pub fn changed_head(&self) -> Option<(usize, &[u8])> {
-        self.is_changed.then_some((self.taken, self.head.as_slice()))
+        self.is_changed.then_some((self.taken, &*self.head))
     }
 
     /// Length of the packet as it is now, bytes.
@@ -102,7 +187,7 @@ impl Packet {
             Field::IpProto => matches!(self.layout.network, Network::Ipv4 | Network::Ipv6)
                 .then_some(self.layout.ip_proto.into()),
             Field::Ipv6Exthdr => (self.layout.network == Network::Ipv6).then_some(self.layout.exthdr.into()),
-            _ => self.layout.place(&self.head, field).map(|place| self.value(place) & field.all_ones()),
+            _ => self.layout.place(&self.head, field).map(|place| place.value(&self.head) & field.all_ones()),
         }
     }
 
@@ -179,43 +264,43 @@ impl Packet {
         // The bit that says whether there is a tag is none of the tag's.
         let width = if field == Field::VlanVid { 0xfff } else { field.all_ones() };
         let bits = width << place.shift;
-        let new = self.raw(place) & !bits | (value << place.shift) & bits;
-        let Some(new) = new.to_be_bytes().get(16 - place.bytes..).map(<[u8]>::to_vec) else { return };
+        let new = (place.raw(&self.head) & !bits | (value << place.shift) & bits).to_be_bytes();
+        let Some(new) = new.get(16 - place.bytes..) else { return };
         if field == Field::IpProto {
             self.follow_protocol(value as u8);
         }
-        self.write(place.at, &new);
+        self.write(place.at, new);
         if matches!(field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos) {
             self.layout = Layout::of(&self.head);
         }
     }
 
-    fn raw(&self, place: Place) -> u128 {
-        let bytes = self.head.get(place.at..place.at + place.bytes).unwrap_or(&[]);
-        bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte))
-    }
-
-    fn value(&self, place: Place) -> u128 {
-        self.raw(place) >> place.shift
-    }
-
     fn read(&self, field: Field) -> u128 {
-        self.layout.place(&self.head, field).map_or(0, |place| self.value(place))
+        self.layout.place(&self.head, field).map_or(0, |place| place.value(&self.head))
     }
 
-    /// Writes bytes of a header, and has the checksums follow.
+    /// Writes bytes of a header, at most those of an address, and has the checksums follow.
     fn write(&mut self, at: usize, new: &[u8]) {
-        self.is_changed = true;
+        (self.is_changed, self.is_key_old) = (true, true);
         // Checksums sum up pairs of bytes, counted from the network header's first.
         let network_at = self.layout.network_at;
         let is_odd = at.checked_sub(network_at).is_some_and(|offset| offset % 2 == 1);
         let window = at - usize::from(is_odd)..(at + new.len()).min(self.head.len());
-        let old = self.head.get(window.clone()).unwrap_or(&[]).to_vec();
-        if let Some(bytes) = self.head.get_mut(at..at + new.len()) {
-            bytes.copy_from_slice(new);
+        let mut buffers = [[0; MAX_FIELD_BYTES + 1]; 2];
+        let mut copy = |head: &Head, number: usize| {
+            let bytes = head.get(window.clone()).unwrap_or(&[]);
+            if let Some(place) = buffers.get_mut(number).and_then(|buffer| buffer.get_mut(..bytes.len())) {
+                place.copy_from_slice(bytes);
+            }
+            bytes.len()
+        };
+        let len = copy(&self.head, 0);
+        self.store(at, new);
+        copy(&self.head, 1);
+        let [old, new] = &buffers;
+        if let (Some(old), Some(new)) = (old.get(..len), new.get(..len)) {
+            self.follow(at, old, new);
         }
-        let new = self.head.get(window).unwrap_or(&[]).to_vec();
-        self.follow(at, &old, &new);
     }
 
     /// Has checksums follow a change of bytes, of which the first in the packet that differs may be `at`.
@@ -299,11 +384,15 @@ impl Packet {
         // Padding of the frame is no part of the packet.
         let end = ip_bytes.map_or(0, |bytes| network_at + bytes);
         let begin = (at - network_at) / 2 * 2 + network_at;
-        let changed: Vec<u8> = old.iter().zip(new).map(|(old, new)| old ^ new).collect();
+        let mut changed = [0; MAX_FIELD_BYTES + 1];
+        for (changed, (old, new)) in changed.iter_mut().zip(old.iter().zip(new)) {
+            *changed = old ^ new;
+        }
+        let changed = changed.get(..old.len()).unwrap_or(&[]);
         let Some(behind) = end.checked_sub(begin + changed.len()) else { return };
         let place = transport + 8;
         if let Some(&stored) = self.head.get(place..).and_then(|rest| rest.first_chunk::<4>()) {
-            let checksum = updated_crc32c(u32::from_le_bytes(stored), &changed, behind);
+            let checksum = updated_crc32c(u32::from_le_bytes(stored), changed, behind);
             self.store(place, &checksum.to_le_bytes());
         }
     }
@@ -316,11 +405,10 @@ impl Packet {
 
     /// Puts other bytes, perhaps more or fewer, in the place of those from `from` to `to`.
     fn replace(&mut self, from: usize, to: usize, bytes: &[u8]) -> Result<(), Unable> {
-        if self.head.len() - (to - from) + bytes.len() > MAX_HEAD_BYTES {
+        if !self.head.splice(from..to, bytes) {
             return Err(Unable::TooLong);
         }
-        self.head.splice(from..to, bytes.iter().copied());
-        self.is_changed = true;
+        (self.is_changed, self.is_key_old) = (true, true);
         self.layout = Layout::of(&self.head);
         Ok(())
     }

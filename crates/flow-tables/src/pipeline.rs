@@ -8,6 +8,7 @@ use crate::flow::Flow;
 use crate::meter::Metered;
 use crate::packet::{Packet, Unable};
 use crate::tables::{Fragments, Tables};
+use crate::trail::{Trail, keeps_trail};
 
 /// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
 const MAX_GROUPS_DEEP: usize = 16;
@@ -75,7 +76,7 @@ pub trait Sink {
 
 /// One of each kind of action (OpenFlow 1.3.5, 5.10), in the order in which they are done.
 #[derive(Debug, Clone, Default)]
-struct ActionSet {
+pub(crate) struct ActionSet {
     copy_ttl_in: bool,
     /// Of each kind of tag.
     pops: [Option<Action>; 3],
@@ -147,6 +148,7 @@ struct Walk<'walk, S> {
     tables: &'walk Tables,
     now_ns: u64,
     sink: &'walk mut S,
+    trail: &'walk mut Trail,
     table: u8,
     cookie: u64,
     queue: Option<u32>,
@@ -159,26 +161,48 @@ struct Walk<'walk, S> {
 /// What stays allocated from packet to packet.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    set: ActionSet,
+    pub(crate) set: ActionSet,
+    pub(crate) trail: Trail,
 }
 
 impl Tables {
     /// Takes a packet that came in by a port through the tables.
     pub fn receive<S: Sink>(&self, packet: &mut Packet, now_ns: u64, scratch: &mut Scratch, sink: &mut S) {
-        let config = self.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
-        if config.contains(PortConfig::NO_RECV) || config.contains(PortConfig::PORT_DOWN) {
+        if !self.receives_by(packet.in_port) {
             return sink.dropped(Dropped::ByPort);
         }
-        scratch.set.clear();
-        let mut walk = Walk::new(self, now_ns, 0, sink);
-        if walk.through_tables(packet, &mut scratch.set).is_some() && !walk.is_settled {
+        let Scratch { set, trail } = scratch;
+        trail.clear();
+        self.follow(packet, trail, now_ns, set, sink);
+    }
+
+    /// Takes a packet through the tables, of which the trail knows what some lookups find; it learns what others do.
+    pub(crate) fn follow<S: Sink>(
+        &self,
+        packet: &mut Packet,
+        trail: &mut Trail,
+        now_ns: u64,
+        set: &mut ActionSet,
+        sink: &mut S,
+    ) {
+        set.clear();
+        trail.rewind();
+        let mut walk = Walk::new(self, now_ns, 0, sink, trail);
+        if walk.through_tables(packet, set).is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
     }
 
+    /// Whether packets may come in by a port, by its configuration.
+    pub(crate) fn receives_by(&self, port: PortNo) -> bool {
+        let config = self.ports.get(port).map_or(PortConfig::default(), |state| state.config);
+        !config.contains(PortConfig::NO_RECV) && !config.contains(PortConfig::PORT_DOWN)
+    }
+
     /// Does what a controller says with a packet.
     pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
-        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink);
+        let mut trail = Trail::default();
+        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail);
         if walk.apply(packet, actions.iter().copied(), 0).is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
@@ -186,11 +210,18 @@ impl Tables {
 }
 
 impl<'walk, S: Sink> Walk<'walk, S> {
-    fn new(tables: &'walk Tables, now_ns: u64, table: u8, sink: &'walk mut S) -> Self {
+    fn new(
+        tables: &'walk Tables,
+        now_ns: u64,
+        table: u8,
+        sink: &'walk mut S,
+        trail: &'walk mut Trail,
+    ) -> Self {
         Self {
             tables,
             now_ns,
             sink,
+            trail,
             table,
             cookie: u64::MAX,
             queue: None,
@@ -208,8 +239,7 @@ impl<S: Sink> Walk<'_, S> {
             return None;
         }
         loop {
-            let table = self.tables.tables.get(usize::from(self.table))?;
-            let found = table.find(packet);
+            let found = self.trail.find(self.tables, self.table, packet);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
             let Some(flow) = found else {
                 self.sink.dropped(Dropped::NoFlow);
@@ -257,6 +287,7 @@ impl<S: Sink> Walk<'_, S> {
                 None
             }
             MeterBand::DscpRemark { levels, .. } => {
+                self.trail.close();
                 packet.remark(*levels);
                 Some(())
             }
@@ -293,6 +324,9 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn on_headers(&mut self, packet: &mut Packet, action: &Action) -> Option<()> {
+        if !keeps_trail(action) {
+            self.trail.close();
+        }
         match packet.apply(action) {
             Ok(()) => Some(()),
             Err(Unable::TooLong) => {
@@ -343,7 +377,8 @@ impl<S: Sink> Walk<'_, S> {
             PortNo::TABLE if self.table == NO_TABLE => {
                 self.is_settled = true;
                 let mut copy = packet.clone();
-                let mut walk = Walk::new(self.tables, self.now_ns, 0, &mut *self.sink);
+                let mut trail = Trail::default();
+                let mut walk = Walk::new(self.tables, self.now_ns, 0, &mut *self.sink, &mut trail);
                 if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
                     walk.sink.dropped(Dropped::ByFlow);
                 }

@@ -183,6 +183,10 @@ impl FlowState {
 
     /// Has the workers see all changes. When this returns, none decides by the tables as they were before.
     pub fn publish(&mut self) {
+        if self.writer.has_pending_operations() {
+            // What a worker knows of the tables as they were does not hold any more.
+            self.change(Change::Generation(self.tables.generation + 1));
+        }
         self.writer.publish();
         if !self.unpublished.is_empty() {
             let counters = std::mem::take(&mut self.unpublished);

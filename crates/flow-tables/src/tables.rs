@@ -10,12 +10,13 @@ use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PortConfig;
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::table_id;
-use ringroad_port::port_index::PortMask;
+use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::control_frame::port_index;
 use crate::counters::{Block, Count, CounterId, Counters};
 use crate::flow::{Classifier, Flow};
 use crate::group::Group;
+use crate::key::Words;
 use crate::meter::Meter;
 use crate::pipeline::may_send;
 
@@ -62,6 +63,12 @@ impl Ports {
         self.senders
     }
 
+    /// Whether frames may leave by a port.
+    #[inline]
+    pub(crate) fn may_send(&self, port: PortIndex) -> bool {
+        self.senders.contains(port)
+    }
+
     pub(crate) fn set(&mut self, port: PortNo, state: Option<PortState>) {
         match state {
             Some(state) => drop(self.states.insert(port, state)),
@@ -93,6 +100,12 @@ pub struct Tables {
     pub(crate) counters: Counters,
     /// Lookups of each table, and those that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
+    /// The words of a packet's key that some table looks at.
+    pub(crate) words: Words,
+    /// Combinations of fields and masks in all tables.
+    pub(crate) shapes: usize,
+    /// Another one at each change that workers see.
+    pub(crate) generation: u64,
 }
 
 impl Default for Tables {
@@ -105,6 +118,9 @@ impl Default for Tables {
             fragments: Fragments::default(),
             counters: Counters::default(),
             lookups: Arc::default(),
+            words: 0,
+            shapes: 0,
+            generation: 0,
         }
     }
 }
@@ -120,6 +136,7 @@ pub(crate) enum Change {
     Fragments(Fragments),
     Counters(Arc<Block>),
     Lookups(Arc<[(CounterId, CounterId)]>),
+    Generation(u64),
 }
 
 impl Tables {
@@ -133,16 +150,16 @@ impl Tables {
     pub fn count_lookup(&self, worker: usize, table: u8, is_found: bool) {
         if let Some(&(lookups, matched)) = self.lookups.get(usize::from(table)) {
             let one = Count { packets: 1, bytes: 0 };
-            self.counters.add(worker, lookups, one);
+            self.count(worker, lookups, one);
             if is_found {
-                self.counters.add(worker, matched, one);
+                self.count(worker, matched, one);
             }
         }
     }
 
     /// Counts packets; only the thread with this worker's number may.
     pub fn count(&self, worker: usize, counter: CounterId, count: Count) {
-        self.counters.add(worker, counter, count);
+        self.counters.of(worker).add(counter, count);
     }
 
     /// Whether there is a meter, so that the time matters.
@@ -153,13 +170,15 @@ impl Tables {
     pub(crate) fn change(&mut self, change: Change) {
         match change {
             Change::Insert(table, flow) => {
-                if let Some(table) = self.tables.get_mut(usize::from(table)) {
-                    table.insert(flow);
+                let table = self.tables.get_mut(usize::from(table));
+                if table.is_some_and(|table| table.insert(flow)) {
+                    self.look_at_shapes();
                 }
             }
             Change::Remove(table, priority, matching) => {
-                if let Some(table) = self.tables.get_mut(usize::from(table)) {
-                    table.remove(priority, &matching);
+                let table = self.tables.get_mut(usize::from(table));
+                if table.is_some_and(|table| table.remove(priority, &matching)) {
+                    self.look_at_shapes();
                 }
             }
             Change::Group(group, Some(value)) => drop(self.groups.insert(group, value)),
@@ -168,9 +187,15 @@ impl Tables {
             Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
             Change::Port(port, state) => self.ports.set(port, state),
             Change::Fragments(fragments) => self.fragments = fragments,
-            Change::Counters(block) => self.counters.push(block),
+            Change::Counters(block) => self.counters.push(&block),
             Change::Lookups(lookups) => self.lookups = lookups,
+            Change::Generation(generation) => self.generation = generation,
         }
+    }
+
+    fn look_at_shapes(&mut self) {
+        self.words = self.tables.iter().map(Classifier::words).fold(0, |all, words| all | words);
+        self.shapes = self.tables.iter().map(Classifier::shapes).sum();
     }
 }
 

@@ -5,9 +5,11 @@
 //! or a function in one, and a line in [`paths::PATHS`].
 
 mod decision;
+mod flows;
 mod generator;
 mod interface;
 mod paths;
+mod replay;
 mod site;
 mod switch;
 mod vhost_user;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ringroad_bench::cost::callgrind::{self, Counts};
 
 use crate::site::{Card, CardRole};
-use crate::{COUNTED, Failure, decision, generator, interface, switch, vhost_user, workers};
+use crate::{COUNTED, Failure, decision, flows, generator, interface, switch, vhost_user, workers};
 
 /// Frames of a burst.
 pub(crate) const BURST: u32 = 32;
@@ -184,6 +184,16 @@ pub(crate) static PATHS: &[PathOf] = &[
     frame("switch-1", Need::Nothing, decision::to_one, "switching alone, no bytes moved: to one port"),
     frame("switch-4", Need::Nothing, decision::to_four, "to four ports in turn"),
     frame("switch-flood-4", Need::Nothing, decision::flood, "to four ports each"),
+    frame("flows-1", Need::Nothing, flows::one, "the same by flow tables: one entry, by the port"),
+    frame("flows-1k", Need::Nothing, flows::thousand, "a thousand UDP flows, each an entry of its own"),
+    frame(
+        "flows-20-shapes",
+        Need::Nothing,
+        flows::twenty_shapes,
+        "a thousand entries with 20 combinations of masks",
+    ),
+    frame("flows-goto", Need::Nothing, flows::pipeline, "five tables, as Faucet's are, tagged frames"),
+    frame("flows-tags", Need::Nothing, flows::tags, "the same, untagged frames: tags pushed and popped"),
     frame("wire", Need::Nothing, switch::wire, "datapath alone: from a device into a program's ring"),
     frame("generator", Need::Nothing, generator::unsigned, "generator into a null port"),
     frame("generator-signed", Need::Nothing, generator::signed, "the same with signatures"),

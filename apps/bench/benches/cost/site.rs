@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringroad::Port;
 use ringroad_bench::worker;
 use ringroad_datapath::engine::Engine;
-use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
+use ringroad_datapath::fabric::{Fabric, MakeDecider, QueueParts, Share};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::{Device, Role};
@@ -57,6 +57,11 @@ impl Site {
     pub(crate) fn attach(&mut self, port: &str, queue: QueueParts) -> Result<(), Failure> {
         self.fabric.attach(SWITCH, port, SHARE, vec![queue])?;
         Ok(())
+    }
+
+    /// Has something else than the learning switch decide.
+    pub(crate) fn set_decider(&mut self, make: MakeDecider) -> Result<(), Failure> {
+        Ok(self.fabric.set_decider(SWITCH, Some(make))?)
     }
 
     /// A port of the switch, and the program that has it.

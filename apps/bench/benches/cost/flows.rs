@@ -1,0 +1,216 @@
+//! A switch with flow tables alone, between ports without rings or bytes.
+
+use std::sync::Arc;
+
+use ringroad_flow_tables::control_frame::port_number;
+use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::state::{FlowState, Limits};
+use ringroad_flow_tables::tables::PortState;
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::group_id;
+use ringroad_openflow::instruction::Instructions;
+use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, PortConfig};
+use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_port::clock::Clock;
+use ringroad_port::port_index::{MAX_PORTS, PortIndex};
+
+use crate::paths::Turn;
+use crate::replay::replay;
+use crate::site::{Site, frame};
+use crate::{Failure, counted};
+
+/// The port that frames go to, as the first of the switch.
+const TO: PortIndex = PortIndex(0);
+/// The port that they come from.
+const FROM: PortIndex = PortIndex(1);
+const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
+/// Flows that a path walks through.
+const FLOWS: u16 = 1000;
+const IPV4: u128 = 0x0800;
+const UDP: u128 = 17;
+const VLAN: u16 = 100;
+
+/// An entry: its table, priority, match and instructions.
+type Entry = (u8, u16, Vec<FieldMatch>, Instructions);
+
+fn exact(field: Field, value: u128) -> FieldMatch {
+    FieldMatch::exact(field, value)
+}
+
+fn in_port() -> FieldMatch {
+    exact(Field::InPort, port_number(FROM).0.into())
+}
+
+fn output() -> Action {
+    Action::Output { port: port_number(TO), max_len: 0 }
+}
+
+fn apply(actions: Vec<Action>) -> Instructions {
+    Instructions { apply: Some(actions), ..Instructions::default() }
+}
+
+fn goto(table: u8, actions: Vec<Action>) -> Instructions {
+    let apply = (!actions.is_empty()).then_some(actions);
+    Instructions { goto: Some(table), apply, ..Instructions::default() }
+}
+
+/// A switch with these entries, whose one port sends bursts of the frames in turn, all to the other.
+fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<Turn, Failure> {
+    let (mut state, needs) = FlowState::new(1, Limits::default());
+    for port in [TO, FROM] {
+        let known = PortState { config: PortConfig::default(), is_live: true };
+        state.set_port(port_number(port), Some(known));
+    }
+    for (table, priority, fields, instructions) in entries {
+        let request = FlowMod {
+            cookie: 0,
+            cookie_mask: 0,
+            table,
+            command: FlowCommand::Add,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            priority,
+            buffer_id: None,
+            out_port: PortNo::ANY,
+            out_group: group_id::ANY,
+            flags: FlowFlags::default(),
+            matching: Match::new(fields).map_err(|error| format!("a match: {error:?}"))?,
+            instructions,
+        };
+        state.flow_mod(&request, 0).map_err(|error| format!("an entry: {error:?}"))?;
+    }
+    state.publish();
+    let needs = needs.into_iter().next().ok_or("the tables have a worker")?;
+    let mut site = Site::new();
+    site.attach("to", replay(&[], 0, 0))?;
+    site.attach("from", replay(&frames, burst, u64::MAX))?;
+    site.set_decider(Box::new(move |switch, _| {
+        Box::new(FlowDecider::new(needs.clone(), Arc::clone(&switch), CONTROLLERS, Clock::manual()))
+    }))?;
+    Ok(Box::new(move |moved| {
+        let _ = &state;
+        counted(|| site.step());
+        *moved += u64::from(burst);
+        Ok(())
+    }))
+}
+
+pub(crate) fn one(burst: u32) -> Result<Turn, Failure> {
+    set_up(burst, vec![(0, 1, vec![in_port()], apply(vec![output()]))], vec![frame(1, 2)])
+}
+
+/// The frame of UDP flow `flow`: addresses and ports of its own.
+fn udp_frame(flow: u16) -> Vec<u8> {
+    let mut frame = frame(1, 2);
+    let addresses = [addresses(flow).0.to_be_bytes(), addresses(flow).1.to_be_bytes()].concat();
+    frame.splice(26..34, addresses);
+    let ports = [(1000 + flow).to_be_bytes(), (2000 + flow / 7).to_be_bytes()].concat();
+    frame.splice(34..38, ports);
+    frame
+}
+
+/// From where and to where.
+fn addresses(flow: u16) -> (u32, u32) {
+    (0x0a00_0000 + u32::from(flow), 0xc612_0000 + u32::from(flow / 3))
+}
+
+pub(crate) fn thousand(burst: u32) -> Result<Turn, Failure> {
+    let entry = |flow: u16| {
+        let (from, to) = addresses(flow);
+        let fields = vec![
+            exact(Field::EthType, IPV4),
+            exact(Field::IpProto, UDP),
+            exact(Field::Ipv4Src, from.into()),
+            exact(Field::Ipv4Dst, to.into()),
+            exact(Field::UdpSrc, (1000 + flow).into()),
+            exact(Field::UdpDst, (2000 + flow / 7).into()),
+        ];
+        (0, 1, fields, apply(vec![output()]))
+    };
+    set_up(burst, (0..FLOWS).map(entry).collect(), (0..FLOWS).map(udp_frame).collect())
+}
+
+/// Each fiftieth flow is alone with its addresses and masks: the longer these are, the higher is the priority.
+pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
+    let entry = |flow: u16| {
+        let shape = flow % 20;
+        let prefix = |address: u128, short: u16| {
+            let mask = u128::from(u32::MAX << short);
+            (address & mask, mask)
+        };
+        // A network of its own for each entry, 10.0.0.0 to 10.3.231.255 in networks of 2^8 addresses.
+        let (from, from_mask) = prefix(0x0a00_0000 + (u128::from(flow) << 8), shape % 5);
+        let (to, to_mask) = prefix(0xc612_0000 + (u128::from(flow) << 4), shape / 5);
+        let fields = vec![
+            exact(Field::EthType, IPV4),
+            FieldMatch { field: Field::Ipv4Src, value: from, mask: from_mask },
+            FieldMatch { field: Field::Ipv4Dst, value: to, mask: to_mask },
+        ];
+        (0, 100 - shape, fields, apply(vec![output()]))
+    };
+    let frame = |flow: u16| {
+        let mut frame = udp_frame(flow);
+        let from = 0x0a00_0000 + (u32::from(flow) << 8);
+        let to = 0xc612_0000 + (u32::from(flow) << 4);
+        frame.splice(26..34, [from.to_be_bytes(), to.to_be_bytes()].concat());
+        frame
+    };
+    set_up(burst, (0..FLOWS).map(entry).collect(), (0..FLOWS).map(frame).collect())
+}
+
+/// Stations of a pipeline.
+const STATIONS: u8 = 100;
+
+fn station(number: u8) -> u128 {
+    0x0200_0000_0000 + u128::from(number)
+}
+
+fn vlan() -> FieldMatch {
+    exact(Field::VlanVid, VLAN_PRESENT | u128::from(VLAN))
+}
+
+/// Faucet's tables: rules of ports, VLANs, sources, destinations, and flooding.
+fn tables(enter: Instructions, arriving: Vec<FieldMatch>, leave: Vec<Action>) -> Vec<Entry> {
+    let drop = Instructions::default;
+    let ssh = vec![exact(Field::EthType, IPV4), exact(Field::IpProto, 6), exact(Field::TcpDst, 22)];
+    let mut entries = vec![
+        (0, 20, [vec![in_port()], ssh].concat(), drop()),
+        (0, 10, vec![in_port()], goto(1, vec![])),
+        (0, 0, vec![], drop()),
+        (1, 4096, [vec![in_port()], arriving].concat(), enter),
+        (1, 0, vec![], drop()),
+        (2, 20490, vec![exact(Field::EthType, 0x9000)], drop()),
+        (2, 20480, vec![exact(Field::EthSrc, 0xffff_ffff_ffff)], drop()),
+        (2, 0, vec![], goto(3, vec![])),
+        (3, 0, vec![], goto(4, vec![])),
+        (4, 8192, vec![vlan()], apply(leave.clone())),
+        (4, 0, vec![], drop()),
+    ];
+    for number in 0..STATIONS {
+        let from = exact(Field::EthSrc, station(number));
+        entries.push((2, 8191, vec![in_port(), vlan(), from], goto(3, vec![])));
+        // Every second destination is known.
+        if number % 2 == 0 {
+            let to = exact(Field::EthDst, station(100 + number));
+            entries.push((3, 8192, vec![vlan(), to], apply(leave.clone())));
+        }
+    }
+    entries
+}
+
+pub(crate) fn pipeline(burst: u32) -> Result<Turn, Failure> {
+    let tagged = |number: u8| {
+        let mut frame = frame(number, 100 + number);
+        frame.splice(12..12, [0x81, 0, 0, VLAN as u8]);
+        frame
+    };
+    let entries = tables(goto(2, vec![]), vec![vlan()], vec![output()]);
+    set_up(burst, entries, (0..STATIONS).map(tagged).collect())
+}
+
+pub(crate) fn tags(burst: u32) -> Result<Turn, Failure> {
+    let vid = FieldValue { field: Field::VlanVid, value: VLAN_PRESENT | u128::from(VLAN) };
+    let enter = goto(2, vec![Action::PushVlan(0x8100), Action::SetField(vid)]);
+    let entries = tables(enter, vec![exact(Field::VlanVid, 0)], vec![Action::PopVlan, output()]);
+    set_up(burst, entries, (0..STATIONS).map(|number| frame(number, 100 + number)).collect())
+}

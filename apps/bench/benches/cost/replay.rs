@@ -1,0 +1,43 @@
+//! Ports that give frames without a ring behind them and take them without a copy.
+#![allow(unsafe_code)]
+
+use ringroad_datapath::fabric::QueueParts;
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+/// A port that gives bursts of frames, one after the other and again and again.
+struct Replay {
+    bursts: Vec<Vec<Vec<u8>>>,
+    next: usize,
+    rounds: u64,
+}
+
+/// A port that gives `rounds` bursts, in which these frames follow each other in turn.
+pub(crate) fn replay(frames: &[Vec<u8>], burst: u32, rounds: u64) -> QueueParts {
+    let mut frames_in_turn = frames.iter().cycle().cloned();
+    // After so many bursts the first frame is a burst's first one again.
+    let bursts = frames.iter().map(|_| frames_in_turn.by_ref().take(burst as usize).collect()).collect();
+    QueueParts::new(Box::new(Replay { bursts, next: 0, rounds }))
+}
+
+impl PortQueue for Replay {
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.rounds == 0 {
+            return;
+        }
+        self.rounds -= 1;
+        let Some(burst) = self.bursts.get(self.next) else { return };
+        self.next = if self.next + 1 == self.bursts.len() { 0 } else { self.next + 1 };
+        for frame in burst {
+            // SAFETY: the frames never change and live as long as the queue.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+        }
+    }
+
+    fn release(&mut self, _slots: usize) {}
+
+    fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
+        Delivery { frames: frames.len() as u32, ..Delivery::default() }
+    }
+}

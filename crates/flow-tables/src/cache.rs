@@ -1,0 +1,182 @@
+//! What a worker remembers of packets whose way through the tables took many looks: the entries that were found, by the
+//! words of the key that any table looks at.
+//!
+//! Its memory has a fixed size. What was remembered of the tables as they were before a change is never used. Strangers
+//! can make it useless by many different packets; then it is left alone for a while, and costs nothing.
+
+use crate::key::{FlowKey, WORDS, Words, word};
+use crate::shape::{Seed, hash};
+use crate::tables::Tables;
+use crate::trail::Step;
+use crate::way::Way;
+
+/// Places that one hash has.
+const WAYS: usize = 2;
+const SETS: usize = 4096;
+/// Ways with more steps behind the first are not remembered.
+const MAX_STEPS: usize = 7;
+/// With fewer hash tables than that, a look into them costs no more than one into the cache.
+const LEAST_SHAPES: usize = 4;
+/// After so many looks it is asked whether the cache pays.
+const JUDGED_AFTER: u32 = 4096;
+/// It does not where fewer than one of so many looks find something.
+const LEAST_HITS: u32 = 3;
+/// So many packets pass by a cache that does not pay.
+const PASSED_BY: u32 = 128 * 1024;
+
+/// What is remembered of packets with one key.
+#[derive(Debug, Clone, Copy)]
+struct Remembered {
+    /// Of which tables; 0: nothing is remembered.
+    generation: u64,
+    hash: u64,
+    way: Way,
+    first: Step,
+    /// How many steps follow.
+    count: u8,
+    others: [Step; MAX_STEPS],
+}
+
+/// What is known of a packet.
+#[derive(Debug)]
+pub(crate) enum Known<'cache> {
+    /// It has the key of the one before, in the same batch.
+    Last(Way),
+    /// Its way, the first step of it, and the others.
+    Way(Way, Step, &'cache [Step]),
+    Nothing,
+}
+
+/// The words of a key that count, one after the other.
+type Words16 = [u64; WORDS];
+
+/// A worker's memory of ways through the tables.
+#[derive(Debug, Default)]
+pub(crate) struct WayCache {
+    /// Empty until the first use.
+    remembered: Box<[Remembered]>,
+    /// The words of each.
+    words: Box<[Words16]>,
+    seed: Seed,
+    /// Which words count, in the tables of this generation.
+    generation: u64,
+    used: Words,
+    numbers: [u8; WORDS],
+    count: usize,
+    /// The words of this packet and of the one before, and which of the two is this one's.
+    recent: [Words16; 2],
+    this: usize,
+    hash: u64,
+    /// Whether there was one before, in the same batch; and its way.
+    last: Option<Way>,
+    looks: u32,
+    hits: u32,
+    passes: u32,
+}
+
+impl WayCache {
+    /// A batch of so many frames begins. Whether to look here.
+    pub fn begin(&mut self, tables: &Tables, frames: usize) -> bool {
+        self.last = None;
+        if tables.shapes < LEAST_SHAPES {
+            return false;
+        }
+        if self.passes > 0 {
+            self.passes = self.passes.saturating_sub(frames as u32);
+            return false;
+        }
+        if self.looks >= JUDGED_AFTER {
+            if self.hits < self.looks / LEAST_HITS {
+                self.passes = PASSED_BY;
+            }
+            (self.looks, self.hits) = (0, 0);
+        }
+        if self.remembered.is_empty() {
+            let step = Step::nothing(0);
+            let (way, others) = (Way::Other, [step; MAX_STEPS]);
+            let nothing = Remembered { generation: 0, hash: 0, way, first: step, count: 0, others };
+            self.remembered = vec![nothing; SETS * WAYS].into();
+            self.words = vec![[0; WORDS]; SETS * WAYS].into();
+        }
+        // Not zero, which stands for nothing.
+        self.generation = tables.generation + 1;
+        // The way of a packet depends on the port that it came from, even if no entry asks for it.
+        let used = tables.words | 1 << word::PORTS | 1 << word::PRESENT;
+        if used != self.used {
+            let numbers = (0..WORDS as u8).filter(|number| used >> number & 1 != 0);
+            self.count = 0;
+            for (place, number) in self.numbers.iter_mut().zip(numbers) {
+                *place = number;
+                self.count += 1;
+            }
+            self.used = used;
+        }
+        true
+    }
+
+    /// What is known of a packet with this key.
+    #[inline]
+    pub fn find(&mut self, key: &FlowKey) -> Known<'_> {
+        let this = self.this ^ 1;
+        let [first, second] = &mut self.recent;
+        let (words, before) = if this == 0 { (first, second) } else { (second, first) };
+        let mut differs = 0;
+        let numbers = self.numbers.iter().take(self.count);
+        for ((place, &before), &number) in words.iter_mut().zip(before.iter()).zip(numbers) {
+            *place = key.word(number.into());
+            differs |= *place ^ before;
+        }
+        if differs == 0
+            && let Some(way) = self.last
+        {
+            return Known::Last(way);
+        }
+        self.this = this;
+        self.last = None;
+        let Some(words) = words.get(..self.count) else { return Known::Nothing };
+        self.hash = hash(words, self.seed);
+        self.looks += 1;
+        let set = (self.hash as usize % SETS) * WAYS;
+        for place in set..set + WAYS {
+            let (Some(remembered), Some(known)) = (self.remembered.get(place), self.words.get(place)) else {
+                break;
+            };
+            if remembered.generation == self.generation
+                && remembered.hash == self.hash
+                && known.get(..self.count) == Some(words)
+            {
+                self.hits += 1;
+                self.last = Some(remembered.way);
+                let others = remembered.others.get(..usize::from(remembered.count)).unwrap_or(&[]);
+                return Known::Way(remembered.way, remembered.first, others);
+            }
+        }
+        Known::Nothing
+    }
+
+    /// Remembers the way of the packet that was not found.
+    pub fn put(&mut self, way: Way, (first, others): (Step, &[Step])) {
+        self.last = Some(way);
+        if others.len() > MAX_STEPS {
+            return;
+        }
+        let set = (self.hash as usize % SETS) * WAYS;
+        // What belongs to other tables goes first, then one of the two by a bit of the hash.
+        let is_old = |place: &usize| {
+            self.remembered.get(*place).is_some_and(|remembered| remembered.generation != self.generation)
+        };
+        let place = (set..set + WAYS).find(is_old).unwrap_or(set + (self.hash >> 63) as usize);
+        let (Some(remembered), Some(words)) = (self.remembered.get_mut(place), self.words.get_mut(place))
+        else {
+            return;
+        };
+        (remembered.generation, remembered.hash, remembered.way) = (self.generation, self.hash, way);
+        (remembered.first, remembered.count) = (first, others.len() as u8);
+        for (place, &step) in remembered.others.iter_mut().zip(others) {
+            *place = step;
+        }
+        if let Some(recent) = self.recent.get(self.this) {
+            *words = *recent;
+        }
+    }
+}

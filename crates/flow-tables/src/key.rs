@@ -1,0 +1,421 @@
+//! A packet's fields as a few words, which entries are compared with.
+//!
+//! Each field has its place in a word; fields that no packet has together share one. Which fields a packet has stands
+//! beside the words, for a field that is not there matches nothing.
+
+use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
+
+use crate::layout::{Layout, Network, eth_type, ip_proto};
+use crate::packet::MAX_HEAD_BYTES;
+
+/// Words of a key, the last of which says which fields there are. A power of two, so that every number of a word that is
+/// masked by it is one.
+pub(crate) const WORDS: usize = 16;
+
+/// Numbers of the words.
+pub(crate) mod word {
+    /// The port, and the physical port.
+    pub const PORTS: usize = 0;
+    pub const METADATA: usize = 1;
+    pub const TUNNEL: usize = 2;
+    /// Destination address, VLAN and its priority.
+    pub const TO: usize = 3;
+    /// Source address.
+    pub const FROM: usize = 4;
+    /// Ethernet type, protocol, traffic class, and ports, or what stands in their place.
+    pub const TYPES: usize = 5;
+    /// Addresses of IPv4, or those of ARP.
+    pub const IPV4: usize = 6;
+    /// Source of IPv6, or ARP's hardware address of the sender.
+    pub const IPV6_FROM: usize = 7;
+    /// Destination of IPv6, or ARP's hardware address of the target.
+    pub const IPV6_TO: usize = 9;
+    /// Flow label, extension headers, and the outermost MPLS or PBB header.
+    pub const LABELS: usize = 11;
+    pub const NEIGHBOUR: usize = 12;
+    pub const NEIGHBOUR_LINK: usize = 14;
+    pub const PRESENT: usize = 15;
+}
+
+/// Words, each by its bit.
+pub(crate) type Words = u16;
+
+/// Those that do not come from the frame.
+pub(crate) const PIPELINE_WORDS: Words = 1 << word::PORTS | 1 << word::METADATA | 1 << word::TUNNEL;
+/// Those that the first bytes of any frame are enough for, and how many bytes.
+pub(crate) const ETHERNET_WORDS: Words = PIPELINE_WORDS | 1 << word::TO | 1 << word::FROM;
+pub(crate) const ETHERNET_BYTES: usize = 18;
+/// Bytes that are enough for most packets of IPv4: behind a tag and the IP header come the ports.
+pub(crate) const SHORT_BYTES: usize = 18 + 20 + 4;
+
+const fn bits(fields: &[Field]) -> u64 {
+    let (mut bits, mut at) = (0, 0);
+    while at < fields.len() {
+        bits |= 1 << fields[at] as u64;
+        at += 1;
+    }
+    bits
+}
+
+/// Fields that every packet has.
+pub(crate) const ALWAYS: u64 = bits(&[
+    Field::InPort,
+    Field::InPhyPort,
+    Field::Metadata,
+    Field::TunnelId,
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanVid,
+]);
+const TAGGED: u64 = bits(&[Field::VlanPcp]);
+const IPV4: u64 = bits(&[Field::IpDscp, Field::IpEcn, Field::IpProto, Field::Ipv4Src, Field::Ipv4Dst]);
+const IPV6: u64 = bits(&[
+    Field::IpDscp,
+    Field::IpEcn,
+    Field::IpProto,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Ipv6Flabel,
+    Field::Ipv6Exthdr,
+]);
+const TCP: u64 = bits(&[Field::TcpSrc, Field::TcpDst]);
+const UDP: u64 = bits(&[Field::UdpSrc, Field::UdpDst]);
+const SCTP: u64 = bits(&[Field::SctpSrc, Field::SctpDst]);
+const ICMPV4: u64 = bits(&[Field::Icmpv4Type, Field::Icmpv4Code]);
+const ICMPV6: u64 = bits(&[Field::Icmpv6Type, Field::Icmpv6Code]);
+const MPLS: u64 = bits(&[Field::MplsLabel, Field::MplsTc, Field::MplsBos]);
+const PBB: u64 = bits(&[Field::PbbIsid]);
+const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];
+const NEIGHBOURS: [Field; 3] = [Field::Ipv6NdTarget, Field::Ipv6NdSll, Field::Ipv6NdTll];
+
+/// The word of a field, and how far left it is there. A field of 128 bits has this word and the next.
+const fn place(field: Field) -> (usize, u32) {
+    match field {
+        Field::InPort => (word::PORTS, 32),
+        Field::InPhyPort => (word::PORTS, 0),
+        Field::Metadata => (word::METADATA, 0),
+        Field::TunnelId => (word::TUNNEL, 0),
+        Field::EthDst => (word::TO, 16),
+        Field::VlanVid => (word::TO, 3),
+        Field::VlanPcp => (word::TO, 0),
+        Field::EthSrc => (word::FROM, 16),
+        Field::EthType => (word::TYPES, 48),
+        Field::IpProto => (word::TYPES, 40),
+        Field::IpDscp => (word::TYPES, 34),
+        Field::IpEcn => (word::TYPES, 32),
+        Field::TcpSrc
+        | Field::UdpSrc
+        | Field::SctpSrc
+        | Field::Icmpv4Type
+        | Field::Icmpv6Type
+        | Field::ArpOp => (word::TYPES, 16),
+        Field::TcpDst | Field::UdpDst | Field::SctpDst | Field::Icmpv4Code | Field::Icmpv6Code => {
+            (word::TYPES, 0)
+        }
+        Field::Ipv4Src | Field::ArpSpa => (word::IPV4, 32),
+        Field::Ipv4Dst | Field::ArpTpa => (word::IPV4, 0),
+        Field::Ipv6Src | Field::ArpSha => (word::IPV6_FROM, 0),
+        Field::Ipv6Dst | Field::ArpTha => (word::IPV6_TO, 0),
+        Field::Ipv6Flabel => (word::LABELS, 44),
+        Field::Ipv6Exthdr => (word::LABELS, 24),
+        Field::MplsLabel => (word::LABELS, 4),
+        Field::MplsTc => (word::LABELS, 1),
+        Field::MplsBos | Field::PbbIsid => (word::LABELS, 0),
+        Field::Ipv6NdTarget => (word::NEIGHBOUR, 0),
+        Field::Ipv6NdSll | Field::Ipv6NdTll => (word::NEIGHBOUR_LINK, 0),
+    }
+}
+
+/// The fields of a packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FlowKey {
+    words: [u64; WORDS],
+}
+
+#[inline]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_be_bytes(word))
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u32::from_be_bytes(word).into())
+}
+
+/// The VLAN and its priority, from a tag's control information.
+#[inline]
+fn tag(control: u64) -> u64 {
+    (VLAN_PRESENT as u64 | control & 0xfff) << 3 | control >> 13 & 7
+}
+
+impl FlowKey {
+    /// Word `number`; only its last bits count.
+    #[inline]
+    pub fn word(&self, number: usize) -> u64 {
+        self.words[number & (WORDS - 1)]
+    }
+
+    #[inline]
+    pub fn words(&self) -> &[u64; WORDS] {
+        &self.words
+    }
+
+    /// Whether it has all these fields.
+    #[inline]
+    pub fn has(&self, fields: u64) -> bool {
+        self.words[word::PRESENT] & fields == fields
+    }
+
+    /// Writes a field's value, or its mask, into words in which it is zero.
+    pub fn add(&mut self, field: Field, value: u128) {
+        let (number, shift) = place(field);
+        self.words[word::PRESENT] |= 1 << field as u64;
+        if field.bits() > u64::BITS {
+            self.words[number] |= (value >> 64) as u64;
+            self.words[number + 1] |= value as u64;
+        } else {
+            self.words[number] |= (value as u64) << shift;
+        }
+    }
+
+    /// The words that do not come from the frame.
+    #[inline]
+    pub fn set_pipeline(&mut self, in_port: u32, metadata: u64, tunnel_id: u64) {
+        self.words[word::PORTS] = u64::from(in_port) << 32 | u64::from(in_port);
+        self.words[word::METADATA] = metadata;
+        self.words[word::TUNNEL] = tunnel_id;
+    }
+
+    /// The words that tables about Ethernet headers use, from the first [`ETHERNET_BYTES`] of a frame of `len` bytes:
+    /// others are as they were, and no other field is there. False where this takes a closer look.
+    #[inline]
+    pub fn read_ethernet(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
+        let [to, from, next] = [0, 6, 14].map(|at| u64_at(bytes, at));
+        if len < ETHERNET_BYTES {
+            return false;
+        }
+        self.words[word::TO] = to >> 16 << 16;
+        self.words[word::FROM] = from >> 16 << 16;
+        self.words[word::PRESENT] = ALWAYS;
+        if matches!(from as u16, eth_type::VLAN | eth_type::SERVICE_VLAN) {
+            self.words[word::TO] |= tag(next >> 48);
+            self.words[word::PRESENT] |= TAGGED;
+        }
+        true
+    }
+
+    /// All words, from the first [`SHORT_BYTES`] of a frame that is what most are: IPv4 without options, no fragment,
+    /// behind one VLAN tag or none. False where it is not.
+    #[inline]
+    pub fn read_ipv4(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
+        let (from, next) = (u64_at(bytes, 6), u64_at(bytes, 14));
+        match (from as u16, (next >> 32) as u16) {
+            (eth_type::IPV4, _) => self.read_ipv4_at::<14>(bytes, len, (0, 0)),
+            (eth_type::VLAN | eth_type::SERVICE_VLAN, eth_type::IPV4) => {
+                self.read_ipv4_at::<18>(bytes, len, (tag(next >> 48), TAGGED))
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn read_ipv4_at<const AT: usize>(
+        &mut self,
+        bytes: &[u8; MAX_HEAD_BYTES],
+        len: usize,
+        (tag, tagged): (u64, u64),
+    ) -> bool {
+        let (begin, transport) = (u64_at(bytes, AT), u32_at(bytes, AT + 20));
+        // Version, header length, and nothing in the fragment's place but the bit that forbids fragments.
+        if begin & 0xff00_0000_0000_3fff != 0x4500_0000_0000_0000 || len < AT + 20 {
+            return false;
+        }
+        let proto = bytes[AT + 9];
+        let (header_bytes, fields) = match proto {
+            ip_proto::TCP => (20, TCP),
+            ip_proto::UDP => (8, UDP),
+            ip_proto::SCTP => (12, SCTP),
+            ip_proto::ICMP => (4, ICMPV4),
+            _ => (0, 0),
+        };
+        let has_transport = header_bytes != 0 && len >= AT + 20 + header_bytes;
+        let (transport, fields) = match proto {
+            _ if !has_transport => (0, 0),
+            ip_proto::ICMP => (transport >> 8 & 0xff_0000 | transport >> 16 & 0xff, fields),
+            _ => (transport, fields),
+        };
+        self.words[word::TO] = u64_at(bytes, 0) >> 16 << 16 | tag;
+        self.words[word::FROM] = u64_at(bytes, 6) >> 16 << 16;
+        self.words[word::TYPES] = u64::from(eth_type::IPV4) << 48
+            | u64::from(proto) << 40
+            | u64::from(bytes[AT + 1]) << 32
+            | transport;
+        self.words[word::IPV4] = u64_at(bytes, AT + 12);
+        if self.words[word::PRESENT] & !(ALWAYS | TAGGED | IPV4 | TCP | UDP | SCTP | ICMPV4) != 0 {
+            self.forget_rare();
+        }
+        self.words[word::PRESENT] = ALWAYS | tagged | IPV4 | fields;
+        true
+    }
+
+    /// Makes words zero that only few packets use.
+    #[cold]
+    fn forget_rare(&mut self) {
+        self.words[word::IPV6_FROM..word::PRESENT].fill(0);
+    }
+
+    /// All words of the frame.
+    pub fn read(&mut self, head: &[u8], layout: &Layout) {
+        self.words[word::TO..].fill(0);
+        let mut present = ALWAYS;
+        let words = &mut self.words;
+        // As everywhere, bytes of a field that are not all there are none.
+        let address = |at: usize| match head.len() < at + 6 {
+            true => 0,
+            false => u32_at(head, at) << 16 | u32_at(head, at + 2) & 0xffff,
+        };
+        words[word::TO] = address(0) << 16;
+        words[word::FROM] = address(6) << 16;
+        if let Some(at) = layout.vlan {
+            words[word::TO] |= tag(u32_at(head, at.saturating_sub(2)) & 0xffff);
+            present |= TAGGED;
+        }
+        words[word::TYPES] = u64::from(layout.eth_type) << 48;
+        let at = layout.network_at;
+        match layout.network {
+            Network::None | Network::Arp => {}
+            Network::Ipv4 => {
+                words[word::TYPES] |=
+                    u64::from(layout.ip_proto) << 40 | (u32_at(head, at) >> 16 & 0xff) << 32;
+                words[word::IPV4] = u64_at(head, at + 12);
+                present |= IPV4;
+            }
+            Network::Ipv6 => {
+                let begin = u32_at(head, at);
+                words[word::TYPES] |= u64::from(layout.ip_proto) << 40 | (begin >> 20 & 0xff) << 32;
+                for (number, at) in [(word::IPV6_FROM, at + 8), (word::IPV6_TO, at + 24)] {
+                    words[number] = u64_at(head, at);
+                    words[number + 1] = u64_at(head, at + 8);
+                }
+                words[word::LABELS] = (begin & 0xf_ffff) << 44 | u64::from(layout.exthdr) << 24;
+                present |= IPV6;
+            }
+        }
+        self.words[word::PRESENT] = present;
+        self.read_others(head, layout);
+    }
+
+    /// What stands behind the network header, and in place of one.
+    fn read_others(&mut self, head: &[u8], layout: &Layout) {
+        let words = &mut self.words;
+        if let Some(at) = layout.transport {
+            let begin = u32_at(head, at);
+            let codes = begin >> 8 & 0xff_0000 | begin >> 16 & 0xff;
+            let (transport, fields) = match layout.ip_proto {
+                ip_proto::TCP => (begin, TCP),
+                ip_proto::UDP => (begin, UDP),
+                ip_proto::SCTP => (begin, SCTP),
+                ip_proto::ICMP => (codes, ICMPV4),
+                _ => (codes, ICMPV6),
+            };
+            words[word::TYPES] |= transport;
+            words[word::PRESENT] |= fields;
+        }
+        if let Some(at) = layout.mpls {
+            words[word::LABELS] |= u32_at(head, at) >> 8;
+            words[word::PRESENT] |= MPLS;
+        }
+        if let Some(at) = layout.service_tag {
+            words[word::LABELS] |= u32_at(head, at) & 0xff_ffff;
+            words[word::PRESENT] |= PBB;
+        }
+        let is_icmpv6 = layout.transport.is_some() && layout.ip_proto == ip_proto::ICMPV6;
+        let others: &[Field] = match layout.network {
+            Network::Arp => &ARP,
+            Network::Ipv6 if is_icmpv6 => &NEIGHBOURS,
+            _ => &[],
+        };
+        for &field in others {
+            if let Some(place) = layout.place(head, field) {
+                self.add(field, place.value(head));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ringroad_openflow::action::PortNo;
+
+    use super::*;
+    use crate::frames;
+    use crate::head::Head;
+    use crate::packet::{HEAD_BYTES, Packet};
+
+    fn field(key: &FlowKey, field: Field) -> Option<u128> {
+        let (number, shift) = place(field);
+        let value = match field.bits() > u64::BITS {
+            true => u128::from(key.word(number)) << 64 | u128::from(key.word(number + 1)),
+            false => u128::from(key.word(number)) >> shift & field.all_ones(),
+        };
+        key.has(1 << field as u64).then_some(value)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn a_key_has_the_fields_that_the_packet_has(
+            before in frames::parts(),
+            parts in frames::parts(),
+            metadata: u64,
+            tunnel_id: u64,
+        ) {
+            let frame = frames::bytes(&parts);
+            let mut packet = Packet::default();
+            packet.load(PortNo(7), &frame, frame.len(), false);
+            (packet.metadata, packet.tunnel_id) = (metadata, tunnel_id);
+            let expected = *packet.key();
+            for one in Field::ALL {
+                prop_assert_eq!(field(&expected, one), packet.field(one), "{}", one);
+            }
+
+            // The short ways come to the same, whatever frame came before.
+            let mut head = Head::default();
+            let mut load = |parts: &frames::Parts| {
+                let frame = frames::bytes(parts);
+                head.set(frame.get(..HEAD_BYTES).unwrap_or(&frame));
+                head.clone()
+            };
+            let before = load(&before);
+            let mut key = FlowKey::default();
+            key.read(&before, &Layout::of(&before));
+            key.set_pipeline(7, metadata, tunnel_id);
+            let head = load(&parts);
+            if key.clone().read_ipv4(head.all(), frame.len()) {
+                key.read_ipv4(head.all(), frame.len());
+                prop_assert_eq!(key, expected);
+            }
+            if key.read_ethernet(head.all(), frame.len()) {
+                for number in [word::PORTS, word::METADATA, word::TUNNEL, word::TO, word::FROM] {
+                    prop_assert_eq!(key.word(number), expected.word(number));
+                }
+                prop_assert_eq!(key.has(TAGGED), expected.has(TAGGED));
+            }
+        }
+    }
+
+    #[test]
+    fn most_frames_go_the_short_way() {
+        let mut frame = [0; 60];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[23] = 17;
+        let mut head = Head::default();
+        head.set(&frame);
+        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
+        head.splice(12..12, &[0x81, 0, 0, 7]);
+        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
+    }
+}

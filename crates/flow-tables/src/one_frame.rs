@@ -1,0 +1,215 @@
+//! What the interpreter of all instructions does to a frame of a batch, as a part of the batch's plan.
+
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::plan::{Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan, SetId};
+use ringroad_port::port_index::PortMask;
+use ringroad_switch::{FrameHeader, LearningSwitch};
+
+use crate::control_frame::{PacketInHeader, port_index};
+use crate::counters::CounterId;
+use crate::flow::Flow;
+use crate::packet::Packet;
+use crate::pipeline::{Dropped, Sink, Target, ToController};
+use crate::tables::Tables;
+use crate::tally::Tally;
+use crate::way::Ends;
+
+/// Who decides for the frames of one batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judges<'batch> {
+    pub tables: &'batch Tables,
+    pub switch: &'batch LearningSwitch,
+    pub ends: Ends,
+}
+
+/// What is noted while a batch is decided.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// The copies of one frame.
+    copies: Vec<FrameCopy>,
+    dropped: Option<Dropped>,
+    pub may_loop: bool,
+    /// The ports that frames are flooded to, once there is such a frame; `None` within: there is no such port.
+    flooded: Option<Option<SetId>>,
+    /// The header that the learning switch was asked about last, and its answer.
+    normal: Option<(FrameHeader, Fate)>,
+}
+
+/// What happens to one frame.
+pub(crate) struct OneFrame<'frame> {
+    judges: Judges<'frame>,
+    frame: u16,
+    plan: &'frame mut Plan,
+    noted: &'frame mut Noted,
+    tally: &'frame mut Tally,
+}
+
+fn header_of(head: &[u8]) -> FrameHeader {
+    let word = |at: usize| {
+        head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_ne_bytes(word))
+    };
+    FrameHeader::from_words(word(0), word(6), 0)
+}
+
+fn cause(dropped: Dropped) -> DropCause {
+    match dropped {
+        Dropped::NoFlow => DropCause::NoFlow,
+        Dropped::ByFlow => DropCause::ByFlow,
+        Dropped::ByMeter => DropCause::Metered,
+        Dropped::TtlInvalid => DropCause::TtlExpired,
+        Dropped::TooLong => DropCause::TooLong,
+        Dropped::Fragment => DropCause::Fragment,
+        Dropped::ByPort => DropCause::PortDisabled,
+    }
+}
+
+impl Judges<'_> {
+    /// Where a learning switch sends a frame that begins like this.
+    pub fn normal(&self, head: &[u8], plan: &mut Plan, noted: &mut Noted) -> Fate {
+        let header = header_of(head);
+        let last = noted.normal.filter(|(last, _)| *last == header);
+        let fate = last.map_or_else(
+            || {
+                let (fate, may_loop) = self.switch.forward(header, self.ends.from);
+                noted.may_loop |= may_loop;
+                noted.normal = Some((header, fate));
+                fate
+            },
+            |(_, fate)| fate,
+        );
+        match fate {
+            Fate::Port(port) if port != self.ends.controllers => fate,
+            Fate::Flood => {
+                self.flooded(plan, noted).map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports)
+            }
+            _ => Fate::Drop(DropCause::NoDestination),
+        }
+    }
+
+    /// All ports that may send, but the one that the frames come from and that of the controllers.
+    fn flooded(&self, plan: &mut Plan, noted: &mut Noted) -> Option<SetId> {
+        *noted.flooded.get_or_insert_with(|| {
+            let mut ports: PortMask = self.tables.ports.senders();
+            ports.remove(self.ends.from);
+            ports.remove(self.ends.controllers);
+            plan.set(ports).filter(|_| !ports.is_empty())
+        })
+    }
+}
+
+impl Noted {
+    /// Another batch begins.
+    pub fn clear(&mut self) {
+        (self.may_loop, self.flooded, self.normal) = (false, None, None);
+    }
+}
+
+impl<'frame> OneFrame<'frame> {
+    pub fn new(
+        judges: Judges<'frame>,
+        frame: usize,
+        plan: &'frame mut Plan,
+        noted: &'frame mut Noted,
+        tally: &'frame mut Tally,
+    ) -> Self {
+        noted.copies.clear();
+        noted.dropped = None;
+        Self { judges, frame: frame as u16, plan, noted, tally }
+    }
+
+    /// Writes what has become of the frame into the plan.
+    pub fn finish(self) {
+        let frame = self.frame.into();
+        match self.noted.copies.as_slice() {
+            [] => {
+                let cause = self.noted.dropped.map_or(DropCause::NoDestination, cause);
+                self.plan.set_fate(frame, Fate::Drop(cause));
+            }
+            copies => self.plan.copy(frame, copies),
+        }
+    }
+
+    /// The head that the frame leaves with, if it has changed.
+    fn head(&mut self, packet: &Packet) -> Option<Option<HeadId>> {
+        let Some((replaces, head)) = packet.changed_head() else { return Some(None) };
+        // Ports one after the other mostly get the same.
+        let last = self.noted.copies.last().and_then(|copy| copy.head);
+        let is_same = |&last: &HeadId| {
+            self.plan.head_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head)
+        };
+        if let Some(last) = last.filter(is_same) {
+            return Some(Some(last));
+        }
+        self.plan.head(replaces, head).map(Some)
+    }
+
+    fn copy(&mut self, packet: &Packet, to: Destination) {
+        match self.head(packet) {
+            Some(head) => self.noted.copies.push(FrameCopy { to, head }),
+            None => self.noted.dropped = Some(Dropped::TooLong),
+        }
+    }
+}
+
+impl Sink for OneFrame<'_> {
+    fn output(&mut self, packet: &Packet, to: Target, _queue: Option<u32>) {
+        match to {
+            Target::Port(port) => {
+                if let Some(port) = port_index(port).filter(|&port| port != self.judges.ends.controllers) {
+                    self.copy(packet, Destination::Port(port));
+                }
+            }
+            Target::All | Target::Flood => {
+                if let Some(set) = self.judges.flooded(self.plan, self.noted) {
+                    self.copy(packet, Destination::Ports(set));
+                }
+            }
+            Target::Normal => match self.judges.normal(packet.head(), self.plan, self.noted) {
+                Fate::Port(port) => self.copy(packet, Destination::Port(port)),
+                Fate::Ports(set) => self.copy(packet, Destination::Ports(set)),
+                _ => {}
+            },
+        }
+    }
+
+    fn packet_in(&mut self, packet: &Packet, why: ToController) {
+        let header = PacketInHeader {
+            in_port: packet.in_port,
+            reason: why.reason,
+            table: why.table,
+            max_len: why.max_len,
+            cookie: why.cookie,
+            metadata: packet.metadata,
+            tunnel_id: packet.tunnel_id,
+        };
+        let (replaces, head) = packet.changed_head().unwrap_or((0, &[]));
+        let mut bytes = [0; MAX_HEAD_BYTES];
+        let all = header.to_bytes().into_iter().chain(head.iter().copied());
+        let mut len = 0;
+        for (byte, value) in bytes.iter_mut().zip(all) {
+            *byte = value;
+            len += 1;
+        }
+        if let Some(head) = bytes.get(..len).and_then(|bytes| self.plan.head(replaces, bytes)) {
+            let to = Destination::Port(self.judges.ends.controllers);
+            self.noted.copies.push(FrameCopy { to, head: Some(head) });
+        }
+    }
+
+    fn dropped(&mut self, why: Dropped) {
+        self.noted.dropped = Some(why);
+    }
+
+    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+        if let Some(&(lookups, matched)) = self.judges.tables.lookups.get(usize::from(table)) {
+            self.tally.add_single(self.frame, lookups, 0);
+            if found.is_some() {
+                self.tally.add_single(self.frame, matched, 0);
+            }
+        }
+    }
+
+    fn count(&mut self, counter: CounterId, bytes: usize) {
+        self.tally.add_single(self.frame, counter, bytes as u64);
+    }
+}

@@ -1,0 +1,110 @@
+//! The entries that a packet's lookups find, one table after the other. Packets with the same key have the same trail, so
+//! it can be kept.
+
+use std::sync::Arc;
+
+use ringroad_openflow::action::Action;
+use ringroad_openflow::oxm::Field;
+
+use crate::brief::Brief;
+use crate::flow::{Flow, Place};
+use crate::layout::eth_type;
+use crate::packet::Packet;
+use crate::tables::Tables;
+
+/// What a table's lookup has found: an entry, if there is one, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub place: Place,
+    pub brief: Brief,
+}
+
+/// Steps, as far as they follow from the key that a packet had at first.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    steps: Vec<Step>,
+    /// The next step of the packet that is on its way.
+    next: usize,
+    /// Whether further steps follow from the key.
+    is_open: bool,
+}
+
+impl Step {
+    #[inline]
+    pub fn nothing(table: u8) -> Self {
+        Self { place: Place::new(table, 0, 0), brief: Brief::NOTHING }
+    }
+}
+
+impl Trail {
+    /// Forgets all steps.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.steps.clear();
+        (self.next, self.is_open) = (0, true);
+    }
+
+    /// The first step, and the others.
+    pub fn steps(&self) -> Option<(Step, &[Step])> {
+        self.steps.split_first().map(|(&first, others)| (first, others))
+    }
+
+    /// Takes over steps that are known.
+    pub fn set(&mut self, first: Step, others: &[Step]) {
+        self.clear();
+        self.steps.push(first);
+        self.steps.extend_from_slice(others);
+    }
+
+    /// Another packet begins.
+    pub fn rewind(&mut self) {
+        (self.next, self.is_open) = (0, true);
+    }
+
+    /// What the lookup of `table` finds for the packet that is on its way.
+    pub fn find<'tables>(
+        &mut self,
+        tables: &'tables Tables,
+        table: u8,
+        packet: &mut Packet,
+    ) -> Option<&'tables Arc<Flow>> {
+        let classifier = tables.tables.get(usize::from(table))?;
+        let known = self.steps.get(self.next).filter(|step| self.is_open && step.place.table() == table);
+        let step = match known {
+            Some(&step) => step,
+            None => {
+                let step = classifier.find(table, packet.key());
+                if self.is_open {
+                    self.steps.truncate(self.next);
+                    self.steps.push(step);
+                }
+                step
+            }
+        };
+        self.next += 1;
+        if step.brief.is_entry() { classifier.at(step.place) } else { None }
+    }
+
+    /// What is found from here on depends on more than the key.
+    pub fn close(&mut self) {
+        if self.is_open {
+            self.steps.truncate(self.next);
+            self.is_open = false;
+        }
+    }
+}
+
+/// Whether what later lookups find still follows from the fields that a packet had before this action. It does not where
+/// the action uncovers headers, or makes others of them.
+pub(crate) fn keeps_trail(action: &Action) -> bool {
+    match action {
+        Action::SetField(set) => {
+            !matches!(set.field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos)
+        }
+        Action::PushVlan(ethertype) => matches!(*ethertype, eth_type::VLAN | eth_type::SERVICE_VLAN),
+        Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb => {
+            false
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,87 @@
+//! What becomes of packets, where entries do no more than most do: found without the interpreter of all instructions.
+
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_index::PortIndex;
+
+use crate::brief::Plain;
+use crate::key::{FlowKey, Words, word};
+use crate::tables::{Fragments, Tables};
+use crate::trail::Step;
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It leaves by this port, and nothing else.
+    Port(PortIndex),
+    Drop(DropCause),
+    /// A learning switch decides.
+    Normal,
+    /// The interpreter of all instructions decides.
+    Other,
+}
+
+/// The ports that a packet's way depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub from: PortIndex,
+    pub controllers: PortIndex,
+}
+
+impl Tables {
+    /// The words of a packet's key that have to be read.
+    pub(crate) fn words_to_read(&self) -> Words {
+        match self.fragments {
+            Fragments::Normal => self.words,
+            // Which packets are fragments, their IP headers say.
+            Fragments::Drop => self.words | 1 << word::TYPES,
+        }
+    }
+
+    /// The way of a packet with this key, and its first step; further ones are added to `more`.
+    #[inline]
+    pub(crate) fn way(&self, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> (Way, Step) {
+        let first = self.tables.first().map_or(Step::nothing(0), |table| table.find(0, key));
+        let way = match first.brief.plain() {
+            Plain::Output(port) => self.output(port, ends),
+            Plain::Goto(next) => self.way_on(next, key, ends, more),
+            other => Self::end(other),
+        };
+        (way, first)
+    }
+
+    /// The same from this table on.
+    #[inline(never)]
+    fn way_on(&self, mut table: u8, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> Way {
+        while let Some(classifier) = self.tables.get(usize::from(table)) {
+            let step = classifier.find(table, key);
+            more.push(step);
+            match step.brief.plain() {
+                Plain::Output(port) => return self.output(port, ends),
+                Plain::Goto(next) => table = next,
+                other => return Self::end(other),
+            }
+        }
+        Way::Other
+    }
+
+    fn end(plain: Plain) -> Way {
+        match plain {
+            Plain::Nothing => Way::Drop(DropCause::NoFlow),
+            Plain::Drop => Way::Drop(DropCause::ByFlow),
+            Plain::Normal => Way::Normal,
+            Plain::Output(_) | Plain::Goto(_) | Plain::Other => Way::Other,
+        }
+    }
+
+    /// As the interpreter's output to a port.
+    #[inline]
+    fn output(&self, port: PortIndex, Ends { from, controllers }: Ends) -> Way {
+        if port == from || !self.ports.may_send(port) {
+            Way::Drop(DropCause::ByFlow)
+        } else if port == controllers {
+            Way::Drop(DropCause::NoDestination)
+        } else {
+            Way::Port(port)
+        }
+    }
+}

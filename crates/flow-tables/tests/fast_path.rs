@@ -1,0 +1,515 @@
+//! Each worker's decider does to frames what a slow and simple interpreter does, and counts the same, whatever it has
+//! remembered of earlier frames, and of tables as they were before a change.
+
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use ringroad_flow_tables::control_frame::port_number;
+use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::state::{FlowState, Limits};
+use ringroad_flow_tables::tables::{Fragments, PortState};
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::instruction::Instructions;
+use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, PortConfig};
+use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::{group_id, table_id};
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::clock::Clock;
+use ringroad_port::frame::Fragment;
+use ringroad_port::plan::{Decide, Destination, Fate, Plan};
+use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
+use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
+
+mod frames;
+mod oracle;
+
+use oracle::{Entry, Oracle, Outcome};
+
+const PORTS: u8 = 4;
+const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
+
+fn exact(field: Field, value: u128) -> FieldMatch {
+    FieldMatch::exact(field, value)
+}
+
+fn output(port: PortNo) -> Action {
+    Action::Output { port, max_len: 0xffff }
+}
+
+fn set(field: Field, value: u128) -> Action {
+    Action::SetField(FieldValue { field, value })
+}
+
+fn learning() -> Arc<LearningSwitch> {
+    let switch = LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap());
+    for port in (0..PORTS).map(PortIndex) {
+        switch.ports.insert(port);
+    }
+    Arc::new(switch)
+}
+
+/// The switch, its one worker, and what both should do.
+struct Pair {
+    state: FlowState,
+    decider: FlowDecider,
+    plan: Plan,
+    oracle: Oracle,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (mut state, needs) = FlowState::new(1, Limits::default());
+        let ports: Vec<_> = (0..PORTS).map(PortIndex).collect();
+        for &port in &ports {
+            let known = PortState { config: PortConfig::default(), is_live: true };
+            state.set_port(port_number(port), Some(known));
+        }
+        let decider = FlowDecider::new(needs[0].clone(), learning(), CONTROLLERS, Clock::manual());
+        let oracle = Oracle {
+            entries: Vec::new(),
+            lookups: [(0, 0); 256],
+            ports,
+            fragments: Fragments::Normal,
+            switch: learning(),
+            controllers: CONTROLLERS,
+        };
+        Self { state, decider, plan: Plan::new(), oracle }
+    }
+
+    fn change(
+        &mut self,
+        command: FlowCommand,
+        table: u8,
+        priority: u16,
+        fields: Vec<FieldMatch>,
+        instructions: Instructions,
+    ) {
+        let matching = Match::new(fields).unwrap();
+        // Of entries of one priority that match the same packet, the specification says nothing.
+        let is_other =
+            |entry: &Entry| (entry.table, entry.priority) == (table, priority) && entry.matching != matching;
+        if self.oracle.entries.iter().any(is_other) {
+            return;
+        }
+        let cookie = self.oracle.entries.len() as u64;
+        let request = FlowMod {
+            cookie,
+            cookie_mask: 0,
+            table,
+            command,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            priority,
+            buffer_id: None,
+            out_port: PortNo::ANY,
+            out_group: group_id::ANY,
+            flags: FlowFlags::default(),
+            matching: matching.clone(),
+            instructions: instructions.clone(),
+        };
+        // What a switch refuses, such as a field that is set where the match does not say that it is there.
+        if self.state.flow_mod(&request, 0).is_err() {
+            return;
+        }
+        let entries = &mut self.oracle.entries;
+        let same =
+            |entry: &Entry| (entry.table, entry.priority, &entry.matching) == (table, priority, &matching);
+        let at = entries.iter().position(same);
+        if command == FlowCommand::DeleteStrict {
+            at.map(|at| entries.swap_remove(at));
+            return;
+        }
+        let (packets, bytes) = at.map_or((0, 0), |at| (entries[at].packets, entries[at].bytes));
+        at.map(|at| entries.swap_remove(at));
+        entries.push(Entry { table, priority, matching, instructions, cookie, packets, bytes });
+    }
+
+    fn add(&mut self, table: u8, priority: u16, fields: Vec<FieldMatch>, instructions: Instructions) {
+        self.change(FlowCommand::Add, table, priority, fields, instructions);
+    }
+
+    /// Has frames decided, executed in two parts, and judged.
+    fn send(&mut self, from: PortIndex, frames: &[Vec<u8>], first_part: usize) {
+        let mut batch = Batch::new();
+        batch.reset(BATCH_FRAMES);
+        for frame in frames {
+            // Some are in two pieces.
+            let (head, rest) = frame.split_at(if frame.len() % 3 == 0 { frame.len() / 3 } else { 0 });
+            if !head.is_empty() {
+                // SAFETY: the frames outlive the batch, and nobody writes them.
+                batch.push(unsafe { Fragment::from_private(head, 0) }, true);
+            }
+            // SAFETY: as above.
+            batch.push(unsafe { Fragment::from_private(rest, 0) }, head.is_empty());
+        }
+        let end = frames.len();
+        for part in [0..first_part.min(end), first_part.min(end)..end] {
+            if part.is_empty() {
+                continue;
+            }
+            self.plan.reset(part.start..end);
+            self.decider.decide(from, &batch, part.start, &mut self.plan);
+            self.decider.executed(from, &batch, part.clone(), &self.plan);
+            for number in part.clone() {
+                let frame = &frames[number];
+                let expected = self.oracle.receive(from, frame);
+                let fate = self.plan.fate(number);
+                assert_eq!(
+                    outcome(&self.plan, fate, frame),
+                    expected,
+                    "{frame:02x?} of {:#?}",
+                    self.oracle.entries
+                );
+            }
+            let common = self.plan.common(part.start..end);
+            assert!(
+                common.is_none_or(|fate| self.plan.fates(part.start..end).iter().all(|one| *one == fate))
+            );
+        }
+        self.check_counters();
+    }
+
+    /// Has frames decided and executed; the oracle counts them, too.
+    fn send_unjudged(&mut self, from: PortIndex, frames: &[Vec<u8>]) {
+        let mut batch = Batch::new();
+        batch.reset(BATCH_FRAMES);
+        for frame in frames {
+            // SAFETY: the frames outlive the batch, and nobody writes them.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            let _ = self.oracle.receive(from, frame);
+        }
+        self.plan.reset(0..frames.len());
+        self.decider.decide(from, &batch, 0, &mut self.plan);
+        self.decider.executed(from, &batch, 0..frames.len(), &self.plan);
+    }
+
+    fn check_counters(&self) {
+        let all = FlowStatsRequest {
+            table: table_id::ALL,
+            out_port: PortNo::ANY,
+            out_group: group_id::ANY,
+            cookie: 0,
+            cookie_mask: 0,
+            matching: Match::default(),
+        };
+        let stats = self.state.flow_stats(&all, 0).unwrap();
+        assert_eq!(stats.len(), self.oracle.entries.len());
+        for entry in &self.oracle.entries {
+            let same = |one: &&ringroad_openflow::message::FlowStats| {
+                (one.table, one.priority, &one.matching) == (entry.table, entry.priority, &entry.matching)
+            };
+            let found = stats.iter().find(same).unwrap();
+            assert_eq!((found.packets, found.bytes), (entry.packets, entry.bytes), "{entry:?}");
+        }
+        for stats in self.state.table_stats() {
+            let expected = self.oracle.lookups[usize::from(stats.table)];
+            assert_eq!((stats.lookups, stats.matched), expected, "table {}", stats.table);
+        }
+    }
+}
+
+fn outcome(plan: &Plan, fate: Fate, frame: &[u8]) -> Outcome {
+    let ports = |set: PortMask| set.iter().map(|port| port.0).collect::<Vec<_>>();
+    let to = |to: Destination| match to {
+        Destination::Port(port) => vec![port.0],
+        Destination::Ports(set) => ports(plan.ports(set)),
+        Destination::Others => panic!("the controllers' port is one of the others"),
+    };
+    match fate {
+        Fate::Port(port) => Ok(vec![(vec![port.0], frame.to_vec())]),
+        Fate::Ports(set) => Ok(vec![(ports(plan.ports(set)), frame.to_vec())]),
+        Fate::Flood => panic!("the controllers' port is one of the others"),
+        Fate::Drop(cause) => Err(cause),
+        Fate::Copies(copies) => {
+            let copy = |copy: &ringroad_port::plan::FrameCopy| {
+                let head = copy.head.and_then(|head| plan.head_of(head));
+                let bytes =
+                    head.map_or(frame.to_vec(), |head| [head.bytes, &frame[head.replaces..]].concat());
+                (to(copy.to), bytes)
+            };
+            Ok(plan.copies_of(copies).iter().map(copy).collect())
+        }
+    }
+}
+
+/// Fields of matches, with what must be beside them.
+fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
+    let masked = |field: Field, value: u128, mask: u128| FieldMatch { field, value: value & mask, mask };
+    let mac = 0x0200_0000_0000u128;
+    let ipv4 = [exact(Field::EthType, 0x0800)];
+    let ipv6 = [exact(Field::EthType, 0x86dd)];
+    let with = |fields: &[FieldMatch], one: FieldMatch| [fields, &[one]].concat();
+    let field = prop_oneof![
+        (1..4u128).prop_map(|port| vec![exact(Field::InPort, port)]),
+        (0..3u128, 0..4u128).prop_map(move |(last, mask)| vec![masked(Field::EthDst, mac + last, mask)]),
+        (0..3u128).prop_map(move |last| vec![exact(Field::EthSrc, mac + 256 + last)]),
+        prop::sample::select(&[0x0800u128, 0x0806, 0x86dd, 0x88b5, 0x05ff][..])
+            .prop_map(|kind| vec![exact(Field::EthType, kind)]),
+        prop::sample::select(&[0u128, VLAN_PRESENT, VLAN_PRESENT | 1][..])
+            .prop_map(|vid| vec![exact(Field::VlanVid, vid)]),
+        Just(vec![masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT)]),
+        (0..2u128).prop_map(move |pcp| vec![
+            masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT),
+            exact(Field::VlanPcp, pcp)
+        ]),
+        (0..3u128, 0..4u32).prop_map(move |(last, short)| {
+            with(
+                &ipv4,
+                masked(Field::Ipv4Dst, 0x0a00_0000 + last, 0xffff_ffff & (u128::from(u32::MAX) << short)),
+            )
+        }),
+        (0..3u128).prop_map(move |last| with(&ipv4, exact(Field::Ipv4Src, 0x0a00_0000 + last))),
+        (0..2u128).prop_map(move |dscp| with(&ipv4, exact(Field::IpDscp, dscp * 10))),
+        prop::sample::select(&[1u128, 6, 17][..])
+            .prop_map(move |proto| with(&ipv4, exact(Field::IpProto, proto))),
+        (
+            prop::sample::select(
+                &[(6u128, Field::TcpDst), (17, Field::UdpDst), (132, Field::SctpSrc), (1, Field::Icmpv4Type)]
+                    [..]
+            ),
+            1..3u128
+        )
+            .prop_map(move |((proto, field), port)| with(
+                &[ipv4[0], exact(Field::IpProto, proto)],
+                exact(field, port)
+            )),
+        (0..3u128, 0..2u32).prop_map(move |(last, short)| {
+            with(&ipv6, masked(Field::Ipv6Dst, (0x2001 << 112) + (last << 64) + 1, u128::MAX << (short * 64)))
+        }),
+        (0..3u128).prop_map(move |label| with(&ipv6, exact(Field::Ipv6Flabel, label))),
+        Just(with(&[ipv6[0], exact(Field::IpProto, 17)], exact(Field::UdpDst, 1))),
+        Just(
+            [
+                ipv6[0],
+                exact(Field::IpProto, 58),
+                exact(Field::Icmpv6Type, 135),
+                exact(Field::Ipv6NdSll, mac + 1)
+            ]
+            .to_vec()
+        ),
+        (0..3u128)
+            .prop_map(|last| vec![exact(Field::EthType, 0x0806), exact(Field::ArpTpa, 0x0a00_0000 + last)]),
+        (0..3u128).prop_map(|label| vec![exact(Field::EthType, 0x8847), exact(Field::MplsLabel, label)]),
+        (0..4u128, 1..4u128).prop_map(move |(value, mask)| vec![masked(Field::Metadata, value, mask)]),
+        (0..2u128).prop_map(|tunnel| vec![exact(Field::TunnelId, tunnel)]),
+    ];
+    proptest::collection::vec(field, 0..3).prop_map(|fields| {
+        // Where two ask for different things of one field, the first counts.
+        let mut kept: Vec<Vec<FieldMatch>> = Vec::new();
+        for more in fields {
+            let agrees = |one: &FieldMatch| {
+                kept.iter().flatten().all(|other| other.field != one.field || other == one)
+            };
+            if more.iter().all(agrees) {
+                kept.push(more);
+            }
+        }
+        let mut fields: Vec<_> = kept.into_iter().flatten().filter(|one| one.mask != 0).collect();
+        fields.sort();
+        fields.dedup();
+        fields
+    })
+}
+
+fn header_actions() -> impl Strategy<Value = Vec<Action>> {
+    let action = prop_oneof![
+        (0..3u128).prop_map(|last| set(Field::EthDst, 0x0200_0000_0000 + last)),
+        (0..3u128).prop_map(|last| set(Field::Ipv4Dst, 0x0a00_0000 + last)),
+        (1..3u128).prop_map(|port| set(Field::UdpDst, port)),
+        (0..2u128).prop_map(|vid| set(Field::VlanVid, VLAN_PRESENT | vid)),
+        Just(set(Field::IpDscp, 10)),
+        Just(set(Field::EthType, 0x88b5)),
+        (0..2u128).prop_map(|tunnel| set(Field::TunnelId, tunnel)),
+        prop::sample::select(&[0x8100u16, 0x88a8][..]).prop_map(Action::PushVlan),
+        Just(Action::PopVlan),
+        Just(Action::DecNwTtl),
+    ];
+    proptest::collection::vec(action, 0..3)
+}
+
+fn outputs() -> impl Strategy<Value = Vec<Action>> {
+    let port = prop_oneof![
+        6 => (1..=u32::from(PORTS) + 1).prop_map(PortNo),
+        1 => prop::sample::select(&[PortNo::IN_PORT, PortNo::ALL, PortNo::FLOOD, PortNo::CONTROLLER][..]),
+        2 => Just(PortNo::NORMAL),
+    ];
+    proptest::collection::vec(port.prop_map(output), 0..3)
+}
+
+/// Instructions of an entry of this table.
+fn instructions(table: u8) -> impl Strategy<Value = Instructions> {
+    let plain = prop_oneof![
+        (1..=u32::from(PORTS)).prop_map(|port| Some(vec![output(PortNo(port))])),
+        Just(None),
+        Just(Some(vec![output(PortNo::NORMAL)])),
+    ];
+    let goto = move |far: u8| (table < 4).then_some(table + 1 + far % (4 - table).max(1));
+    let plain = prop_oneof![
+        (plain, any::<bool>()).prop_map(|(actions, is_written)| match is_written {
+            true => Instructions { write: actions, ..Instructions::default() },
+            false => Instructions { apply: actions, ..Instructions::default() },
+        }),
+        any::<u8>().prop_map(move |far| Instructions { goto: goto(far), ..Instructions::default() }),
+    ];
+    let lists = (header_actions(), outputs(), header_actions(), outputs());
+    let others = (any::<bool>(), proptest::option::of((0..4u64, 0..4u64)), proptest::option::of(any::<u8>()));
+    let other =
+        (lists, others).prop_map(move |((first, out, written, last), (clear, metadata, far))| Instructions {
+            meter: None,
+            apply: Some([first, out].concat()),
+            clear,
+            write: Some([written, last].concat()),
+            metadata,
+            goto: far.and_then(goto),
+        });
+    prop_oneof![3 => plain, 2 => other]
+}
+
+type Change = (u8, u8, u16, Vec<FieldMatch>, Instructions);
+
+fn change() -> impl Strategy<Value = Change> {
+    (0..5u8).prop_flat_map(|table| (0..5u8, Just(table), 1..30u16, fields(), instructions(table)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_decider_does_what_a_slow_interpreter_does(
+        rounds in proptest::collection::vec(
+            (proptest::collection::vec(change(), 0..12), any::<bool>(), 0..3u8, 0..60usize),
+            1..5,
+        ),
+        pool in proptest::collection::vec(frames::parts(), 1..12),
+        order in proptest::collection::vec(any::<prop::sample::Index>(), 1..50),
+    ) {
+        let mut pair = Pair::new();
+        let frames: Vec<Vec<u8>> = order.iter().map(|index| frames::bytes(index.get(&pool))).collect();
+        // Tables go on where nothing else is said, so that there are long ways.
+        for table in 0..4 {
+            pair.add(table, 0, vec![], Instructions { goto: Some(table + 1), ..Instructions::default() });
+        }
+        for (changes, drops_fragments, from, first_part) in rounds {
+            for (kind, table, priority, fields, instructions) in changes {
+                let command = if kind == 0 { FlowCommand::DeleteStrict } else { FlowCommand::Add };
+                pair.change(command, table, priority, fields, instructions);
+            }
+            pair.oracle.fragments = if drops_fragments { Fragments::Drop } else { Fragments::Normal };
+            pair.state.set_fragments(pair.oracle.fragments);
+            pair.state.publish();
+            // The second time from memory, if at all.
+            pair.send(PortIndex(from), &frames, first_part);
+            pair.send(PortIndex(from), &frames, frames.len());
+        }
+    }
+}
+
+fn to(port: u32) -> Instructions {
+    Instructions { apply: Some(vec![output(PortNo(port))]), ..Instructions::default() }
+}
+
+fn udp(last: u8, port: u16) -> Vec<u8> {
+    let mut frame =
+        vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    frame.extend([10, 0, 0, 9, 10, 0, 0, last]);
+    frame.extend([0, 1]);
+    frame.extend(port.to_be_bytes());
+    frame.resize(61, 0);
+    frame
+}
+
+/// Entries of eight shapes, of which the last to be looked at has all frames.
+fn many_shapes(pair: &mut Pair) {
+    for short in 0..8u16 {
+        let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
+        let to_nobody = FieldMatch { field: Field::Ipv4Dst, value: 0x0b00_0000 & mask, mask };
+        pair.add(0, 20 - short, vec![exact(Field::EthType, 0x0800), to_nobody], to(3));
+    }
+    pair.add(0, 1, vec![], to(2));
+}
+
+#[test]
+fn nothing_is_remembered_of_tables_as_they_were() {
+    let mut pair = Pair::new();
+    many_shapes(&mut pair);
+    pair.state.publish();
+    let frames: Vec<_> = (0..20).map(|last| udp(last, 5)).collect();
+    for port in [2, 3, 4, 2] {
+        pair.add(0, 1, vec![], to(port));
+        pair.state.publish();
+        for _ in 0..3 {
+            pair.send(PortIndex(0), &frames, 7);
+            assert_eq!(pair.plan.common(7..20), Some(Fate::Port(PortIndex(port as u8 - 1))));
+        }
+    }
+    // A port that may not send any more is a change, too.
+    let config = PortConfig::NO_FWD;
+    pair.state.set_port(PortNo(2), Some(PortState { config, is_live: true }));
+    pair.oracle.ports.remove(1);
+    pair.state.publish();
+    pair.send(PortIndex(0), &frames, 7);
+}
+
+#[test]
+fn a_flood_of_different_packets_changes_nothing_for_the_others() {
+    let mut pair = Pair::new();
+    many_shapes(&mut pair);
+    pair.add(
+        0,
+        2,
+        vec![exact(Field::EthType, 0x0800), exact(Field::IpProto, 17), exact(Field::UdpDst, 7)],
+        to(4),
+    );
+    pair.state.publish();
+    // More than any memory holds, so that the decider also leaves its memory alone for a while, and comes back to it.
+    for round in 0..2500u32 {
+        let mut frames: Vec<_> =
+            (0..64u32).map(|number| udp(number as u8, (round * 64 + number) as u16 | 8)).collect();
+        frames.push(udp(1, 7));
+        frames.push(udp(1, 9));
+        if round % 100 == 0 {
+            pair.send(PortIndex(0), &frames, frames.len());
+        } else {
+            pair.send_unjudged(PortIndex(0), &frames);
+        }
+    }
+}
+
+#[test]
+fn what_was_found_behind_a_changed_header_is_found_again() {
+    let mut pair = Pair::new();
+    let push = vec![Action::PushVlan(0x8100), set(Field::VlanVid, VLAN_PRESENT | 5)];
+    pair.add(0, 1, vec![], Instructions { goto: Some(1), apply: Some(push), ..Instructions::default() });
+    // What is below the tag that is popped, the first key does not say.
+    let pop = Instructions { goto: Some(2), apply: Some(vec![Action::PopVlan]), ..Instructions::default() };
+    pair.add(
+        1,
+        5,
+        vec![exact(Field::VlanVid, VLAN_PRESENT | 5), exact(Field::EthDst, 0x0200_0000_0001)],
+        pop,
+    );
+    pair.add(1, 1, vec![], to(4));
+    pair.add(2, 5, vec![exact(Field::VlanVid, 0)], to(2));
+    pair.add(2, 5, vec![exact(Field::VlanVid, VLAN_PRESENT | 7)], to(3));
+    pair.add(2, 1, vec![], to(4));
+    many_shapes_of_table_three(&mut pair);
+    pair.state.publish();
+    let mut tagged = udp(1, 5);
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    let mut elsewhere = udp(1, 5);
+    elsewhere[5] = 9;
+    let frames = [udp(1, 5), tagged.clone(), elsewhere, udp(1, 5), tagged];
+    for _ in 0..3 {
+        pair.send(PortIndex(0), &frames, 2);
+    }
+}
+
+/// Shapes in a table that no packet comes to, so that it pays to remember.
+fn many_shapes_of_table_three(pair: &mut Pair) {
+    for short in 0..4u32 {
+        let mask = 0xffff_ffff_ffff & (u128::from(u64::MAX) << short);
+        pair.add(3, 1, vec![FieldMatch { field: Field::EthSrc, value: 0, mask }], to(2));
+    }
+}
