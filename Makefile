@@ -147,7 +147,7 @@ e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
 .PHONY: openflow
-openflow: build $(OS_KEN)/bin/osken-manager ## os-ken's switch tester judges OpenFlow in 943 cases; OPENFLOW_ARGS: --rates judges the other 48, --tenth a tenth; needs root
+openflow: build $(OS_KEN)/bin/osken-manager ## os-ken's switch tester judges OpenFlow, 943 cases; OPENFLOW_ARGS: --rates (the other 48), --tenth; needs root
 	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(OS_KEN)/bin/python tests/openflow-judge/judge.py $(OPENFLOW_ARGS)
 
 .PHONY: wheel
