@@ -141,10 +141,11 @@ impl WayCache {
             let (Some(remembered), Some(known)) = (self.remembered.get(place), self.words.get(place)) else {
                 break;
             };
-            if remembered.generation == self.generation
-                && remembered.hash == self.hash
-                && known.get(..self.count) == Some(words)
-            {
+            // Word by word: a call would cost more.
+            let differs = || {
+                known.iter().zip(words.iter()).fold(0, |differs, (one, other)| differs | (one ^ other)) != 0
+            };
+            if remembered.generation == self.generation && remembered.hash == self.hash && !differs() {
                 self.hits += 1;
                 self.last = Some(remembered.way);
                 let others = remembered.others.get(..usize::from(remembered.count)).unwrap_or(&[]);

@@ -8,6 +8,7 @@ use ringroad_openflow::oxm::{FieldMatch, Match};
 
 use crate::counters::CounterId;
 use crate::key::{FlowKey, Words};
+use crate::packed_match::PackedMatch;
 use crate::shape::{Bucket, Seed, Shape, compiled};
 use crate::trail::Step;
 
@@ -17,11 +18,11 @@ pub struct Flow {
     /// Of several entries that match, the one of the highest priority counts.
     pub priority: u16,
     /// Which packets.
-    pub matching: Match,
+    pub matching: PackedMatch,
     /// The controller's own number.
     pub cookie: u64,
-    /// What is done with the packets.
-    pub instructions: Instructions,
+    /// What is done with the packets. Entries that do the same share it.
+    pub instructions: Arc<Instructions>,
     /// Seconds without a packet after which it ends; 0: never.
     pub idle_timeout_s: u16,
     /// Seconds after which it ends; 0: never.
@@ -37,7 +38,7 @@ impl Flow {
     /// Whether it is the entry for all packets that no other entry of its table matches (OpenFlow 1.3.5, 5.4).
     #[must_use]
     pub fn is_table_miss(&self) -> bool {
-        self.priority == 0 && self.matching.fields().is_empty()
+        self.priority == 0 && self.matching.is_empty()
     }
 }
 
@@ -106,13 +107,13 @@ impl Classifier {
 
     /// The entry with exactly this match and priority.
     pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<Flow>> {
-        let (mask, value) = compiled(matching);
+        let (mask, value) = compiled(matching.fields().iter().copied());
         self.shapes.iter().find(|shape| shape.is_of(&mask))?.get(&value, priority)
     }
 
     /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
     pub fn insert(&mut self, flow: Arc<Flow>) -> bool {
-        let (mask, value) = compiled(&flow.matching);
+        let (mask, value) = compiled(flow.matching.fields());
         let place = self.shapes.iter().position(|shape| shape.is_of(&mask));
         let number = place.unwrap_or_else(|| {
             self.shapes.push(Shape::new(mask, self.seed));
@@ -131,7 +132,7 @@ impl Classifier {
 
     /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
     pub fn remove(&mut self, priority: u16, matching: &Match) -> bool {
-        let (mask, value) = compiled(matching);
+        let (mask, value) = compiled(matching.fields().iter().copied());
         let Some(number) = self.shapes.iter().position(|shape| shape.is_of(&mask)) else { return false };
         let Some(shape) = self.shapes.get_mut(number) else { return false };
         if shape.remove(&value, priority).is_none() {
@@ -159,7 +160,7 @@ impl Classifier {
 }
 
 /// Whether every packet that `narrow` matches is matched by `wide` as well.
-pub(crate) fn covers(wide: &Match, narrow: &Match) -> bool {
+pub(crate) fn covers(wide: &Match, narrow: &PackedMatch) -> bool {
     wide.fields().iter().all(|wide| {
         narrow.get(wide.field).is_some_and(|narrow| {
             narrow.mask & wide.mask == wide.mask && narrow.value & wide.mask == wide.value
@@ -168,8 +169,8 @@ pub(crate) fn covers(wide: &Match, narrow: &Match) -> bool {
 }
 
 /// Whether one packet can be matched by both.
-pub(crate) fn overlap(one: &Match, other: &Match) -> bool {
+pub(crate) fn overlap(one: &PackedMatch, other: &Match) -> bool {
     let agrees =
         |one: &FieldMatch, other: &FieldMatch| (one.value ^ other.value) & one.mask & other.mask == 0;
-    one.fields().iter().all(|field| other.get(field.field).is_none_or(|other| agrees(field, other)))
+    one.fields().all(|field| other.get(field.field).is_none_or(|other| agrees(&field, other)))
 }

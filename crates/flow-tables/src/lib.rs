@@ -21,6 +21,7 @@ mod key;
 mod layout;
 pub mod meter;
 mod one_frame;
+pub mod packed_match;
 pub mod packet;
 pub mod pipeline;
 mod shape;

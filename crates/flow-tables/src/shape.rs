@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use ringroad_openflow::oxm::Match;
+use ringroad_openflow::oxm::FieldMatch;
 
 use crate::brief::{Brief, rank};
 use crate::flow::Flow;
@@ -178,9 +178,9 @@ struct Rest {
 }
 
 /// A match as two keys: of the bits that count, and of their values.
-pub(crate) fn compiled(matching: &Match) -> (FlowKey, FlowKey) {
+pub(crate) fn compiled(fields: impl Iterator<Item = FieldMatch>) -> (FlowKey, FlowKey) {
     let (mut mask, mut value) = (FlowKey::default(), FlowKey::default());
-    for one in matching.fields() {
+    for one in fields {
         mask.add(one.field, one.mask);
         value.add(one.field, one.value);
     }

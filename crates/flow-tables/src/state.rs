@@ -4,7 +4,7 @@ mod groups;
 mod meters;
 mod reports;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,6 +93,29 @@ struct Timed {
     used_ns: u64,
 }
 
+/// The instructions of all entries, each once.
+#[derive(Debug, Default)]
+struct SharedInstructions {
+    known: HashSet<Arc<Instructions>>,
+    /// With so many, those that no entry has any more are forgotten.
+    swept_at: usize,
+}
+
+impl SharedInstructions {
+    fn get(&mut self, wanted: &Instructions) -> Arc<Instructions> {
+        if let Some(known) = self.known.get(wanted) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= self.swept_at {
+            self.known.retain(|one| Arc::strong_count(one) > 1);
+            self.swept_at = 2 * self.known.len() + 1024;
+        }
+        let new = Arc::new(wanted.clone());
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+}
+
 /// The tables, groups and meters of a switch, and the one hand that changes them.
 #[derive(Debug)]
 pub struct FlowState {
@@ -109,6 +132,7 @@ pub struct FlowState {
     /// Counters whose owners are gone, which workers do not know yet.
     unpublished: Vec<CounterId>,
     leaving: Vec<Leaving>,
+    shared: SharedInstructions,
 }
 
 /// Which entries a request is about.
@@ -167,6 +191,7 @@ impl FlowState {
             timed: HashMap::new(),
             unpublished: Vec::new(),
             leaving: Vec::new(),
+            shared: SharedInstructions::default(),
         };
         state.lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
         let lookups = state.lookups.clone().into();
@@ -281,7 +306,7 @@ impl FlowState {
                         priority: flow.priority,
                         matching: flow.matching.clone(),
                         cookie: flow.cookie,
-                        instructions: request.instructions.clone(),
+                        instructions: self.shared.get(&request.instructions),
                         idle_timeout_s: flow.idle_timeout_s,
                         hard_timeout_s: flow.hard_timeout_s,
                         flags: flow.flags,
@@ -366,9 +391,9 @@ impl FlowState {
         }
         let flow = Flow {
             priority: request.priority,
-            matching: request.matching.clone(),
+            matching: (&request.matching).into(),
             cookie: request.cookie,
-            instructions: request.instructions.clone(),
+            instructions: self.shared.get(&request.instructions),
             idle_timeout_s: request.idle_timeout_s,
             hard_timeout_s: request.hard_timeout_s,
             flags: request.flags,
@@ -395,7 +420,7 @@ impl FlowState {
     fn remove(&mut self, table: u8, flow: &Flow) {
         self.timed.remove(&flow.counter);
         self.unpublished.push(flow.counter);
-        self.change(Change::Remove(table, flow.priority, flow.matching.clone()));
+        self.change(Change::Remove(table, flow.priority, flow.matching.to_match()));
     }
 
     fn remove_all(
@@ -427,7 +452,7 @@ impl FlowState {
                 hard_timeout_s: flow.hard_timeout_s,
                 packets: count.packets,
                 bytes: count.bytes,
-                matching: flow.matching.clone(),
+                matching: flow.matching.to_match(),
             }
         });
         told.collect()

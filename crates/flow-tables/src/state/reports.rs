@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ringroad_openflow::action::Action;
 use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
     AggregateStats, BandStats, BucketStats, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig,
     MeterStats, TableStats,
@@ -42,8 +43,8 @@ impl FlowState {
                 cookie: flow.cookie,
                 packets: count.packets,
                 bytes: count.bytes,
-                matching: flow.matching.clone(),
-                instructions: flow.instructions.clone(),
+                matching: flow.matching.to_match(),
+                instructions: Instructions::clone(&flow.instructions),
             }
         });
         Ok(stats.collect())

@@ -1,0 +1,63 @@
+//! A match in a few bytes, for the tables may have millions.
+
+use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+
+/// A match, packed: the number of each field, its value, and its mask where that has not all bits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PackedMatch(Box<[u8]>);
+
+/// In the number of a field: a mask follows.
+const HAS_MASK: u8 = 0x80;
+
+impl From<&Match> for PackedMatch {
+    fn from(matching: &Match) -> Self {
+        let mut bytes = Vec::new();
+        for &FieldMatch { field, value, mask } in matching.fields() {
+            let has_mask = mask != field.all_ones();
+            bytes.push(field as u8 | if has_mask { HAS_MASK } else { 0 });
+            for part in [Some(value), has_mask.then_some(mask)].into_iter().flatten() {
+                bytes.extend(part.to_be_bytes().iter().skip(16 - field.bytes()));
+            }
+        }
+        Self(bytes.into())
+    }
+}
+
+impl PackedMatch {
+    /// The fields, by number.
+    pub fn fields(&self) -> impl Iterator<Item = FieldMatch> {
+        let mut rest = &*self.0;
+        std::iter::from_fn(move || {
+            let (&first, mut behind) = rest.split_first()?;
+            let field = Field::from_number(first & !HAS_MASK)?;
+            let mut part = || {
+                let (bytes, others) = behind.split_at_checked(field.bytes())?;
+                behind = others;
+                Some(bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte)))
+            };
+            let value = part()?;
+            let mask = if first & HAS_MASK == 0 { field.all_ones() } else { part()? };
+            rest = behind;
+            Some(FieldMatch { field, value, mask })
+        })
+    }
+
+    /// What is matched of one field.
+    #[must_use]
+    pub fn get(&self, field: Field) -> Option<FieldMatch> {
+        self.fields().find(|matched| matched.field == field)
+    }
+
+    /// Whether it matches all packets.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same, to be read and sent.
+    #[must_use]
+    pub fn to_match(&self) -> Match {
+        // It was one, so its fields have their prerequisites.
+        Match::new(self.fields()).unwrap_or_default()
+    }
+}
