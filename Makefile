@@ -38,6 +38,8 @@ LAB := $(TARGET)/tools/lab
 RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 # os-ken, whose switch tester judges OpenFlow, with what it stands on.
 OS_KEN := $(TARGET)/tools/os-ken
+# Faucet and Gauge, which control switches of ours in a test.
+FAUCET := $(TARGET)/tools/faucet
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
@@ -139,10 +141,10 @@ unit: $(OPENFLOW_PACKETS) ## the tests beside the code, and those in the documen
 	RINGROAD_OPENFLOW_PACKETS=$< cargo test -p ringroad-openflow $(LOCKED) --test captured -- --ignored
 
 .PHONY: e2e
-e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests around the real binaries
+e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
-		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
+		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
 		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
@@ -340,6 +342,13 @@ $(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
 $(OS_KEN)/bin/osken-manager: tests/openflow-judge/requirements.lock
 	python3 -m venv $(OS_KEN)
 	$(OS_KEN)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
+	@touch $@
+
+# Some of it comes as source alone: pip is to build that with what is locked, too.
+$(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
+	python3 -m venv $(FAUCET)
+	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
+	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

@@ -1,9 +1,11 @@
 //! Fixtures of the end-to-end tests. Every test has its own daemon, socket and folder, so tests run in parallel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod certificates;
 pub mod command;
 pub mod conservation;
 pub mod daemon;
+pub mod flow_switch;
 pub mod frames;
 pub mod netmap_register;
 pub mod network;

@@ -4,92 +4,16 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use ringroad::Port;
-use ringroad::control::{Reply, Request};
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
 const LEN: usize = 100;
-
-/// A daemon whose switch `vale0` has flow tables and the ports `a` (1), `b` (2) and `c` (3).
-struct FlowSwitch {
-    daemon: Daemon,
-    a: Port,
-    b: Port,
-    c: Port,
-}
-
-impl FlowSwitch {
-    fn new(options: &[&str]) -> Self {
-        let daemon = Daemon::with_config("[workers]\ncount = 2\n");
-        let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
-        let this = Self { daemon, a, b, c };
-        this.set(options);
-        this
-    }
-
-    fn set(&self, options: &[&str]) {
-        let told = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
-        assert!(told.status.success(), "{}", stderr(&told));
-        self.await_report("three ports", |_| self.ofctl(&["dump-ports-desc"]).contains("3(c)"));
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.daemon.folder().join("vale0.mgmt")
-    }
-
-    /// What `ovs-ofctl` prints of the switch.
-    fn ofctl(&self, arguments: &[&str]) -> String {
-        let [verb, rest @ ..] = arguments else { panic!("a verb") };
-        let told = run(self.ofctl_command(verb, rest));
-        assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
-        String::from_utf8(told.stdout).unwrap()
-    }
-
-    fn ofctl_command(&self, verb: &str, rest: &[&str]) -> Command {
-        let mut command = Command::new("ovs-ofctl");
-        command.env("OVS_RUNDIR", self.daemon.folder());
-        command.args(["-O", "OpenFlow13", verb]).arg(format!("unix:{}", self.socket().display())).args(rest);
-        command
-    }
-
-    fn report(&self) -> Value {
-        let told = run(self.daemon.ringroad(&["--json", "switch", "vale0"]));
-        assert!(told.status.success(), "{}", stderr(&told));
-        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
-        reports[0].clone()
-    }
-
-    fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
-        let mut waiting = PATIENCE.unwrap();
-        while !wished(&self.report()) {
-            waiting = waiting
-                .checked_sub(Duration::from_millis(20))
-                .unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn dropped(&self, cause: &str) -> u64 {
-        let Reply::Status(status) = self.daemon.ask(&Request::Status) else { panic!("no status") };
-        let ports = status.ports.iter().filter(|port| port.name.starts_with("vale0:"));
-        let status = serde_json::to_value(ports.collect::<Vec<_>>()).unwrap();
-        let of_port = |port: &Value| port["counters"]["drops"][cause].as_u64().unwrap_or(0);
-        status.as_array().unwrap().iter().map(of_port).sum()
-    }
-}
-
-fn pass(port: &mut Port, frame: &[u8]) {
-    send(port, frame);
-    port.tx().sync().unwrap();
-}
 
 #[test]
 fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
@@ -196,6 +120,65 @@ fn groups_and_meters_of_ovs_ofctl_work() {
     assert!(meters.contains("packet_in_count:20"), "{meters}");
     switch.ofctl(&["del-groups"]);
     assert_eq!(switch.report()["flows"], 0, "the flow went with its group");
+}
+
+#[test]
+fn ovs_ofctl_shows_and_changes_all_that_there_is() {
+    let switch = FlowSwitch::new(&[]);
+    let file = switch.daemon.folder().join("flows");
+    let flows: String =
+        (0..500).map(|port| format!("priority={port},tcp,tp_dst={port},actions=output:2\n")).collect();
+    std::fs::write(&file, flows).unwrap();
+    let file = file.to_str().unwrap();
+    // What is done, and a part of what is told then.
+    for (arguments, part) in [
+        (&["add-flows", file][..], ""),
+        (&["dump-aggregate"], "flow_count=500"),
+        (&["diff-flows", file], ""),
+        (&["mod-flows", "tcp,tp_dst=7,actions=output:3"], ""),
+        (&["dump-flows", "tcp,tp_dst=7"], "actions=output:3"),
+        (&["--strict del-flows", "priority=8,tcp,tp_dst=8"], ""),
+        (&["dump-aggregate"], "flow_count=499"),
+        (&["replace-flows", file], ""),
+        (&["dump-aggregate"], "flow_count=500"),
+        (&["dump-flows", "tcp,tp_dst=7"], "actions=output:2"),
+        (&["show"], "n_tables:254"),
+        (&["dump-desc"], "Manufacturer: Ringroad"),
+        (&["dump-tables"], "table 0"),
+        (&["dump-table-features"], "max_entries=2000000"),
+        (&["dump-ports-desc", "2"], "2(b)"),
+        (&["dump-ports"], "3 ports"),
+        (&["mod-port", "2", "no-forward"], ""),
+        (&["show"], "NO_FWD"),
+        (&["mod-port", "b", "forward"], ""),
+        (&["get-frags"], "normal"),
+        (&["set-frags", "drop"], ""),
+        (&["get-frags"], "drop"),
+        (&["set-frags", "normal"], ""),
+        (&["queue-stats"], ""),
+        (&["queue-get-config", "1"], ""),
+        (&["add-group", "group_id=1,type=select,bucket=weight:3,output:1,bucket=weight:5,output:2"], ""),
+        (&["mod-group", "group_id=1,type=select,bucket=weight:7,output:1"], ""),
+        (&["dump-groups"], "weight:7"),
+        (&["dump-group-stats", "group_id=1"], "group_id=1"),
+        (&["dump-group-features"], "max_groups=0x2710"),
+        (&["del-groups", "group_id=1"], ""),
+        (&["add-meter", "meter=1,kbps,band=type=drop,rate=1000"], ""),
+        (&["mod-meter", "meter=1,kbps,band=type=drop,rate=2000"], ""),
+        (&["dump-meters"], "rate=2000"),
+        (&["meter-stats", "meter=1"], "meter:1"),
+        (&["meter-features"], "max_meter:10000"),
+        (&["del-meters"], ""),
+        (&["probe"], ""),
+        (&["ping", "1000"], "1000 bytes"),
+        (&["benchmark", "100", "200"], "packets/s"),
+    ] {
+        let told = switch.ofctl(arguments);
+        assert!(told.contains(part), "{arguments:?}: {told}");
+    }
+    // What OpenFlow 1.3 does not have is refused, and not passed over.
+    let bundle = run(switch.ofctl_command("--bundle add-flow", &["actions=drop"]));
+    assert!(!bundle.status.success());
 }
 
 #[test]

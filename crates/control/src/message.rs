@@ -212,11 +212,11 @@ pub struct Mirror {
 pub struct OpenFlow {
     /// Name of the switch, such as `vale0`. It comes into being with these settings if it is not there.
     pub switch: String,
-    /// Controllers that the switch connects to, such as `tcp:127.0.0.1:6653`.
+    /// Controllers that the switch connects to, such as `tcp:127.0.0.1:6653`, or by TLS `ssl:127.0.0.1:6653`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controllers: Vec<String>,
-    /// Addresses on which the switch listens for tools, such as `127.0.0.1:6654`. Tools of this machine have the socket
-    /// `SWITCH.mgmt` beside the control socket.
+    /// Addresses on which the switch listens for tools, such as `127.0.0.1:6654`, or by TLS `ssl:127.0.0.1:6654`. Tools of
+    /// this machine have the socket `SWITCH.mgmt` beside the control socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<String>,
     /// What the switch does without a controller.
@@ -225,6 +225,15 @@ pub struct OpenFlow {
     /// Number of the switch for controllers, 1 to 16 hexadecimal digits; `None`: made from its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datapath_id: Option<String>,
+    /// Path of the switch's private key for TLS, a PEM file that the daemon reads. TLS needs this and the two that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private_key: Option<String>,
+    /// Path of the switch's certificate, with those between it and its CA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// Path of the certificates of the CAs that sign those of controllers and tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_cert: Option<String>,
 }
 
 /// What a switch with flow tables does while no controller is connected.

@@ -63,6 +63,12 @@ pub struct OpenFlowReport {
     pub controllers: Vec<ControllerReport>,
     /// Connections of tools.
     pub tools: u64,
+    /// Connections to an `ssl:` address whose TLS handshake failed.
+    #[serde(default)]
+    pub refused_tools: u64,
+    /// From where the last of them came, and why it was refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refusal: String,
     /// Flow entries in all tables.
     pub flows: u64,
     /// Messages that a controller did not get because it did not read.

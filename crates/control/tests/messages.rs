@@ -60,6 +60,9 @@ fn openflow() -> OpenFlow {
         listen: vec!["127.0.0.1:6654".to_owned()],
         fail_mode: FailMode::Standalone,
         datapath_id: Some("abc".to_owned()),
+        private_key: Some("/etc/ringroad/key.pem".to_owned()),
+        certificate: Some("/etc/ringroad/certificate.pem".to_owned()),
+        ca_cert: Some("/etc/ringroad/ca.pem".to_owned()),
     }
 }
 
@@ -262,6 +265,8 @@ fn replies() -> Vec<Reply> {
                 problem: "Connection refused".to_owned(),
             }],
             tools: 1,
+            refused_tools: 1,
+            refusal: "127.0.0.1:49152: it shows no certificate".to_owned(),
             flows: 2,
             dropped_news: 3,
             waiting: "the address is in use".to_owned(),

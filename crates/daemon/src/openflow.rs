@@ -1,4 +1,6 @@
-//! Switches whose frames go by flow tables: the settings, and what serves them.
+//! Switches whose frames go by flow tables, and what serves them.
+
+mod settings;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,19 +12,21 @@ use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
 use ringroad_control::report::{ControllerReport, OpenFlowReport};
 use ringroad_datapath::fabric::{MakeDecider, QueueParts, Share};
-use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_drivers::dgram;
 use ringroad_flow_tables::control_frame::port_number;
 use ringroad_flow_tables::decider::{FlowDecider, NoFlows};
 use ringroad_flow_tables::state::{FlowState, Limits};
-use ringroad_openflow_agent::agent::{Agent, FailMode, Identity, Port};
-use ringroad_openflow_agent::service::{ControllerAddress, Listeners, Service};
+use ringroad_openflow_agent::address::{ListenAddress, Transport};
+use ringroad_openflow_agent::agent::{Agent, Identity, Port};
+use ringroad_openflow_agent::service::{Controllers, Listeners, Service};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
 use rustix::net::SocketType;
 
+use self::settings::{Parsed, fail_mode, parse, read_tls};
+pub(crate) use self::settings::{check, words};
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
@@ -66,75 +70,15 @@ struct Known {
     queues: Vec<usize>,
 }
 
-/// What settings say, checked.
-struct Parsed {
-    controllers: Vec<ControllerAddress>,
-    datapath_id: u64,
-}
-
-fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
-    let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
-    let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
-    if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
-        return Err(format!("{switch:?} is no name of a switch, such as vale0"));
-    }
-    let controllers =
-        controllers.iter().map(|address| address.parse()).collect::<Result<Vec<_>, String>>()?;
-    for address in listen {
-        let is_address = address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.port() != 0);
-        if !is_address {
-            return Err(format!("{address:?} is no address to listen on: write 127.0.0.1:6654"));
-        }
-    }
-    let datapath_id = match datapath_id {
-        None => named_id(switch),
-        Some(text) => {
-            let digits = text.strip_prefix("0x").unwrap_or(text);
-            let is_hexadecimal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            let id = is_hexadecimal.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
-            id.filter(|&id| id != 0).ok_or_else(|| {
-                format!("datapath id {text:?}: write 1 to 16 hexadecimal digits that are not all 0")
-            })?
-        }
-    };
-    Ok(Parsed { controllers, datapath_id })
-}
-
-/// Checks settings.
-///
-/// # Errors
-/// What is wrong, and what would do.
-pub(crate) fn check(settings: &OpenFlow) -> Result<(), String> {
-    parse(settings).map(|_| ())
-}
-
-/// A number from a name, the same each time (FNV-1a), in the half of the numbers that is for local use.
-fn named_id(name: &str) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
-    (hash & 0xffff_ffff_ffff) | 0x0200_0000_0000
-}
-
-fn fail_mode(wanted: WantedFailMode) -> FailMode {
-    match wanted {
-        WantedFailMode::Secure => FailMode::Secure,
-        WantedFailMode::Standalone => FailMode::Standalone,
-    }
-}
-
 fn no_flows() -> MakeDecider {
     Box::new(|_, _| Box::new(NoFlows))
-}
-
-/// For people.
-pub(crate) fn words(settings: &OpenFlow) -> String {
-    format!("OpenFlow for {}", settings.switch)
 }
 
 /// The settings in force, and those that wait.
 pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
     let FlowSwitches { running, waiting, .. } = &ports.openflow;
-    let running = running.values().map(|running| &running.settings);
+    let is_replaced = |running: &&Running| waiting.contains_key(&running.settings.switch);
+    let running = running.values().filter(|running| !is_replaced(running)).map(|running| &running.settings);
     running.chain(waiting.values().map(|(settings, _)| settings)).cloned().collect()
 }
 
@@ -171,18 +115,22 @@ impl Ports {
     /// The refusal to send; the switch is as it was then.
     pub(crate) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<(), Refusal> {
         let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
+        let tls = read_tls(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
         let name = &settings.switch;
+        let Parsed { controllers, listen, datapath_id } = parsed;
+        let controllers = Controllers { addresses: controllers, tls };
         if let Some(running) = self.openflow.running.get_mut(name) {
             let same_identity =
-                running.datapath_id == parsed.datapath_id && running.settings.listen == settings.listen;
+                running.datapath_id == datapath_id && running.settings.listen == settings.listen;
             if same_identity {
-                running.service.set_controllers(parsed.controllers, fail_mode(settings.fail_mode));
+                running.service.set_controllers(controllers, fail_mode(settings.fail_mode));
                 running.settings = settings.clone();
+                self.openflow.waiting.remove(name);
                 return Ok(());
             }
             self.end_openflow(name, Some(no_flows()))?;
         }
-        let running = self.start_openflow(settings, parsed)?;
+        let running = self.start_openflow(settings, controllers, &listen, datapath_id)?;
         self.openflow.waiting.remove(name);
         self.openflow.running.insert(name.clone(), running);
         self.openflow.revision = u64::MAX;
@@ -190,7 +138,13 @@ impl Ports {
         Ok(())
     }
 
-    fn start_openflow(&mut self, settings: &OpenFlow, parsed: Parsed) -> Result<Running, Refusal> {
+    fn start_openflow(
+        &mut self,
+        settings: &OpenFlow,
+        controllers: Controllers,
+        listen: &[ListenAddress],
+        datapath_id: u64,
+    ) -> Result<Running, Refusal> {
         let name = settings.switch.as_str();
         let failed = |what: String| refuse(ErrorKind::Busy, what, "");
         let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
@@ -199,10 +153,15 @@ impl Ports {
             rustix::io::fcntl_dupfd_cloexec(&socket, 0)
                 .map_err(|error| failed(format!("no descriptor: {error}")))?,
         );
-        let listen = |address: &String| {
-            TcpListener::bind(address).map_err(|error| failed(format!("cannot listen on {address}: {error}")))
-        };
-        let tcp = settings.listen.iter().map(listen).collect::<Result<_, _>>()?;
+        let mut listeners = Listeners { unix: vec![unix], ..Listeners::default() };
+        for ListenAddress { transport, address } in listen {
+            let listener = TcpListener::bind(address)
+                .map_err(|error| failed(format!("cannot listen on {address}: {error}")))?;
+            match transport {
+                Transport::Tcp => listeners.tcp.push(listener),
+                Transport::Tls => listeners.tls.push(listener),
+            }
+        }
         let (queue, packets) = dgram::pair().map_err(|error| failed(format!("no descriptor: {error}")))?;
         let fabric = self.table.fabric_mut();
         let workers = fabric.runners().len();
@@ -216,13 +175,12 @@ impl Ports {
                 fabric.learning(name).ok_or_else(|| failed(format!("there is no switch {name}")))?;
             let identity = Identity {
                 switch: name.to_owned(),
-                datapath_id: parsed.datapath_id,
+                datapath_id,
                 version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
             };
             let agent = Agent::new(identity, (state, workers), learning, fail_mode(settings.fail_mode));
-            let service =
-                Service::start(agent, parsed.controllers, Listeners { unix: vec![unix], tcp }, packets)
-                    .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
+            let service = Service::start(agent, controllers, listeners, packets)
+                .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
             let clock = Clock::system();
             let make = move |learning, worker: u8| -> Box<dyn ringroad_port::plan::Decide> {
                 let needs = needs.get(usize::from(worker)).cloned();
@@ -239,7 +197,7 @@ impl Ports {
         match started {
             Ok(service) => Ok(Running {
                 settings: settings.clone(),
-                datapath_id: parsed.datapath_id,
+                datapath_id,
                 service,
                 socket_path,
                 _socket: socket,
@@ -257,10 +215,11 @@ impl Ports {
     /// # Errors
     /// The refusal to send.
     pub(crate) fn remove_openflow(&mut self, switch: &str) -> Result<(), Refusal> {
+        let waited = self.openflow.waiting.remove(switch).is_some();
         if self.openflow.running.contains_key(switch) {
             return self.end_openflow(switch, None);
         }
-        if self.openflow.waiting.remove(switch).is_none() {
+        if !waited {
             let what = format!("{switch} has no flow tables");
             return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad switch lists the switches that have"));
         }
@@ -363,6 +322,8 @@ impl Ports {
                 socket: running.socket_path.display().to_string(),
                 controllers: controllers.collect(),
                 tools: report.tools as u64,
+                refused_tools: report.refused_tools,
+                refusal: report.refusal.unwrap_or_default(),
                 flows: report.flows as u64,
                 dropped_news: report.dropped_news,
                 waiting: String::new(),
@@ -376,6 +337,8 @@ impl Ports {
             socket: folder.join(format!("{}.mgmt", settings.switch)).display().to_string(),
             controllers: Vec::new(),
             tools: 0,
+            refused_tools: 0,
+            refusal: String::new(),
             flows: 0,
             dropped_news: 0,
             waiting: why.clone(),
@@ -390,44 +353,4 @@ fn bind(path: &Path) -> Result<BoundSocket, String> {
     rustix::net::listen(&socket, BACKLOG)
         .map_err(|error| format!("listening on {}: {error}", path.display()))?;
     Ok(socket)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(switch: &str) -> OpenFlow {
-        OpenFlow {
-            switch: switch.to_owned(),
-            controllers: vec!["tcp:127.0.0.1:6653".to_owned()],
-            listen: vec!["127.0.0.1:6654".to_owned()],
-            fail_mode: WantedFailMode::Secure,
-            datapath_id: Some("abc".to_owned()),
-        }
-    }
-
-    #[test]
-    fn settings_are_checked() {
-        assert_eq!(parse(&settings("vale0")).map(|parsed| parsed.datapath_id), Ok(0xabc));
-        let wrong = [
-            settings("eth0"),
-            settings("vale0:a"),
-            settings(""),
-            OpenFlow { controllers: vec!["127.0.0.1".to_owned()], ..settings("vale0") },
-            OpenFlow { listen: vec!["6654".to_owned()], ..settings("vale0") },
-            OpenFlow { datapath_id: Some("0".to_owned()), ..settings("vale0") },
-            OpenFlow { datapath_id: Some("+1".to_owned()), ..settings("vale0") },
-            OpenFlow { datapath_id: Some("10000000000000000".to_owned()), ..settings("vale0") },
-        ];
-        for settings in wrong {
-            assert!(check(&settings).is_err(), "{settings:?}");
-        }
-    }
-
-    #[test]
-    fn a_switch_has_a_number_of_its_own_without_one_in_the_settings() {
-        assert_eq!(named_id("vale0"), named_id("vale0"));
-        assert_ne!(named_id("vale0"), named_id("vale1"));
-        assert_eq!(named_id("vale0") >> 40 & 3, 2, "locally administered, no group");
-    }
 }

@@ -111,7 +111,8 @@ pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) ->
     Ok(())
 }
 
-/// Brings OpenFlow from what `before` says to what `wanted` says. Settings of commands stay. Returns what is tried again.
+/// Brings OpenFlow from what `before` says to what `wanted` says, and reads keys and certificates anew. Settings of commands
+/// stay. Returns what is tried again.
 pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow]) -> Vec<String> {
     let is_wanted = |old: &OpenFlow| wanted.iter().any(|new| new.switch == old.switch);
     for old in before.iter().filter(|old| !is_wanted(old)) {
@@ -119,7 +120,7 @@ pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow
         let _ = ports.remove_openflow(&old.switch);
     }
     let now = openflow::in_force(ports);
-    let changed = wanted.iter().filter(|settings| !now.contains(settings));
+    let changed = wanted.iter().filter(|settings| !now.contains(settings) || settings.private_key.is_some());
     changed.filter_map(|settings| ports.want_openflow(settings)).collect()
 }
 

@@ -70,7 +70,7 @@ impl Group {
             GroupKind::FastFailover => self
                 .buckets
                 .iter()
-                .position(|bucket| lives(bucket, tables, 0))
+                .position(|bucket| is_alive(bucket, tables))
                 .map_or(0..0, |first| first..first + 1),
             GroupKind::Select => self.selected(packet, tables).map_or(0..0, |one| one..one + 1),
         }
@@ -78,7 +78,7 @@ impl Group {
 
     /// A bucket by its weight among those that live.
     fn selected(&self, packet: &Packet, tables: &Tables) -> Option<usize> {
-        let weight = |bucket: &Bucket| if lives(bucket, tables, 0) { u64::from(bucket.weight) } else { 0 };
+        let weight = |bucket: &Bucket| if is_alive(bucket, tables) { u64::from(bucket.weight) } else { 0 };
         let total: u64 = self.buckets.iter().map(weight).sum();
         // The product's high half is evenly spread over the weights.
         let mut point = ((u128::from(flow_hash(packet)) * u128::from(total)) >> 64) as u64;
@@ -95,14 +95,25 @@ impl Group {
 /// Groups that watch groups: no more than that within each other.
 const MAX_WATCHED: usize = 16;
 
+/// Buckets that are looked at to know whether one lives: each watched group can multiply those of the groups behind it.
+const MAX_LOOKED_AT: usize = 256;
+
 /// Whether a bucket lives: with the port and the group that it watches, and always if it watches neither.
-fn lives(bucket: &Bucket, tables: &Tables, depth: usize) -> bool {
+fn is_alive(bucket: &Bucket, tables: &Tables) -> bool {
+    let mut looks_left = MAX_LOOKED_AT;
+    lives(bucket, tables, 0, &mut looks_left)
+}
+
+fn lives(bucket: &Bucket, tables: &Tables, depth: usize, looks_left: &mut usize) -> bool {
     let port = bucket.watch_port == PortNo::ANY || tables.ports.lives(bucket.watch_port);
     let group = bucket.watch_group == ringroad_openflow::group_id::ANY
         || depth < MAX_WATCHED
-            && tables
-                .groups
-                .get(&bucket.watch_group)
-                .is_some_and(|group| group.buckets.iter().any(|bucket| lives(bucket, tables, depth + 1)));
+            && tables.groups.get(&bucket.watch_group).is_some_and(|group| {
+                group.buckets.iter().any(|bucket| {
+                    let Some(left) = looks_left.checked_sub(1) else { return false };
+                    *looks_left = left;
+                    lives(bucket, tables, depth + 1, looks_left)
+                })
+            });
     port && group
 }

@@ -11,7 +11,10 @@ use crate::tables::{Fragments, Tables};
 use crate::trail::{Trail, keeps_trail};
 
 /// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
-const MAX_GROUPS_DEEP: usize = 16;
+pub(crate) const MAX_GROUPS_DEEP: usize = 16;
+/// Actions and buckets that one packet may go through: each group can multiply those of the groups behind it, and other
+/// packets of the worker wait meanwhile.
+pub(crate) const MAX_STEPS: usize = 2048;
 /// No table has this number: where a packet-in has no table, as for a packet-out.
 const NO_TABLE: u8 = 0xff;
 
@@ -156,6 +159,8 @@ struct Walk<'walk, S> {
     is_table_miss: bool,
     /// Whether it has left, or was dropped and counted.
     is_settled: bool,
+    /// Actions and buckets that it may still go through.
+    steps_left: usize,
 }
 
 /// What stays allocated from packet to packet.
@@ -203,7 +208,9 @@ impl Tables {
     pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
         let mut trail = Trail::default();
         let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail);
-        if walk.apply(packet, actions.iter().copied(), 0).is_some() && !walk.is_settled {
+        let done =
+            walk.take_steps(actions.len()).and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
+        if done.is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
     }
@@ -227,11 +234,29 @@ impl<'walk, S: Sink> Walk<'walk, S> {
             queue: None,
             is_table_miss: false,
             is_settled: false,
+            steps_left: MAX_STEPS,
         }
     }
 }
 
 impl<S: Sink> Walk<'_, S> {
+    /// Takes so many steps, unless they are more than there are left: then the packet stops.
+    fn take_steps(&mut self, steps: usize) -> Option<()> {
+        match self.steps_left.checked_sub(steps) {
+            Some(left) => {
+                self.steps_left = left;
+                Some(())
+            }
+            None => {
+                self.steps_left = 0;
+                if !std::mem::replace(&mut self.is_settled, true) {
+                    self.sink.dropped(Dropped::ByFlow);
+                }
+                None
+            }
+        }
+    }
+
     /// `None` where the packet stops on its way.
     fn through_tables(&mut self, packet: &mut Packet, set: &mut ActionSet) -> Option<()> {
         if self.tables.fragments == Fragments::Drop && packet.is_fragment() {
@@ -253,12 +278,14 @@ impl<S: Sink> Walk<'_, S> {
                 self.meter(packet, meter)?;
             }
             if let Some(actions) = &steps.apply {
+                self.take_steps(actions.len())?;
                 self.apply(packet, actions.iter().copied(), 0)?;
             }
             if steps.clear {
                 set.clear();
             }
             if let Some(actions) = &steps.write {
+                self.take_steps(actions.len())?;
                 set.write(actions);
             }
             if let Some((value, mask)) = steps.metadata {
@@ -351,6 +378,9 @@ impl<S: Sink> Walk<'_, S> {
             else {
                 continue;
             };
+            if self.take_steps(1 + bucket.actions.len()).is_none() {
+                return;
+            }
             self.sink.count(counter, packet.bytes());
             let mut set = ActionSet::default();
             set.write(&bucket.actions);
@@ -379,9 +409,11 @@ impl<S: Sink> Walk<'_, S> {
                 let mut copy = packet.clone();
                 let mut trail = Trail::default();
                 let mut walk = Walk::new(self.tables, self.now_ns, 0, &mut *self.sink, &mut trail);
+                walk.steps_left = self.steps_left;
                 if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
                     walk.sink.dropped(Dropped::ByFlow);
                 }
+                self.steps_left = walk.steps_left;
                 return;
             }
             PortNo::IN_PORT => Target::Port(packet.in_port),

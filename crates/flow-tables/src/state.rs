@@ -18,6 +18,7 @@ use ringroad_openflow::{group_id, table_id};
 
 use crate::counters::{CounterBank, CounterId};
 use crate::flow::{Flow, covers, overlap};
+use crate::pipeline::MAX_STEPS;
 use crate::tables::{Change, Fragments, PortState, TABLES, Tables};
 
 const NS: u64 = 1_000_000_000;
@@ -489,6 +490,9 @@ impl FlowState {
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
         // What a tag that is pushed or popped uncovers, nobody knows before the packet is there.
         let mut is_known = matching.is_some();
+        if list.len() > MAX_STEPS {
+            return Err(ErrorCode::ACTION_TOO_MANY);
+        }
         for action in list {
             match action {
                 Action::Output { port, .. } if *port == PortNo::TABLE && matching.is_some() => {

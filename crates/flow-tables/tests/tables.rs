@@ -290,6 +290,39 @@ fn a_group_is_refused_that_leads_to_itself_and_takes_its_flows_along() {
 }
 
 #[test]
+fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
+    let mut state = state();
+    let last = group(GroupCommand::Add, GroupKind::All, 0, vec![bucket(0, PortNo::ANY, vec![output(2)])]);
+    state.group_mod(&last, 0).unwrap();
+    // Twelve levels of ten: a packet would leave ten to the twelfth times.
+    let mut watched = bucket(1, PortNo(9), vec![output(2)]);
+    for level in 1..=12 {
+        let next = vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)]); 10];
+        state.group_mod(&group(GroupCommand::Add, GroupKind::All, level, next), 0).unwrap();
+        // The same for the question which bucket lives.
+        let next = vec![watched.clone(); 10];
+        state.group_mod(&group(GroupCommand::Add, GroupKind::FastFailover, 100 + level, next), 0).unwrap();
+        watched = Bucket { watch_group: 100 + level, ..bucket(1, PortNo::ANY, vec![output(2)]) };
+    }
+    let both = apply(vec![Action::Group(112), Action::Group(12), output(3)]);
+    state.flow_mod(&add(0, 1, vec![], both), 0).unwrap();
+    let seen = send(&state, 1, &frame(1, 1), 0);
+    let left = ports(&seen);
+    let (last, by_groups) = left.split_last().unwrap();
+    assert!((1..2048).contains(&by_groups.len()) && by_groups.iter().all(|&port| port == 2), "{by_groups:?}");
+    assert_eq!(*last, 3);
+    // Seventeen levels are too many.
+    let chain = |level| vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)])];
+    for level in 13..=16 {
+        state.group_mod(&group(GroupCommand::Add, GroupKind::Indirect, level, chain(level)), 0).unwrap();
+    }
+    let too_deep = group(GroupCommand::Add, GroupKind::Indirect, 17, chain(17));
+    assert_eq!(state.group_mod(&too_deep, 0), Err(ErrorCode::GROUP_LOOP));
+    let too_many = apply(vec![output(2); 2049]);
+    assert_eq!(state.flow_mod(&add(0, 2, vec![], too_many), 0), Err(ErrorCode::ACTION_TOO_MANY));
+}
+
+#[test]
 fn the_end_of_a_group_or_a_meter_ends_the_flows_that_use_it() {
     let mut state = state();
     let buckets = vec![bucket(0, PortNo::ANY, vec![output(2)])];

@@ -1,11 +1,16 @@
 //! What speaks OpenFlow 1.3 for a switch.
 //!
 //! [`agent::Agent`] answers controllers and tools, and has the switch's flow tables in its hand; it does no input or
-//! output. [`service::Service`] is the thread around it, with the connections.
+//! output. [`service::Service`] is the thread around it, with the connections, plain or by TLS.
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod agent;
+mod dialing;
 mod features;
 pub mod service;
 pub mod session;
+mod stream;
+pub mod tls;
+mod turn;

@@ -8,7 +8,8 @@ use ringroad_openflow::{first_message, message};
 
 /// What waits to be sent may be so much; then messages that nobody asked for are dropped, and counted.
 const CROWDED_BYTES: usize = 1 << 20;
-/// Beyond that the connection ends: whoever asks has to read the answers.
+/// While more waits, no further request is answered and the connection ends: whoever asks has to read the answers. One
+/// answer may be longer, since it may tell all flows.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Requests of several messages may have so many bytes.
 pub(crate) const MAX_MULTIPART_BYTES: usize = 1 << 20;
@@ -65,6 +66,8 @@ pub struct Session {
     /// The parts of a request of several messages so far.
     pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
     input: Vec<u8>,
+    /// How much of `input` is taken.
+    taken: usize,
     output: Vec<u8>,
     /// How much of `output` is sent.
     sent: usize,
@@ -91,6 +94,7 @@ impl Session {
             is_greeted: false,
             multipart: None,
             input: Vec::new(),
+            taken: 0,
             output: Vec::new(),
             sent: 0,
             dropped_news: 0,
@@ -108,14 +112,22 @@ impl Session {
 
     /// The next whole message.
     pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
+        if self.waiting().len() > MAX_WAITING_BYTES {
+            self.ended = Some(Ended::TooSlow);
+        }
         if self.ended.is_some() {
             return None;
         }
-        match first_message(&self.input) {
-            Ok(message) => {
-                let message = message?.to_vec();
-                self.input.drain(..message.len());
+        match first_message(self.input.get(self.taken..).unwrap_or(&[])) {
+            Ok(Some(message)) => {
+                let message = message.to_vec();
+                self.taken += message.len();
                 Some(message)
+            }
+            Ok(None) => {
+                self.input.drain(..self.taken);
+                self.taken = 0;
+                None
             }
             Err(_) => {
                 self.ended = Some(Ended::NotOpenFlow);
@@ -128,9 +140,6 @@ impl Session {
     pub(crate) fn reply(&mut self, xid: u32, reply: &Reply) {
         // A single entry that is too long for a message cannot be told.
         let _ = reply.encode(xid, &mut self.output);
-        if self.output.len() - self.sent > MAX_WAITING_BYTES {
-            self.ended = Some(Ended::TooSlow);
-        }
     }
 
     pub(crate) fn multipart(&mut self, xid: u32, reply: MultipartReply) {

@@ -1,5 +1,8 @@
 //! `ringroad switch`.
 
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
 use clap::{Args, ValueEnum};
 use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
 use ringroad_control::{Reply, Request};
@@ -24,9 +27,9 @@ pub(crate) struct Switch {
     #[arg(long, conflicts_with_all = ["switch", "openflow", "learn"])]
     list: bool,
     /// Use flow tables, and connect to these controllers (none: tools alone change flows)
-    #[arg(long, value_name = "tcp:HOST:PORT", num_args = 0.., conflicts_with = "learn")]
+    #[arg(long, value_name = "tcp:HOST:PORT|ssl:HOST:PORT", num_args = 0.., conflicts_with = "learn")]
     openflow: Option<Vec<String>>,
-    /// Listen for tools at this address too
+    /// Listen for tools at this address too; with ssl: before it by TLS
     #[arg(long, value_name = "ADDRESS:PORT", requires = "openflow")]
     listen: Vec<String>,
     /// What the switch does while no controller is connected
@@ -35,6 +38,15 @@ pub(crate) struct Switch {
     /// Number of the switch for controllers, hexadecimal [default: made from its name]
     #[arg(long, value_name = "HEX", requires = "openflow")]
     datapath_id: Option<String>,
+    /// The switch's private key for TLS, in PEM
+    #[arg(long, value_name = "FILE", requires_all = ["openflow", "certificate", "ca_cert"])]
+    private_key: Option<PathBuf>,
+    /// The switch's certificate, in PEM, with those between it and its CA
+    #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "ca_cert"])]
+    certificate: Option<PathBuf>,
+    /// Certificates of the CAs that sign those of controllers and tools, in PEM
+    #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "certificate"])]
+    ca_cert: Option<PathBuf>,
     /// Use learned addresses again; all flows go
     #[arg(long)]
     learn: bool,
@@ -65,9 +77,20 @@ impl Switch {
                 FailMode::Standalone => WantedFailMode::Standalone,
             },
             datapath_id: self.datapath_id.clone(),
+            private_key: whole_path(self.private_key.as_deref())?,
+            certificate: whole_path(self.certificate.as_deref())?,
+            ca_cert: whole_path(self.ca_cert.as_deref())?,
         };
         super::ask(global, output, &Request::SetOpenFlow(settings), "flow tables decide", Some(&switch))
     }
+}
+
+/// The daemon is in another folder.
+fn whole_path(path: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let failed = |what: &dyn Display| Failure::new(format!("{}: {what}", path.display()), "");
+    let whole = std::path::absolute(path).map_err(|error| failed(&error))?;
+    whole.into_os_string().into_string().map(Some).map_err(|_| failed(&"a path has to be UTF-8"))
 }
 
 fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -98,6 +121,12 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
             }
             if report.controllers.is_empty() && report.waiting.is_empty() {
                 row("none".to_owned(), format!("tools: unix:{}", report.socket));
+            }
+            if report.refused_tools > 0 {
+                row(
+                    String::new(),
+                    format!("refused {} tools, last {}", report.refused_tools, report.refusal),
+                );
             }
         }
         columns.lines_or("no switch has flow tables")

@@ -1,5 +1,6 @@
 //! Groups, as controllers change them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ringroad_openflow::action::Action;
@@ -11,6 +12,7 @@ use ringroad_openflow::oxm::Match;
 use super::{FlowState, actions, uses_group};
 use crate::flow::Flow;
 use crate::group::Group;
+use crate::pipeline::MAX_GROUPS_DEEP;
 use crate::tables::Change;
 
 impl FlowState {
@@ -92,8 +94,9 @@ impl FlowState {
         if request.buckets.len() > self.limits.buckets {
             return Err(ErrorCode::GROUP_OUT_OF_BUCKETS);
         }
+        let mut depths = HashMap::new();
         for bucket in &request.buckets {
-            if self.leads_to(bucket, request.group, 0) {
+            if self.depth(bucket, request.group, 0, &mut depths).is_none() {
                 return Err(ErrorCode::GROUP_LOOP);
             }
             self.check_actions(&bucket.actions, Some(&Match::default())).or_else(|error| match error {
@@ -105,18 +108,42 @@ impl FlowState {
         Ok(())
     }
 
-    /// Whether a bucket's packets come to a group.
-    fn leads_to(&self, bucket: &Bucket, wanted: u32, depth: usize) -> bool {
+    /// How many groups are behind a bucket, one after the other. `None`: its packets come to `wanted`, or there are too many.
+    /// `depths` has the groups that were looked at, so that each is looked at once.
+    fn depth(
+        &self,
+        bucket: &Bucket,
+        wanted: u32,
+        above: usize,
+        depths: &mut HashMap<u32, usize>,
+    ) -> Option<usize> {
         let next = bucket.actions.iter().filter_map(|action| match action {
             Action::Group(group) => Some(*group),
             _ => None,
         });
-        next.chain(Some(bucket.watch_group).filter(|&group| group != group_id::ANY)).any(|group| {
-            group == wanted
-                || depth >= 16
-                || self.tables.groups.get(&group).is_some_and(|group| {
-                    group.buckets.iter().any(|bucket| self.leads_to(bucket, wanted, depth + 1))
-                })
-        })
+        let next = next.chain(Some(bucket.watch_group).filter(|&group| group != group_id::ANY));
+        let mut deepest = 0;
+        for group in next {
+            if group == wanted || above >= MAX_GROUPS_DEEP {
+                return None;
+            }
+            let depth = match depths.get(&group) {
+                Some(&depth) => depth,
+                None => {
+                    let mut deepest = 0;
+                    let behind = self.tables.groups.get(&group);
+                    for bucket in behind.into_iter().flat_map(|group| group.buckets.iter()) {
+                        deepest = deepest.max(self.depth(bucket, wanted, above + 1, depths)?);
+                    }
+                    depths.insert(group, deepest + 1);
+                    deepest + 1
+                }
+            };
+            if above + depth > MAX_GROUPS_DEEP {
+                return None;
+            }
+            deepest = deepest.max(depth);
+        }
+        Some(deepest)
     }
 }

@@ -92,6 +92,8 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink"
             "\
 # Flow tables under a controller
 ringroad switch vale0 --openflow tcp:127.0.0.1:6653
+# The same by TLS
+ringroad switch vale0 --openflow ssl:10.0.0.1 --private-key key.pem --certificate cert.pem --ca-cert ca.pem
 # Flow tables that tools alone change, such as ringroad flows and ovs-ofctl
 ringroad switch vale0 --openflow
 # Learned addresses again

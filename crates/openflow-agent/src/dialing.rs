@@ -1,0 +1,117 @@
+//! A controller of the settings, and how the switch comes to a connection with it.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use crate::address::ControllerAddress;
+use crate::agent::SessionId;
+
+/// How long a connection may take to come about, and then until both sides have greeted.
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A connection that failed is tried again after so long, and then after twice as long, up to the longest wait.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+
+/// A controller of the settings.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub(crate) address: ControllerAddress,
+    state: Dialing,
+    wait: Duration,
+    problem: Option<String>,
+}
+
+#[derive(Debug)]
+enum Dialing {
+    /// To be tried at this time.
+    Waiting(Instant),
+    /// A thread resolves its name and connects: that may take long.
+    Connecting(Receiver<Result<TcpStream, String>>),
+    Connected(SessionId),
+}
+
+impl Dialed {
+    pub(crate) fn new(address: ControllerAddress, now: Instant) -> Self {
+        Self { address, state: Dialing::Waiting(now), wait: FIRST_WAIT, problem: None }
+    }
+
+    /// Goes on with connecting, in a thread that rings `wake` when it is done. Returns a new connection.
+    pub(crate) fn dial(&mut self, wake: &Arc<OwnedFd>, now: Instant) -> Option<TcpStream> {
+        match &self.state {
+            Dialing::Waiting(at) if *at <= now => {
+                let (done, result) = channel();
+                let (address, wake) = (self.address.clone(), Arc::clone(wake));
+                let connecting = move || {
+                    let _ = done.send(connect(&address));
+                    let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+                };
+                match std::thread::Builder::new().name("openflow-dial".to_owned()).spawn(connecting) {
+                    Ok(_) => self.state = Dialing::Connecting(result),
+                    Err(error) => self.lost(error.to_string(), now),
+                }
+            }
+            Dialing::Connecting(result) => match result.try_recv() {
+                Ok(Ok(stream)) => return Some(stream),
+                Ok(Err(problem)) => self.lost(problem, now),
+                Err(TryRecvError::Disconnected) => self.lost("the attempt was given up".to_owned(), now),
+                Err(TryRecvError::Empty) => {}
+            },
+            Dialing::Waiting(_) | Dialing::Connected(_) => {}
+        }
+        None
+    }
+
+    /// The connection is this one.
+    pub(crate) fn connected(&mut self, id: SessionId) {
+        self.state = Dialing::Connected(id);
+    }
+
+    /// Both sides have greeted: the next loss is a new one.
+    pub(crate) fn greeted(&mut self) {
+        (self.wait, self.problem) = (FIRST_WAIT, None);
+    }
+
+    /// There is no connection, or no longer.
+    pub(crate) fn lost(&mut self, problem: String, now: Instant) {
+        self.problem = Some(problem);
+        self.state = Dialing::Waiting(now + self.wait);
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+    }
+
+    /// The connection.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match self.state {
+            Dialing::Connected(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// When it is to be tried again.
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        match self.state {
+            Dialing::Waiting(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Why there is no connection.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+fn connect(address: &ControllerAddress) -> Result<TcpStream, String> {
+    let ControllerAddress { host, port, .. } = address;
+    let addresses = (host.as_str(), *port).to_socket_addrs().map_err(|error| error.to_string())?;
+    let mut last = format!("{host} has no address");
+    for address in addresses.collect::<Vec<SocketAddr>>() {
+        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = format!("{address}: {error}"),
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,172 @@
+//! The bytes of a connection: over TCP or a UNIX socket, by TLS or plain. Nothing here waits.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use rustls::Connection;
+
+use crate::tls::problem;
+
+/// Read from one connection in one turn, so that none keeps the others waiting.
+const READ_BYTES: usize = 64 * 1024;
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(bytes),
+            Self::Unix(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream to a controller or a tool.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: Socket,
+    tls: Option<Box<Connection>>,
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    /// Over TCP, by TLS or plain.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn tcp(stream: TcpStream, tls: Option<Connection>) -> Result<Self> {
+        stream.set_nonblocking(true)?;
+        // A small answer is not to wait for a larger one.
+        stream.set_nodelay(true)?;
+        Ok(Self { socket: Socket::Tcp(stream), tls: tls.map(Box::new) })
+    }
+
+    /// Over a UNIX socket.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn unix(stream: UnixStream) -> Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { socket: Socket::Unix(stream), tls: None })
+    }
+
+    /// Whether the other side may be on another machine.
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.socket, Socket::Tcp(_))
+    }
+
+    /// Whether the two sides do not know each other yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether there is something to send, where the session has or has not.
+    pub(crate) fn has_to_send(&self, session_has: bool) -> bool {
+        match &self.tls {
+            Some(tls) => tls.wants_write() || session_has && !tls.is_handshaking(),
+            None => session_has,
+        }
+    }
+
+    /// What has come in, as far as one turn goes. Nothing: the other side has closed the connection.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come; else why the connection is to end.
+    pub(crate) fn read(&mut self) -> Result<Vec<u8>> {
+        let Some(tls) = &mut self.tls else {
+            let mut bytes = vec![0; READ_BYTES];
+            let len = self.socket.read(&mut bytes)?;
+            bytes.truncate(len);
+            return Ok(bytes);
+        };
+        let (mut bytes, mut wire_bytes) = (Vec::new(), 0);
+        // What TLS has taken apart is taken out each time, so nothing stays there of which poll would not tell.
+        while wire_bytes < READ_BYTES {
+            let len = match tls.read_tls(&mut self.socket) {
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            wire_bytes += len;
+            if let Err(error) = tls.process_new_packets() {
+                // The other side is told why, if it still listens.
+                let _ = tls.write_tls(&mut self.socket);
+                return Err(Error::new(ErrorKind::InvalidData, problem(&error)));
+            }
+            // Its end is told by `len`.
+            let _ = tls.reader().read_to_end(&mut bytes);
+            if len == 0 {
+                return match tls.is_handshaking() {
+                    true => Err(Error::other("it closed the connection during the TLS handshake")),
+                    false => Ok(bytes),
+                };
+            }
+        }
+        match bytes.is_empty() {
+            true => Err(ErrorKind::WouldBlock.into()),
+            false => Ok(bytes),
+        }
+    }
+
+    /// Sends some of these bytes.
+    ///
+    /// # Errors
+    /// `WouldBlock` where none can be taken now; else why the connection is to end.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.flush()?;
+        let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
+        if tls.is_handshaking() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let taken = tls.writer().write(bytes)?;
+        match self.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Sends what TLS has to say of itself, and what it was given before.
+    ///
+    /// # Errors
+    /// `WouldBlock` where not all of it can be sent now; else why the connection is to end.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.socket) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                sent => {
+                    sent?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

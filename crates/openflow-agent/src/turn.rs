@@ -1,0 +1,423 @@
+//! One turn of the thread after the other: connections come and go, bytes come in, answers go out.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringroad_flow_tables::control_frame::packet_out_header;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::address::{ControllerAddress, Transport};
+use crate::agent::{Agent, SessionId};
+use crate::dialing::{CONNECT_WITHIN, Dialed};
+use crate::service::{Command, ControllerReport, Controllers, Listeners, Report};
+use crate::session::{Ended, Peer};
+use crate::stream::Stream;
+use crate::tls::Tls;
+
+/// How often timeouts are looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// A controller that was silent for so long is asked whether it is there.
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+/// A controller that was silent for so long is not there.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+/// Connections of tools at a time, of this machine and by TCP each: those who can reach an address keep no administrator out.
+const MAX_TOOLS: usize = 64;
+/// Answers that wait on all connections together may have so many bytes; beyond that, the connection with the most ends.
+const MAX_WAITING_BYTES: usize = 512 << 20;
+/// Frames for controllers taken in one turn.
+const FRAMES_A_TURN: usize = 256;
+const LONGEST_FRAME: usize = 64 * 1024 + 64;
+
+/// A connection.
+#[derive(Debug)]
+struct Link {
+    stream: Stream,
+    /// Of which controller, by its place in the settings.
+    controller: Option<usize>,
+    /// Where it came from, by TCP.
+    from: Option<SocketAddr>,
+    since: Instant,
+    heard: Instant,
+    is_probed: bool,
+}
+
+impl Link {
+    fn new(stream: Stream, controller: Option<usize>, from: Option<SocketAddr>) -> Self {
+        let now = Instant::now();
+        Self { stream, controller, from, since: now, heard: now, is_probed: false }
+    }
+
+    /// Whether it is of a tool that is let in.
+    fn is_tool(&self) -> bool {
+        self.controller.is_none() && !self.stream.is_handshaking()
+    }
+}
+
+/// What joins the thread with the switch's owner.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) commands: Receiver<Command>,
+    /// Rings when there is a command.
+    pub(crate) wake: Arc<OwnedFd>,
+    pub(crate) report: Arc<Mutex<Report>>,
+}
+
+/// The thread's state.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    agent: Agent,
+    start: Instant,
+    dialed: Vec<Dialed>,
+    tls: Option<Tls>,
+    listeners: Listeners,
+    packets: OwnedFd,
+    links: BTreeMap<SessionId, Link>,
+    owner: Owner,
+    refused_tools: u64,
+    refusal: Option<String>,
+    next_tick: Instant,
+}
+
+impl Turn {
+    pub(crate) fn new(
+        agent: Agent,
+        controllers: Controllers,
+        listeners: Listeners,
+        packets: OwnedFd,
+        owner: Owner,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            agent,
+            start: now,
+            dialed: controllers.addresses.into_iter().map(|address| Dialed::new(address, now)).collect(),
+            tls: controllers.tls,
+            listeners,
+            packets,
+            links: BTreeMap::new(),
+            owner,
+            refused_tools: 0,
+            refusal: None,
+            next_tick: now + TICK,
+        }
+    }
+
+    /// Serves until the owner ends it.
+    pub(crate) fn run(mut self) {
+        while self.obey() {
+            self.dial();
+            self.tell_report();
+            let ready = self.wait();
+            for fd in ready {
+                self.serve(fd);
+            }
+            self.send_out();
+            self.flush();
+            self.keep_time();
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Carries out commands. False where the thread is to end.
+    fn obey(&mut self) -> bool {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.owner.wake, &mut count);
+        loop {
+            match self.owner.commands.try_recv() {
+                Ok(Command::SetPort(number, mut port)) => {
+                    port.since_ns = self.now_ns();
+                    self.agent.set_port(number, *port);
+                }
+                Ok(Command::RemovePort(number)) => self.agent.remove_port(number),
+                Ok(Command::Controllers(controllers, fail_mode)) => {
+                    self.agent.set_fail_mode(fail_mode);
+                    self.tls = controllers.tls;
+                    self.change_controllers(controllers.addresses);
+                }
+                Ok(Command::End) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn change_controllers(&mut self, controllers: Vec<ControllerAddress>) {
+        let mut before = std::mem::take(&mut self.dialed);
+        let now = Instant::now();
+        for address in controllers {
+            let kept =
+                before.iter().position(|dialed| dialed.address == address).map(|place| before.remove(place));
+            self.dialed.push(kept.unwrap_or_else(|| Dialed::new(address, now)));
+        }
+        for dialed in before {
+            if let Some(id) = dialed.session() {
+                self.links.remove(&id);
+                self.agent.disconnect(id);
+            }
+        }
+        // Links know their controllers by place.
+        for (place, dialed) in self.dialed.iter().enumerate() {
+            if let Some(link) = dialed.session().and_then(|id| self.links.get_mut(&id)) {
+                link.controller = Some(place);
+            }
+        }
+    }
+
+    /// Connects to the controllers whose time has come.
+    fn dial(&mut self) {
+        let now = Instant::now();
+        for (place, dialed) in self.dialed.iter_mut().enumerate() {
+            let Some(stream) = dialed.dial(&self.owner.wake, now) else { continue };
+            match dialed_stream(stream, &dialed.address, self.tls.as_ref()) {
+                Ok(stream) => {
+                    let id = self.agent.connect(Peer::Controller);
+                    self.links.insert(id, Link::new(stream, Some(place), None));
+                    dialed.connected(id);
+                }
+                Err(problem) => dialed.lost(problem, now),
+            }
+        }
+    }
+
+    /// Waits for something to do, or for the time to look at something. Returns the descriptors that are ready.
+    fn wait(&mut self) -> Vec<i32> {
+        let mut descriptors =
+            vec![PollFd::new(&self.owner.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
+        let tools = self.links.values().filter(|link| link.controller.is_none());
+        let by_tcp = tools.clone().filter(|link| link.stream.is_tcp()).count();
+        if tools.count() - by_tcp < MAX_TOOLS {
+            descriptors
+                .extend(self.listeners.unix.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        }
+        if by_tcp < MAX_TOOLS {
+            let listeners = self.listeners.tcp.iter().chain(&self.listeners.tls);
+            descriptors.extend(listeners.map(|listener| PollFd::new(listener, PollFlags::IN)));
+        }
+        for (id, link) in &self.links {
+            let is_waiting = self.agent.session(*id).is_some_and(|session| !session.waiting().is_empty());
+            let interest = if link.stream.has_to_send(is_waiting) {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            descriptors.push(PollFd::new(&link.stream, interest));
+        }
+        let next = self.dialed.iter().filter_map(Dialed::next_try).fold(self.next_tick, Instant::min);
+        let wait = next.saturating_duration_since(Instant::now());
+        let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let _ = poll(&mut descriptors, Some(&wait));
+        let ready = descriptors.iter().filter(|one| !one.revents().is_empty());
+        ready.map(|one| one.as_fd().as_raw_fd()).collect()
+    }
+
+    fn serve(&mut self, fd: i32) {
+        if fd == self.packets.as_raw_fd() {
+            return self.take_packets();
+        }
+        if let Some(listener) = self.listeners.unix.iter().find(|listener| listener.as_raw_fd() == fd) {
+            if let Ok((stream, _)) = listener.accept() {
+                self.admit(Stream::unix(stream), None);
+            }
+            return;
+        }
+        if let Some(listener) = self.listeners.tcp.iter().find(|listener| listener.as_raw_fd() == fd) {
+            if let Ok((stream, from)) = listener.accept() {
+                self.admit(Stream::tcp(stream, None), Some(from));
+            }
+            return;
+        }
+        if let Some(listener) = self.listeners.tls.iter().find(|listener| listener.as_raw_fd() == fd) {
+            if let Ok((stream, from)) = listener.accept() {
+                // Where there are no certificates, nobody gets in.
+                let tls = self.tls.as_ref().and_then(|tls| tls.from_tool().ok());
+                if let Some(tls) = tls {
+                    self.admit(Stream::tcp(stream, Some(tls)), Some(from));
+                }
+            }
+            return;
+        }
+        let link = self.links.iter().find(|(_, link)| link.stream.as_fd().as_raw_fd() == fd);
+        if let Some(id) = link.map(|(&id, _)| id) {
+            self.read(id);
+        }
+    }
+
+    fn admit(&mut self, stream: std::io::Result<Stream>, from: Option<SocketAddr>) {
+        if let Ok(stream) = stream {
+            let id = self.agent.connect(Peer::Tool);
+            self.links.insert(id, Link::new(stream, None, from));
+        }
+    }
+
+    fn read(&mut self, id: SessionId) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        match link.stream.read() {
+            Ok(bytes) if bytes.is_empty() => {
+                self.lose(id, "the other side closed the connection".to_owned());
+            }
+            Ok(bytes) => {
+                (link.heard, link.is_probed) = (Instant::now(), false);
+                let now_ns = self.now_ns();
+                self.agent.receive(id, &bytes, now_ns);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => self.lose(id, error.to_string()),
+        }
+    }
+
+    fn take_packets(&mut self) {
+        let mut frame = vec![0; LONGEST_FRAME];
+        for _ in 0..FRAMES_A_TURN {
+            match rustix::net::recv(&self.packets, &mut frame[..], RecvFlags::DONTWAIT) {
+                Ok((_, len)) => self.agent.packet_in(frame.get(..len).unwrap_or_default()),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Puts controllers' packets onto the switch.
+    fn send_out(&mut self) {
+        for (ports, packet) in self.agent.take_outgoing() {
+            let frame = [&packet_out_header(ports)[..], &packet].concat();
+            // A switch that takes no more loses them, as an interface would.
+            let _ = rustix::net::send(&self.packets, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Sends what waits, as far as the other sides take it.
+    fn flush(&mut self) {
+        let mut lost = Vec::new();
+        let (mut waiting_bytes, mut most) = (0, (0, None));
+        for (&id, link) in &mut self.links {
+            let Some(session) = self.agent.session(id) else { continue };
+            match link.stream.flush() {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    lost.push((id, error.to_string()));
+                    continue;
+                }
+                _ => {}
+            }
+            while !session.waiting().is_empty() {
+                match link.stream.write(session.waiting()) {
+                    Ok(sent) => session.sent(sent),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => {
+                        lost.push((id, error.to_string()));
+                        break;
+                    }
+                }
+            }
+            if let Some(ended) = session.ended() {
+                lost.push((id, ended.to_string()));
+            }
+            let bytes = session.waiting().len();
+            waiting_bytes += bytes;
+            most = most.max((bytes, Some(id)));
+        }
+        if waiting_bytes > MAX_WAITING_BYTES
+            && let Some(id) = most.1
+        {
+            lost.push((id, Ended::TooSlow.to_string()));
+        }
+        for (id, problem) in lost {
+            self.lose(id, problem);
+        }
+    }
+
+    fn lose(&mut self, id: SessionId, problem: String) {
+        let Some(link) = self.links.remove(&id) else { return };
+        self.agent.disconnect(id);
+        if let (true, Some(from)) = (link.stream.is_handshaking() && link.controller.is_none(), link.from) {
+            self.refused_tools += 1;
+            self.refusal = Some(format!("{from}: {problem}"));
+        }
+        let now = Instant::now();
+        if let Some(dialed) = link.controller.and_then(|place| self.dialed.get_mut(place)) {
+            dialed.lost(problem, now);
+            if !self.agent.is_controlled() {
+                let now_ns = self.now_ns();
+                self.agent.lose_controllers(now_ns);
+            }
+        }
+    }
+
+    fn keep_time(&mut self) {
+        let now = Instant::now();
+        if now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + TICK;
+        let now_ns = self.now_ns();
+        self.agent.tick(now_ns);
+        let mut lost = Vec::new();
+        for (&id, link) in &mut self.links {
+            let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());
+            if !is_greeted && now.saturating_duration_since(link.since) >= CONNECT_WITHIN {
+                let what = if link.stream.is_handshaking() { "finish the TLS handshake" } else { "greet" };
+                lost.push((id, format!("it did not {what} within {} s", CONNECT_WITHIN.as_secs())));
+                continue;
+            }
+            if link.controller.is_none() {
+                continue;
+            }
+            let silence = now.saturating_duration_since(link.heard);
+            let Some(session) = self.agent.session(id) else { continue };
+            if silence >= GIVE_UP_AFTER {
+                lost.push((id, format!("it said nothing for {} s", GIVE_UP_AFTER.as_secs())));
+            } else if silence >= PROBE_AFTER && !link.is_probed && session.is_greeted() {
+                session.probe();
+                link.is_probed = true;
+            }
+            if session.is_greeted()
+                && let Some(dialed) = link.controller.and_then(|place| self.dialed.get_mut(place))
+            {
+                dialed.greeted();
+            }
+        }
+        for (id, problem) in lost {
+            self.lose(id, problem);
+        }
+    }
+
+    fn tell_report(&mut self) {
+        let controllers = self.dialed.iter().map(|dialed| {
+            let session = dialed.session().and_then(|id| self.agent.session(id));
+            let is_connected = session.is_some_and(|session| session.is_greeted());
+            let problem = dialed.problem().filter(|_| !is_connected).map(str::to_owned);
+            ControllerReport { address: dialed.address.to_string(), is_connected, problem }
+        });
+        let controllers = controllers.collect();
+        let report = Report {
+            controllers,
+            tools: self.links.values().filter(|link| link.is_tool()).count(),
+            refused_tools: self.refused_tools,
+            refusal: self.refusal.clone(),
+            flows: self.agent.state().flows(),
+            dropped_news: self.agent.dropped_news(),
+        };
+        *self.owner.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+/// The stream of a connection to this controller.
+fn dialed_stream(
+    stream: TcpStream,
+    address: &ControllerAddress,
+    tls: Option<&Tls>,
+) -> Result<Stream, String> {
+    let tls = match (address.transport, tls) {
+        (Transport::Tcp, _) => None,
+        (Transport::Tls, Some(tls)) => Some(tls.to_controller(&address.host)?),
+        (Transport::Tls, None) => return Err("there are no certificates for TLS".to_owned()),
+    };
+    Stream::tcp(stream, tls).map_err(|error| error.to_string())
+}

@@ -1,0 +1,129 @@
+//! A switch with flow tables, for tests with Open vSwitch's tools.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use ringroad::Port;
+use ringroad::control::{Reply, Request};
+use serde_json::Value;
+
+use crate::command::{run, stderr};
+use crate::daemon::{Daemon, PATIENCE};
+use crate::frames::send;
+
+/// A daemon whose switch `vale0` has flow tables and the ports `a` (1), `b` (2) and `c` (3).
+#[derive(Debug)]
+pub struct FlowSwitch {
+    /// The daemon.
+    pub daemon: Daemon,
+    /// Port 1.
+    pub a: Port,
+    /// Port 2.
+    pub b: Port,
+    /// Port 3.
+    pub c: Port,
+}
+
+impl FlowSwitch {
+    /// A switch with these options behind `--openflow`.
+    #[must_use]
+    pub fn new(options: &[&str]) -> Self {
+        Self::with_workers(2, options)
+    }
+
+    /// The same with so many workers.
+    #[must_use]
+    pub fn with_workers(workers: usize, options: &[&str]) -> Self {
+        let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
+        let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
+        let this = Self { daemon, a, b, c };
+        this.set(options);
+        this
+    }
+
+    /// Gives it other options, and waits until it has its ports.
+    ///
+    /// # Panics
+    /// Where they are refused.
+    pub fn set(&self, options: &[&str]) {
+        let told = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
+        assert!(told.status.success(), "{}", stderr(&told));
+        self.await_report("three ports", |_| self.ofctl(&["dump-ports-desc"]).contains("3(c)"));
+    }
+
+    /// The socket for tools.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.daemon.folder().join("vale0.mgmt")
+    }
+
+    /// What `ovs-ofctl` prints of the switch.
+    ///
+    /// # Panics
+    /// Where it fails.
+    pub fn ofctl(&self, arguments: &[&str]) -> String {
+        let [verb, rest @ ..] = arguments else { panic!("a verb") };
+        let told = run(self.ofctl_command(verb, rest));
+        assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
+        String::from_utf8(told.stdout).unwrap()
+    }
+
+    /// `ovs-ofctl` with a verb for the switch, perhaps with options before it, and what comes behind the switch.
+    #[must_use]
+    pub fn ofctl_command(&self, verb: &str, rest: &[&str]) -> Command {
+        let mut command = Command::new("ovs-ofctl");
+        command.env("OVS_RUNDIR", self.daemon.folder());
+        command.args(["-O", "OpenFlow13"]).args(verb.split(' '));
+        command.arg(format!("unix:{}", self.socket().display())).args(rest);
+        command
+    }
+
+    /// What `ringroad switch` says of it.
+    ///
+    /// # Panics
+    /// Where it fails.
+    #[must_use]
+    pub fn report(&self) -> Value {
+        let told = run(self.daemon.ringroad(&["--json", "switch", "vale0"]));
+        assert!(told.status.success(), "{}", stderr(&told));
+        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
+        reports[0].clone()
+    }
+
+    /// Asks for the report until it is as wished.
+    ///
+    /// # Panics
+    /// Where it is not for long.
+    pub fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
+        let mut waiting = PATIENCE.unwrap();
+        while !wished(&self.report()) {
+            waiting = waiting
+                .checked_sub(Duration::from_millis(20))
+                .unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Frames that the switch's ports have dropped by a cause.
+    ///
+    /// # Panics
+    /// Where the daemon does not say.
+    #[must_use]
+    pub fn dropped(&self, cause: &str) -> u64 {
+        let Reply::Status(status) = self.daemon.ask(&Request::Status) else { panic!("no status") };
+        let ports = status.ports.iter().filter(|port| port.name.starts_with("vale0:"));
+        let status = serde_json::to_value(ports.collect::<Vec<_>>()).unwrap();
+        let of_port = |port: &Value| port["counters"]["drops"][cause].as_u64().unwrap_or(0);
+        status.as_array().unwrap().iter().map(of_port).sum()
+    }
+}
+
+/// Sends a frame and has the switch see it.
+///
+/// # Panics
+/// Where the port fails.
+pub fn pass(port: &mut Port, frame: &[u8]) {
+    send(port, frame);
+    port.tx().sync().unwrap();
+}

@@ -1,0 +1,285 @@
+//! Hostile controllers and tools: the daemon and its other switches go on, and memory has a bound.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use ringroad::Port;
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::first_message;
+use ringroad_openflow::instruction::Instructions;
+use ringroad_openflow::message::{
+    FlowCommand, FlowFlags, FlowMod, Fragments, Hello, Reply, Request, SwitchConfig,
+};
+use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_tests::daemon::PATIENCE;
+use ringroad_tests::flow_switch::{FlowSwitch, pass};
+use ringroad_tests::frames::{number_of, numbered, receive_from, station};
+
+const LEN: usize = 100;
+const MIB: u64 = 1 << 20;
+
+/// A connection of a tool that can misbehave.
+struct Tool {
+    stream: UnixStream,
+    input: Vec<u8>,
+}
+
+impl Tool {
+    fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(PATIENCE).unwrap();
+        stream.set_write_timeout(PATIENCE).unwrap();
+        let mut tool = Self { stream, input: Vec::new() };
+        tool.send(&Request::Hello(Hello::ours())).unwrap();
+        tool
+    }
+
+    fn send(&mut self, request: &Request) -> std::io::Result<()> {
+        self.stream.write_all(&bytes_of(request))
+    }
+
+    /// The next answer that is no greeting.
+    fn receive(&mut self) -> Reply {
+        loop {
+            if let Some(message) = first_message(&self.input).unwrap().map(<[u8]>::to_vec) {
+                self.input.drain(..message.len());
+                match Reply::decode(&message).unwrap().1 {
+                    Reply::Hello(_) => continue,
+                    reply => return reply,
+                }
+            }
+            let mut bytes = [0; 4096];
+            let len = self.stream.read(&mut bytes).unwrap();
+            assert!(len > 0, "the switch closed the connection");
+            self.input.extend_from_slice(&bytes[..len]);
+        }
+    }
+}
+
+fn bytes_of(request: &Request) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    request.encode(7, &mut bytes).unwrap();
+    bytes
+}
+
+/// Adds an entry for one destination.
+fn add(destination: u128, out: PortNo) -> FlowMod {
+    let matching = FieldMatch { field: Field::EthDst, value: destination, mask: Field::EthDst.all_ones() };
+    FlowMod {
+        cookie: 0,
+        cookie_mask: 0,
+        table: 0,
+        command: FlowCommand::Add,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        priority: 1,
+        buffer_id: None,
+        out_port: PortNo::ANY,
+        out_group: ringroad_openflow::group_id::ANY,
+        flags: FlowFlags::default(),
+        matching: Match::new(vec![matching]).unwrap(),
+        instructions: Instructions {
+            apply: Some(vec![Action::Output { port: out, max_len: ringroad_openflow::WHOLE_PACKET }]),
+            ..Instructions::default()
+        },
+    }
+}
+
+/// Another switch of the same daemon.
+struct Neighbours {
+    a: Port,
+    b: Port,
+    count: u64,
+}
+
+impl Neighbours {
+    fn of(switch: &FlowSwitch) -> Self {
+        let [a, b] = ["vale1:a", "vale1:b"].map(|name| switch.daemon.open(name));
+        Self { a, b, count: 0 }
+    }
+
+    fn assert_served(&mut self) {
+        self.count += 1;
+        pass(&mut self.a, &numbered(station(2), station(1), self.count, LEN));
+        assert_eq!(number_of(&receive_from(&mut self.b, station(1)), station(1)), Some(self.count));
+    }
+}
+
+/// What the daemon has in memory.
+fn resident_bytes(switch: &FlowSwitch) -> u64 {
+    let pid = switch.daemon.pid().as_raw_nonzero();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+fn descriptors(switch: &FlowSwitch) -> usize {
+    let pid = switch.daemon.pid().as_raw_nonzero();
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+#[test]
+fn the_flow_behind_the_last_is_refused_with_a_full_table() {
+    const LIMIT: u128 = 2_000_000;
+    let switch = FlowSwitch::new(&[]);
+    let mut neighbours = Neighbours::of(&switch);
+    let mut tool = Tool::connect(&switch.socket());
+    let mut bytes = Vec::new();
+    for number in 0..=LIMIT {
+        Request::FlowMod(add(number, PortNo(2))).encode(number as u32, &mut bytes).unwrap();
+        if bytes.len() > 1 << 16 || number == LIMIT {
+            tool.stream.write_all(&bytes).unwrap();
+            bytes.clear();
+        }
+        if number % 250_000 == 0 {
+            neighbours.assert_served();
+        }
+    }
+    match tool.receive() {
+        Reply::Error(error) => assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(switch.report()["flows"], LIMIT as u64);
+    // An entry that takes another's place is none more.
+    tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
+    tool.send(&Request::Barrier).unwrap();
+    assert!(matches!(tool.receive(), Reply::Barrier));
+    neighbours.assert_served();
+}
+
+#[test]
+fn who_reads_nothing_loses_news_and_then_the_connection() {
+    let mut switch = FlowSwitch::new(&[]);
+    let mut neighbours = Neighbours::of(&switch);
+    switch.ofctl(&["add-flow", "in_port=1,actions=CONTROLLER:65535"]);
+    let mut deaf = Tool::connect(&switch.socket());
+    let wishes = SwitchConfig { fragments: Fragments::Normal, miss_send_bytes: u16::MAX };
+    deaf.send(&Request::SetConfig(wishes)).unwrap();
+    switch.await_report("the tool's wishes", |_| switch.ofctl(&["show"]).contains("miss_send_len=65535"));
+    let before = resident_bytes(&switch);
+    let mut number = 0;
+    while switch.report()["dropped_news"] == 0 {
+        for _ in 0..256 {
+            number += 1;
+            pass(&mut switch.a, &numbered(station(2), station(1), number, 1500));
+        }
+    }
+    neighbours.assert_served();
+    // Refused changes, without an end.
+    let wrong = bytes_of(&Request::FlowMod(FlowMod { table: 255, ..add(1, PortNo(2)) })).repeat(1000);
+    let end = loop {
+        if let Err(error) = deaf.stream.write_all(&wrong) {
+            break error;
+        }
+    };
+    assert!(matches!(end.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{end}");
+    switch.await_report("the end of the connection", |report| report["tools"] == 0);
+    let grown = resident_bytes(&switch).saturating_sub(before);
+    assert!(grown < 256 * MIB, "{} MiB more", grown / MIB);
+    neighbours.assert_served();
+}
+
+#[test]
+fn groups_that_multiply_packets_do_not_stop_the_worker() {
+    let mut switch = FlowSwitch::with_workers(1, &[]);
+    let mut neighbours = Neighbours::of(&switch);
+    switch.ofctl(&["add-group", "group_id=1,type=all,bucket=output:2"]);
+    for level in 2..=14 {
+        let buckets = format!(",bucket=group:{}", level - 1).repeat(50);
+        switch.ofctl(&["add-group", &format!("group_id={level},type=all{buckets}")]);
+    }
+    switch.ofctl(&["add-flow", "in_port=1,actions=group:14"]);
+    for number in 0..100 {
+        pass(&mut switch.a, &numbered(station(2), station(1), number, LEN));
+        neighbours.assert_served();
+    }
+    // A group as large as there is, and one that is larger.
+    let add_group = |buckets: usize| {
+        let buckets = ",bucket=output:2".repeat(buckets);
+        let group = format!("group_id=99,type=all{buckets}");
+        ringroad_tests::command::run(switch.ofctl_command("add-group", &[&group]))
+    };
+    let refused = ringroad_tests::command::stderr(&add_group(1001));
+    assert!(refused.contains("OFPGMFC_OUT_OF_BUCKETS"), "{refused}");
+    assert!(add_group(1000).status.success());
+    neighbours.assert_served();
+}
+
+#[test]
+fn lengths_that_lie_are_refused_and_half_messages_wait() {
+    let switch = FlowSwitch::new(&[]);
+    let flow = bytes_of(&Request::FlowMod(add(1, PortNo(2))));
+    // In a flow-mod: 8 bytes of header, 40 of its own, then the match's type and length, padded; then instructions.
+    let matching = 48;
+    let instruction = matching + 16;
+    for (at, what) in [
+        (matching + 2, "match"),
+        (matching + 7, "field"),
+        (instruction + 2, "instruction"),
+        (instruction + 10, "action"),
+    ] {
+        for lie in [0u8, 1, 7, 200] {
+            let mut message = flow.clone();
+            // Fields have one byte of length, all else two.
+            match what {
+                "field" => message[at] = lie,
+                _ => message[at..at + 2].copy_from_slice(&[lie / 100, lie]),
+            }
+            let mut tool = Tool::connect(&switch.socket());
+            tool.stream.write_all(&message).unwrap();
+            match tool.receive() {
+                Reply::Error(_) => {}
+                other => panic!("{what} of {lie}: {other:?}"),
+            }
+            tool.send(&Request::EchoRequest(vec![lie])).unwrap();
+            assert_eq!(tool.receive(), Reply::EchoReply(vec![lie]), "{what} of {lie}");
+        }
+    }
+    // Byte by byte, and a half that never becomes a whole.
+    let mut slow = Tool::connect(&switch.socket());
+    for byte in &flow {
+        slow.stream.write_all(&[*byte]).unwrap();
+    }
+    slow.send(&Request::Barrier).unwrap();
+    assert_eq!(slow.receive(), Reply::Barrier);
+    slow.stream.write_all(&flow[..20]).unwrap();
+    assert_eq!(switch.report()["flows"], 1);
+}
+
+#[test]
+fn thousands_of_connections_keep_nobody_out_on_this_machine() {
+    let address = {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap()
+    };
+    let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
+    let mut neighbours = Neighbours::of(&switch);
+    let before = descriptors(&switch);
+    // The kernel holds back those for whom there is no room in the queue.
+    let mut crowd = Vec::new();
+    for _ in 0..3000 {
+        match TcpStream::connect_timeout(&address, std::time::Duration::from_millis(50)) {
+            Ok(stream) => crowd.push(stream),
+            Err(_) => break,
+        }
+    }
+    assert!(crowd.len() > 64, "{}", crowd.len());
+    neighbours.assert_served();
+    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    assert!(descriptors(&switch) <= before + 80, "{} descriptors, before {before}", descriptors(&switch));
+    // Who does not greet has to go.
+    let mut first = crowd.swap_remove(0);
+    first.set_read_timeout(PATIENCE).unwrap();
+    let mut told = Vec::new();
+    let _ = first.read_to_end(&mut told);
+    assert_eq!(told[..2], [4, 0], "the switch greets");
+    drop(crowd);
+    let mut tool = std::process::Command::new("ovs-ofctl");
+    tool.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
+    let told = ringroad_tests::command::run(tool);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("output:2"), "{told:?}");
+}
