@@ -177,14 +177,16 @@ impl Decide for FlowDecider {
                     judges.normal(packet.header(fragments), plan, noted)
                 }
                 Way::Other => {
-                    fates.write(plan, frame);
                     if let Some(step) = step {
                         tally.take_back(step, trail);
                     }
                     packet.load_rest(fragments, bytes, batch.meta(frame).unfinished.has_open_checksum());
                     let mut sink = OneFrame::new(judges, frame, plan, noted, tally);
                     tables.follow(packet, trail, now_ns, set, &mut sink);
-                    sink.finish();
+                    match sink.finish() {
+                        Some(fate) => fates.set(plan, frame, fate),
+                        None => fates.write(plan, frame),
+                    }
                     packet.enter(in_port);
                     if is_new && let Some(steps) = trail.steps() {
                         cache.put(way, steps);

@@ -117,15 +117,15 @@ impl<'frame> OneFrame<'frame> {
         Self { judges, frame: frame as u16, plan, noted, tally }
     }
 
-    /// Writes what has become of the frame into the plan.
-    pub fn finish(self) {
-        let frame = self.frame.into();
-        match self.noted.copies.as_slice() {
-            [] => {
-                let cause = self.noted.dropped.map_or(DropCause::NoDestination, cause);
-                self.plan.set_fate(frame, Fate::Drop(cause));
+    /// The frame's fate; `None` where it leaves as copies, which the plan has then.
+    pub fn finish(self) -> Option<Fate> {
+        match *self.noted.copies.as_slice() {
+            [] => Some(Fate::Drop(self.noted.dropped.map_or(DropCause::NoDestination, cause))),
+            [FrameCopy { to, head: None }] => Some(to.into()),
+            ref copies => {
+                self.plan.copy(self.frame.into(), copies);
+                None
             }
-            copies => self.plan.copy(frame, copies),
         }
     }
 

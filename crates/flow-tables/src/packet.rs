@@ -39,7 +39,8 @@ pub struct Packet {
     /// The tunnel that it came from or goes to.
     pub tunnel_id: u64,
     head: Head,
-    /// How many bytes of the frame the head was.
+    /// The head as it came, and how many bytes of the frame it was.
+    original: [u8; HEAD_BYTES],
     taken: usize,
     /// Bytes of the frame behind the head.
     behind: usize,
@@ -58,6 +59,7 @@ impl Default for Packet {
             metadata: 0,
             tunnel_id: 0,
             head: Head::default(),
+            original: [0; HEAD_BYTES],
             taken: 0,
             behind: 0,
             layout: Layout::default(),
@@ -85,6 +87,9 @@ impl Packet {
 
     fn complete(&mut self, frame_bytes: usize, has_open_checksum: bool) {
         (self.taken, self.behind) = (self.head.len(), frame_bytes.saturating_sub(self.head.len()));
+        if let Some(original) = self.original.get_mut(..self.taken) {
+            original.copy_from_slice(&self.head);
+        }
         self.has_open_checksum = has_open_checksum;
         self.is_changed = false;
         self.layout = Layout::of(&self.head);
@@ -157,10 +162,12 @@ impl Packet {
         &self.key
     }
 
-    /// The head as it is now, and how many bytes of the frame it replaces; `None` where no action has changed it.
+    /// The head as it is now, and how many bytes of the frame it replaces; `None` where it is as it came, as when a tag
+    /// was pushed and popped again.
     #[must_use]
     pub fn changed_head(&self) -> Option<(usize, &[u8])> {
-        self.is_changed.then_some((self.taken, &*self.head))
+        let is_other = self.is_changed && self.original.get(..self.taken) != Some(&self.head);
+        is_other.then_some((self.taken, &*self.head))
     }
 
     /// Length of the packet as it is now, bytes.
