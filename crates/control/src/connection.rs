@@ -139,12 +139,14 @@ impl Connection {
     pub fn mac_table(&mut self, switch: &str) -> Result<Vec<MacEntryReport>, ControlError> {
         let mut entries: Vec<MacEntryReport> = Vec::new();
         loop {
-            let after = entries.last().map(|entry| entry.mac.clone());
-            let request = Request::MacTable { switch: switch.to_owned(), after };
+            let last = entries.last();
+            let (after, after_vlan) = (last.map(|last| last.mac.clone()), last.and_then(|last| last.vlan));
+            let request = Request::MacTable { switch: switch.to_owned(), after, after_vlan };
+            let place = |entry: &MacEntryReport| (entry.mac.clone(), entry.vlan);
             match self.request(&request)?.0 {
                 Reply::MacTable(more) => match more
                     .last()
-                    .is_some_and(|last| entries.last().is_none_or(|entry| entry.mac < last.mac))
+                    .is_some_and(|last| entries.last().is_none_or(|entry| place(entry) < place(last)))
                 {
                     true => entries.extend(more),
                     false => return Ok(entries),

@@ -160,6 +160,9 @@ pub enum Request {
         /// Last address of an earlier reply; this reply lists the addresses behind it. `None` begins with the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
+        /// Its VLAN, if it was in one: an address may be in several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_vlan: Option<u16>,
     },
     /// Makes this connection a netmap device. Answered by [`Reply::NetmapDevice`], after which the daemon puts the same
     /// badge into the connection as [`Badge::to_bytes`] and takes no more requests from it.

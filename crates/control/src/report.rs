@@ -302,6 +302,9 @@ pub struct PortReport {
     pub slots: u32,
     /// Size of a buffer, bytes.
     pub buffer_bytes: u32,
+    /// Its VLANs and limits on its switch, where some are set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<PortSettingsReport>,
     /// What went through it.
     pub counters: CounterReport,
     /// The same for each queue that it has now, where it has several and is on a switch.
@@ -318,6 +321,42 @@ pub struct PortReport {
     /// The program at the other side of its socket; `None` for ports without one.
     #[serde(default)]
     pub peer: Option<PeerReport>,
+}
+
+/// The settings of a port of a switch.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PortSettingsReport {
+    /// The VLAN of an access port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// The VLANs of a trunk: `10,20-30`, or `all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trunk: Option<String>,
+    /// The VLAN of a trunk's frames without tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<u16>,
+    /// Whether it exchanges frames only with ports that are not isolated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub isolated: bool,
+    /// How many frames/s it may send that go to several ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storm: Option<u32>,
+}
+
+impl std::fmt::Display for PortSettingsReport {
+    /// As the options of a port's name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = |key: &str, number: Option<u32>| number.map(|number| format!("{key}={number}"));
+        let parts = [
+            number("vlan", self.vlan.map(u32::from)),
+            self.trunk.as_ref().map(|trunk| format!("trunk={trunk}")),
+            number("native", self.native.map(u32::from)),
+            self.isolated.then(|| "isolated".to_owned()),
+            number("storm", self.storm),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(","))
+    }
 }
 
 /// A guest or another foreign program at the other side of a port's socket.
@@ -394,6 +433,9 @@ pub struct CounterReport {
 pub struct MacEntryReport {
     /// Address in lower case with colons, such as `02:00:00:00:00:01`.
     pub mac: String,
+    /// The VLAN in which it was seen; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
     /// Name of the port behind which it was seen.
     pub port: String,
     /// Time since it was last seen, seconds.

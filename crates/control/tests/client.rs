@@ -157,6 +157,7 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
 fn a_long_reply_arrives_whole() {
     let entry = MacEntryReport {
         mac: "02:00:00:00:00:01".to_owned(),
+        vlan: None,
         port: "vale0:a".to_owned(),
         age_s: 3,
         is_static: false,
@@ -165,7 +166,7 @@ fn a_long_reply_arrives_whole() {
     let answer = table.clone();
     let daemon = Daemon::answering(move |_| (answer.clone(), Vec::new()));
     let mut connection = daemon.connect();
-    let request = Request::MacTable { switch: "vale0".to_owned(), after: None };
+    let request = Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None };
     assert!(connection.request(&request).unwrap().0 == table);
     assert!(connection.request(&request).unwrap().0 == table);
 }
@@ -173,8 +174,10 @@ fn a_long_reply_arrives_whole() {
 #[test]
 fn a_long_list_is_requested_in_several_replies() {
     let address = |number: u32| format!("02:00:00:00:00:{number:02x}");
+    // The third one is in two VLANs.
     let entry = move |number| MacEntryReport {
-        mac: address(number),
+        mac: address(if number < 3 { number } else { number - 1 }),
+        vlan: (number == 3).then_some(10),
         port: "vale0:a".to_owned(),
         age_s: 3,
         is_static: false,
@@ -185,8 +188,11 @@ fn a_long_list_is_requested_in_several_replies() {
             Request::List => Reply::List(page(Some("there is nothing, and it goes on"))),
             Request::ListFrom { .. } => Reply::List(page(Some("and on"))),
             Request::MacTable { after: None, .. } => Reply::MacTable((0..3).map(entry).collect()),
-            Request::MacTable { after: Some(last), .. } if *last == address(2) => {
-                Reply::MacTable((3..5).map(entry).collect())
+            Request::MacTable { after: Some(last), after_vlan: None, .. } if *last == address(2) => {
+                Reply::MacTable((3..4).map(entry).collect())
+            }
+            Request::MacTable { after: Some(last), after_vlan: Some(10), .. } if *last == address(2) => {
+                Reply::MacTable((4..5).map(entry).collect())
             }
             _ => Reply::MacTable(Vec::new()),
         };

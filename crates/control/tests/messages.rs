@@ -11,9 +11,9 @@ use ringroad_control::message::{
 };
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, ControllerReport, CounterReport, KeyDifference, LinkReport, ListReport,
-    MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy,
-    StatusReport, SwitchReport, TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason,
-    TracedSource, UpgradeReport, WorkerReport, WorkerState,
+    MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport, PortSettingsReport, ReloadReport,
+    SaveReport, StartedBy, StatusReport, SwitchReport, TraceReport, TracedDeliveryReport, TracedFrameReport,
+    TracedReason, TracedSource, UpgradeReport, WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -92,8 +92,12 @@ fn requests() -> Vec<Request> {
         },
         Request::Detach { name: "x{1".to_owned(), take: true, number: Some(7) },
         Request::ListFrom { place: "vale0:a".to_owned() },
-        Request::MacTable { switch: "vale0".to_owned(), after: None },
-        Request::MacTable { switch: "vale0".to_owned(), after: Some("02:00:00:00:00:01".to_owned()) },
+        Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None },
+        Request::MacTable {
+            switch: "vale0".to_owned(),
+            after: Some("02:00:00:00:00:01".to_owned()),
+            after_vlan: Some(10),
+        },
         Request::Reload,
         Request::Save { ports: vec!["vale0:a".to_owned()] },
         Request::Config,
@@ -132,6 +136,13 @@ fn port() -> PortReport {
         queues: 1,
         slots: 1024,
         buffer_bytes: 2048,
+        settings: Some(PortSettingsReport {
+            vlan: None,
+            trunk: Some("10,20-30".to_owned()),
+            native: Some(5),
+            isolated: true,
+            storm: Some(1000),
+        }),
         counters: CounterReport {
             received_frames: u64::MAX,
             received_bytes: 2,
@@ -313,6 +324,7 @@ fn replies() -> Vec<Reply> {
         Reply::List(ListReport { ports: vec![port()], next: Some("vale0:b".to_owned()) }),
         Reply::MacTable(vec![MacEntryReport {
             mac: "02:00:00:00:00:01".to_owned(),
+            vlan: Some(10),
             port: "vale0:a".to_owned(),
             age_s: 1,
             is_static: true,
@@ -344,7 +356,7 @@ fn names_on_the_wire_are_snake_case() {
     };
     assert_eq!(body(&Request::Status), "\"status\"");
     assert_eq!(
-        body(&Request::MacTable { switch: "vale0".to_owned(), after: None }),
+        body(&Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None }),
         r#"{"mac_table":{"switch":"vale0"}}"#
     );
     let kinds = [ErrorKind::NoSuchPort, ErrorKind::TooManyPorts, ErrorKind::BadWish];

@@ -63,6 +63,7 @@ fn is_bad_request(reply: &Reply) -> bool {
 fn long_reply(bytes: usize) -> Reply {
     Reply::MacTable(vec![MacEntryReport {
         mac: "x".repeat(bytes),
+        vlan: None,
         port: String::new(),
         age_s: 0,
         is_static: false,

@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 
 use ringroad_control::message::{Mirror, OpenFlow};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
-use ringroad_switch::Mac;
+use ringroad_port::port_settings::{PortVlans, STORM_LIMITS};
+use ringroad_port::vlan_set::{VLAN_IDS, VlanSet};
+use ringroad_switch::{Mac, MacTableConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::mirrors;
 use crate::openflow;
+use crate::port_rules::{self, PortRules};
 
 /// More memory than any machine has, MiB: its bytes are still a number.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
@@ -52,6 +55,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[[port]]`: ports that exist without a program.
     pub port: Vec<StaticPort>,
+    /// `[[port_policy]]`: settings of ports that no program can choose otherwise.
+    pub port_policy: Vec<PortPolicy>,
     /// `[[address]]`: addresses that stay on their ports.
     pub address: Vec<StaticAddress>,
     /// Ports that look on at others.
@@ -110,7 +115,7 @@ pub struct Switch {
 
 impl Default for Switch {
     fn default() -> Self {
-        Self { ageing_s: 300, mac_entries: 8192 }
+        Self { ageing_s: 300, mac_entries: MacTableConfig::DEFAULT_ENTRIES }
     }
 }
 
@@ -211,6 +216,48 @@ pub struct StaticPort {
     pub buffer_bytes: Option<u32>,
 }
 
+/// Settings of the ports whose name matches. A key that is left out fixes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortPolicy {
+    /// Pattern of port names: `vale0:guest*`.
+    pub port: String,
+    /// The VLAN of an access port.
+    #[serde(default)]
+    pub vlan: Option<u16>,
+    /// The VLANs of a trunk: `10,20-30`, or `all`.
+    #[serde(default)]
+    pub trunk: Option<VlanSet>,
+    /// The VLAN of a trunk's frames without tags.
+    #[serde(default)]
+    pub native: Option<u16>,
+    /// Whether it exchanges frames only with ports that are not isolated.
+    #[serde(default)]
+    pub isolated: Option<bool>,
+    /// How many frames/s it may send that go to several ports.
+    #[serde(default)]
+    pub storm: Option<u32>,
+}
+
+impl PortPolicy {
+    fn check(&self) -> Result<(), String> {
+        globset::Glob::new(&self.port).map_err(|error| error.to_string())?;
+        if let Some(bad) =
+            [self.vlan, self.native].into_iter().flatten().find(|vlan| !VLAN_IDS.contains(vlan))
+        {
+            return Err(format!("{bad} is no VLAN: write a number from 1 to 4094"));
+        }
+        if let Some(bad) = self.storm.filter(|limit| !STORM_LIMITS.contains(limit)) {
+            let (least, most) = STORM_LIMITS.into_inner();
+            return Err(format!("storm is {bad}; choose from {least} to {most}"));
+        }
+        if self.vlans()?.is_none() && self.isolated.is_none() && self.storm.is_none() {
+            return Err("it sets nothing: give vlan, trunk, isolated or storm".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// An address that stays on a port: it does not age, and frames do not move it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,10 +332,8 @@ impl Config {
         if !(1..=86_400).contains(&self.switch.ageing_s) {
             return Err(format!("switch.ageing_s is {}; choose from 1 to 86400", self.switch.ageing_s));
         }
-        let (entries, range) = (
-            self.switch.mac_entries,
-            ringroad_switch::MacTableConfig::MIN_ENTRIES..=ringroad_switch::MacTableConfig::MAX_ENTRIES,
-        );
+        let (entries, range) =
+            (self.switch.mac_entries, MacTableConfig::MIN_ENTRIES..=MacTableConfig::MAX_ENTRIES);
         if !entries.is_power_of_two() || !range.contains(&entries) {
             let (least, most) = range.into_inner();
             return Err(format!(
@@ -322,9 +367,38 @@ impl Config {
                     .parse::<PortName>()
                     .map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
             }
-            if self.port.iter().skip(index + 1).any(|other| other.name == port.name) {
+            let is_same = |other: &StaticPort| {
+                other.name.parse::<PortName>().is_ok_and(|other| other.base == parsed.base)
+            };
+            if self.port.iter().skip(index + 1).any(is_same) {
                 return Err(format!("[[port]] {:?} stands there twice", port.name));
             }
+        }
+        let mut has_vlans = false;
+        for policy in &self.port_policy {
+            let failed = |what| format!("[[port_policy]] port {:?}: {what}", policy.port);
+            policy.check().map_err(failed)?;
+            has_vlans |= policy.vlans().is_ok_and(|vlans| vlans.is_some());
+        }
+        let rules = PortRules::new(&self.port_policy);
+        for port in self.port.iter() {
+            let Ok(name) = port.name.parse::<PortName>() else { continue };
+            let settings = rules.settle(&name.base.to_string(), &name.options.settings);
+            let settings =
+                settings.map_err(|refusal| format!("[[port]] {}: {}", port.name, refusal.message))?;
+            has_vlans |= settings.vlans != PortVlans::Unset;
+            let PortBase::Switch { switch, .. } = &name.base else { continue };
+            if !settings.is_unset() && self.openflow.iter().any(|openflow| openflow.switch == *switch) {
+                let settings = port_rules::words(&settings);
+                return Err(format!(
+                    "[[port]] {:?} has {settings}, and its switch has flow tables by [[openflow]]: flows have to do that",
+                    port.name
+                ));
+            }
+        }
+        let least = MacTableConfig::LEAST_ENTRIES_FOR_VLANS;
+        if has_vlans && entries < least {
+            return Err(format!("switch.mac_entries is {entries}; with VLANs choose {least} at least"));
         }
         for (index, address) in self.address.iter().enumerate() {
             let (switch, mac, _) = address.parse().map_err(|error| format!("[[address]]: {error}"))?;
@@ -404,6 +478,21 @@ mod tests {
             ("[[port]]\nname = \"x{1\"", "switch"),
             ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a\"", "twice"),
             ("[[port]]\nname = \"vale0:a\"\ndriver = \"no such thing\"", "driver"),
+            ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a@vlan=10\"", "twice"),
+            ("[[port]]\nname = \"vale0:a@vlan=4095\"", "1 to 4094"),
+            ("[[port_policy]]\nport = \"vale0:*\"", "it sets nothing"),
+            ("[[port_policy]]\nport = \"vale0:*\"\nvlan = 0", "1 to 4094"),
+            ("[[port_policy]]\nport = \"vale0:*\"\ntrunk = \"10,4095\"", "4095"),
+            ("[[port_policy]]\nport = \"vale0:*\"\nvlan = 1\ntrunk = \"10\"", "choose one"),
+            ("[[port_policy]]\nport = \"vale0:*\"\nnative = 1", "give trunk"),
+            ("[[port_policy]]\nport = \"vale0:*\"\nstorm = 0", "1 to 10000000"),
+            ("[[port_policy]]\nport = \"vale[\"\nvlan = 1", "vale["),
+            (
+                "[[port_policy]]\nport = \"vale0:*\"\nvlan = 1\n[[port]]\nname = \"vale0:a@vlan=2\"",
+                "vlan=1, not vlan=2",
+            ),
+            ("[switch]\nmac_entries = 8192\n[[port_policy]]\nport = \"*\"\nvlan = 1", "16384"),
+            ("[[openflow]]\nswitch = \"vale0\"\n[[port]]\nname = \"vale0:a@isolated\"", "flow tables"),
             ("[[allow]]\nport = \"vale0:*\"", "nobody"),
             ("[[allow]]\nport = \"vale[\"\nuids = [1]", "vale["),
         ] {

@@ -1,6 +1,6 @@
 //! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
 //!
-//! - [`config`]: the TOML file; [`permissions`]: who may do what.
+//! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: what is fixed of ports' settings.
 //! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them;
 //!   `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
@@ -28,6 +28,7 @@ pub mod netmap;
 pub mod openflow;
 pub mod permissions;
 pub mod port_entries;
+pub mod port_rules;
 pub mod ports;
 pub mod quotas;
 pub mod refusal;

@@ -147,6 +147,7 @@ impl Ports {
     ) -> Result<Running, Refusal> {
         let name = settings.switch.as_str();
         let failed = |what: String| refuse(ErrorKind::Busy, what, "");
+        self.table.fabric().check_unset(name).map_err(fabric_refusal)?;
         let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
         let socket = bind(&socket_path).map_err(failed)?;
         let unix = UnixListener::from(

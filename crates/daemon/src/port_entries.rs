@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use ringroad_control::message::{OpenedPort, PortKind};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::Share;
+use ringroad_port::port_settings::PortSettings;
 use ringroad_port_table::entry::pages;
 use ringroad_port_table::opening::{Opener, ProgramSide};
 use ringroad_port_table::table::Table;
@@ -77,6 +78,8 @@ impl Origin {
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: Origin,
+    /// The settings that its name asked for.
+    pub(crate) asked: PortSettings,
     /// The request for a device that a program has open: the device can be opened anew with it.
     pub(crate) request: Option<CommandPort>,
     /// The part of its maker's share that it takes; none if an administrator made it.
@@ -84,9 +87,14 @@ pub struct Kept {
 }
 
 impl Kept {
+    /// With a port of this origin.
+    pub(crate) fn new(origin: Origin, holding: Holding) -> Self {
+        Self { origin, asked: PortSettings::default(), request: None, _holding: holding }
+    }
+
     /// With a port that a program makes.
     pub(crate) fn of_program(client: &Client, holding: Holding) -> Self {
-        Self { origin: Origin::Program { uid: client.peer.uid }, request: None, _holding: holding }
+        Self::new(Origin::Program { uid: client.peer.uid }, holding)
     }
 
     /// The user whose program made the port, in whose memory it lies.

@@ -25,6 +25,7 @@ use crate::devices::{NamedDevice, SwitchDevice};
 use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Kept, Opened, Origin, PortTable};
+use crate::port_rules::{self, PortRules};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal, table_refusal};
 use crate::revival::{CommandPort, Revival};
@@ -60,6 +61,8 @@ pub struct Ports {
     pub(crate) table: PortTable,
     /// Who may have what.
     pub(crate) permissions: Arc<Permissions>,
+    /// What is fixed of the settings of ports.
+    pub(crate) rules: PortRules,
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
     /// Rung when a device's peer comes, goes or changes.
@@ -84,6 +87,7 @@ impl Ports {
         Ok(Self {
             table: Table::new(fabric),
             permissions: Arc::default(),
+            rules: PortRules::default(),
             known_faults: BTreeMap::new(),
             peer_changes: Arc::new(eventfd::create()?),
             known_peers: BTreeMap::new(),
@@ -125,7 +129,8 @@ impl Ports {
                 format!("choose another name, or {advice}"),
             ))
         };
-        let waiting = match self.table.on_switches().get(&key).map(|port| (&port.occupant, port.shape)) {
+        let there = self.table.on_switches().get(&key);
+        let waiting = match there.map(|port| (&port.occupant, port.shape)) {
             None => None,
             Some((Occupant::Nobody, shape)) => Some(shape),
             Some((Occupant::Program { owner, .. } | Occupant::Netmap { owner }, _)) => {
@@ -135,6 +140,19 @@ impl Ports {
                 let driver = device.capabilities.driver;
                 return taken(format!("a {driver} device"), "take it off: ringroad detach");
             }
+        };
+        let asked = &name.options.settings;
+        let settings = match there {
+            // A persistent port has the settings it was made with.
+            Some(port) if port.settings.has_all_of(asked) => port.settings.clone(),
+            Some(port) => {
+                return Err(refuse(
+                    ErrorKind::PermissionDenied,
+                    format!("port {key} was made with {}, not {asked}", port_rules::words(&port.settings)),
+                    "leave these options out",
+                ));
+            }
+            None => self.rules.settle(&key, asked)?,
         };
         if waiting.is_none() {
             self.check_switch(place.switch, client)?;
@@ -150,7 +168,9 @@ impl Ports {
             Some(_) => Holding::default(),
             None => self.quotas.hold(client, Demand::of_port(home.shape().queues))?,
         };
-        let side = self.table.open(place, &home, client.opener(holding));
+        let mut opener = client.opener(holding);
+        opener.kept.asked = asked.clone();
+        let side = self.table.open(place, settings, &home, opener);
         let side = side.map_err(|error| table_refusal(&key, error))?;
         let mut opened = Opened::new(&key, PortKind::SwitchPort, side);
         opened.reply.switch = Some(place.switch.to_owned());
@@ -314,7 +334,9 @@ impl Ports {
             ));
         }
         let number = origin.number();
-        let kept = Kept { origin, request: None, _holding: Holding::default() };
+        let asked = name.options.settings.clone();
+        let settings = self.rules.settle(&key, &asked)?;
+        let kept = Kept { asked, ..Kept::new(origin, Holding::default()) };
         let (device, shape) = match device {
             None => (None, PortShape::of(&name.options, wish)),
             Some(device) => {
@@ -325,7 +347,7 @@ impl Ports {
                 (Some((device, home)), shape)
             }
         };
-        let attached = self.table.attach(place, device, shape, kept);
+        let attached = self.table.attach(place, device, (shape, settings), kept);
         let attached = attached.map_err(|error| table_refusal(&key, error))?;
         Ok(AttachedPort {
             name: key,

@@ -26,14 +26,27 @@ pub(crate) fn region_refusal(error: RegionError) -> Refusal {
 }
 
 pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
-    let kind = match error {
+    let (kind, advice) = match error {
+        FabricError::HasFlowTables(_) => (ErrorKind::BadWish, "leave vlan, trunk, isolated and storm out"),
+        FabricError::HasSettings(_) => {
+            (ErrorKind::BadWish, "close or detach the ports that have settings: ringroad list")
+        }
+        FabricError::TableWithoutVlans(_) => {
+            (ErrorKind::BadWish, "raise switch.mac_entries of the daemon's configuration, and start it again")
+        }
+        _ => (fabric_kind(&error), ""),
+    };
+    refuse(kind, error.to_string(), advice)
+}
+
+fn fabric_kind(error: &FabricError) -> ErrorKind {
+    match error {
         FabricError::SwitchFull(_) => ErrorKind::SwitchFull,
         FabricError::TooManySwitches => ErrorKind::TooManyPorts,
         FabricError::PortTaken(_) => ErrorKind::PortTaken,
         FabricError::NoSuchPort(_) => ErrorKind::NoSuchPort,
         _ => ErrorKind::Internal,
-    };
-    refuse(kind, error.to_string(), "")
+    }
 }
 
 /// `name` is that of the port.

@@ -5,10 +5,11 @@ use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
-use crate::config::{Config, Limits, Log, StaticAddress, StaticPort, Switch, Workers};
+use crate::config::{Config, Limits, Log, PortPolicy, StaticAddress, StaticPort, Switch, Workers};
 use crate::mirrors;
 use crate::openflow;
 use crate::port_entries::{ClientId, Origin};
+use crate::port_rules::{self, PortRules};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::saving::wish_of;
 use crate::whereabouts::Whereabouts;
@@ -83,6 +84,24 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
         }
     }
     applied
+}
+
+/// Brings the settings of all ports to what these rules fix. Returns what cannot be in force.
+pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicy]) -> Vec<String> {
+    ports.rules = PortRules::new(wanted);
+    let Ports { table, rules, .. } = ports;
+    let changed = table.on_switches().iter().filter_map(|(key, port)| {
+        let settings = rules.settings(key, &port.kept.asked);
+        (settings != port.settings).then(|| (key.clone(), settings))
+    });
+    let mut problems = Vec::new();
+    for (port, settings) in changed.collect::<Vec<_>>() {
+        match table.set_settings(&port, settings.clone()) {
+            Ok(()) => info!(%port, settings = %port_rules::words(&settings), "settings changed"),
+            Err(error) => problems.push(format!("{port}: {error}")),
+        }
+    }
+    problems
 }
 
 /// Brings the static addresses from what `before` says to what `wanted` says. Those of commands stay.

@@ -814,9 +814,10 @@ impl Server {
                     None => Err(no_such(&switch, port.as_deref())),
                 }
             }
-            Request::MacTable { switch, after } => {
+            Request::MacTable { switch, after, after_vlan } => {
                 let tick_s = tick_length(&self.parts.config).as_secs_f64();
-                match status::mac_table(&self.parts.ports, &switch, after.as_deref(), tick_s) {
+                let after = after.as_deref().map(|mac| (mac, after_vlan.unwrap_or(0)));
+                match status::mac_table(&self.parts.ports, &switch, after, tick_s) {
                     Some(entries) => Ok(Reply::MacTable(entries)),
                     None => Err(ErrorReply::new(
                         ErrorKind::NoSuchPort,
@@ -1137,6 +1138,9 @@ impl Server {
             problems.push(error.to_string());
         }
         self.parts.ports.permissions = rules(&new);
+        problems.extend(reload::apply_policies(&mut self.parts.ports, &new.port_policy));
+        // A port that has settings now must not have frames pass within the kernel.
+        shortcuts::follow(&self.parts.ports.table);
         reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
         reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
         problems.extend(reload::apply_openflow(

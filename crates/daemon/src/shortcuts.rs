@@ -40,7 +40,7 @@ pub(crate) fn follow(table: &PortTable) -> bool {
 
 fn follow_switch(table: &PortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
     let fabric = table.fabric();
-    // A mirror must see the frames.
+    // A mirror must see the frames, and settings of ports must hold for them.
     if !fabric.only_learns(switch) {
         return ends.values().try_for_each(|(shortcut, _)| shortcut.leave());
     }

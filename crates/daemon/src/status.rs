@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use ringroad_control::codec::encoded_bytes;
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, SwitchReport,
-    WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, PortSettingsReport,
+    SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
 use ringroad_drivers::catalogue::port_name::PipeSide;
@@ -16,6 +16,7 @@ use ringroad_drivers::nic::link_of;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
+use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_port_table::entry::{DevicePort, Occupant, PipePort};
 use ringroad_ring::control_block::Filled;
 use ringroad_switch::MacEntry;
@@ -95,6 +96,17 @@ pub(crate) fn peer_report(device: &Device) -> Option<PeerReport> {
         active_queues: status.active_queues,
         last_error: status.last_error,
     })
+}
+
+/// The settings of a port of a switch, if it has some.
+pub(crate) fn settings_report(settings: &PortSettings) -> Option<PortSettingsReport> {
+    let (vlan, trunk, native) = match &settings.vlans {
+        PortVlans::Unset => (None, None, None),
+        PortVlans::Access(vlan) => (Some(*vlan), None, None),
+        PortVlans::Trunk { tagged, native } => (None, Some(tagged.to_string()), *native),
+    };
+    let PortSettings { vlans: _, isolated, storm } = *settings;
+    (!settings.is_unset()).then_some(PortSettingsReport { vlan, trunk, native, isolated, storm })
 }
 
 pub(crate) fn owner_report(client: &Client) -> Owner {
@@ -231,6 +243,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             queues: port.shape.queues,
             slots: port.shape.slots,
             buffer_bytes: port.shape.buffer_bytes,
+            settings: settings_report(&port.settings),
             counters: counter_report(&counters),
             queue_counters,
             error: None,
@@ -355,7 +368,7 @@ fn thread_cpu_ns(thread: u32) -> u64 {
 pub fn mac_table(
     ports: &Ports,
     switch: &str,
-    after: Option<&str>,
+    after: Option<(&str, u16)>,
     tick_s: f64,
 ) -> Option<Vec<MacEntryReport>> {
     let entries = address_page(ports.table.fabric().mac_table(switch)?, after);
@@ -366,6 +379,7 @@ pub fn mac_table(
     };
     let reports = entries.into_iter().map(|entry| MacEntryReport {
         mac: entry.mac.to_string(),
+        vlan: Some(entry.vlan).filter(|&vlan| vlan != 0),
         port: names.entry(entry.port.0).or_insert_with(|| name_of(entry.port)).clone(),
         age_s: (f64::from(entry.age_ticks) * tick_s) as u64,
         is_static: entry.is_static,
@@ -373,17 +387,18 @@ pub fn mac_table(
     Some(reports.collect())
 }
 
-/// The first of `entries` behind the address `after`, in their order.
-fn address_page(mut entries: Vec<MacEntry>, after: Option<&str>) -> Vec<MacEntry> {
-    if let Some(after) = after {
+/// The first of `entries` behind the address `after` in its VLAN, in their order.
+fn address_page(mut entries: Vec<MacEntry>, after: Option<(&str, u16)>) -> Vec<MacEntry> {
+    if let Some((mac, vlan)) = after {
         // Addresses order as they are printed.
-        entries.retain(|entry| *entry.mac.to_string() > *after);
+        entries.retain(|entry| (&*entry.mac.to_string(), entry.vlan) > (mac, vlan));
     }
+    let place = |entry: &MacEntry| (entry.mac, entry.vlan);
     if entries.len() > PAGE_ADDRESSES {
-        entries.select_nth_unstable_by_key(PAGE_ADDRESSES, |entry| entry.mac);
+        entries.select_nth_unstable_by_key(PAGE_ADDRESSES, place);
         entries.truncate(PAGE_ADDRESSES);
     }
-    entries.sort_unstable_by_key(|entry| entry.mac);
+    entries.sort_unstable_by_key(place);
     entries
 }
 
@@ -441,9 +456,11 @@ mod tests {
     #[test]
     fn addresses_that_exceed_one_reply_come_in_several_in_order() {
         let entry = |number: u32| {
-            let [a, b, c, d] = number.to_be_bytes();
+            // Three VLANs of each address.
+            let [a, b, c, d] = (number / 3).to_be_bytes();
             MacEntry {
                 mac: Mac::from_octets([2, 0, a, b, c, d]),
+                vlan: (number % 3) as u16,
                 port: PortIndex(0),
                 age_ticks: 0,
                 is_static: false,
@@ -451,12 +468,13 @@ mod tests {
         };
         let count = 2 * PAGE_ADDRESSES as u32 + 5;
         let all: Vec<MacEntry> = (0..count).rev().map(entry).collect();
-        let (mut seen, mut after) = (Vec::new(), None);
+        let (mut seen, mut after) = (Vec::new(), None::<(String, u16)>);
         loop {
-            let page = address_page(all.clone(), after.as_deref());
+            let last = after.as_ref().map(|(mac, vlan)| (mac.as_str(), *vlan));
+            let page = address_page(all.clone(), last);
             assert!(page.len() <= PAGE_ADDRESSES);
             let Some(last) = page.last() else { break };
-            after = Some(last.mac.to_string());
+            after = Some((last.mac.to_string(), last.vlan));
             seen.extend(page);
         }
         assert_eq!(seen, (0..count).map(entry).collect::<Vec<_>>());

@@ -10,14 +10,16 @@ use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::plan::Decide;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use ringroad_port::port_queue::{HandOver, PortQueue, QueueProperties};
+use ringroad_port::port_settings::PortSettings;
 use ringroad_port::trace::{Trace, TracedFrame};
 use ringroad_switch::{
     LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring,
-    Tracing,
+    Policing, PortPolicies, PortPolicy, Tracing,
 };
 
 use crate::engine::Engine;
@@ -27,6 +29,8 @@ use crate::exchange::{Doorbell, exchange};
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use crate::rota::OwnerId;
 use crate::worker::{Worker, WorkerConfig, WorkerError};
+
+mod settings;
 
 /// Most switches of one fabric.
 pub const MAX_SWITCHES: usize = 64;
@@ -96,6 +100,15 @@ pub enum FabricError {
     /// Sizes of the address table.
     #[error(transparent)]
     Table(#[from] MacTableError),
+    /// Settings of a port of a switch for which flow tables decide.
+    #[error("switch {0} has flow tables: its flows have to do what settings of ports would do")]
+    HasFlowTables(String),
+    /// Flow tables for a switch whose ports have settings.
+    #[error("port {0} has settings: no flow tables can decide for its switch")]
+    HasSettings(String),
+    /// VLANs on a switch whose table of addresses does not tell them apart.
+    #[error("a switch with VLANs needs room for {least} addresses; it has room for {0}", least = MacTableConfig::LEAST_ENTRIES_FOR_VLANS)]
+    TableWithoutVlans(usize),
     /// Number of workers out of range.
     #[error("{0} workers: choose from 1 to {MAX_WORKERS}")]
     Workers(usize),
@@ -170,6 +183,10 @@ struct Switch {
     ports: BTreeMap<String, FabricPort>,
     /// The mirrors that the workers' deciders know.
     mirrors: Vec<Mirror>,
+    /// The settings of ports that have some.
+    policies: BTreeMap<PortIndex, PortPolicy>,
+    /// The same as the workers' deciders know them; `None` where no port has any.
+    policed: Option<Arc<PortPolicies>>,
     /// One account per worker, for what it does in the name of the switch.
     worker_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of ports that have left.
@@ -250,6 +267,10 @@ pub struct Fabric {
     statics: BTreeMap<String, BTreeMap<Mac, String>>,
     /// Mirrors by switch.
     mirrors: BTreeMap<String, Vec<NamedMirror>>,
+    /// Settings by switch and port, which may not be there.
+    settings: BTreeMap<(String, String), PortSettings>,
+    /// The time for storm limits.
+    clock: Clock,
     /// The trace that runs, with its switch.
     trace: Option<(String, Arc<Trace>)>,
     /// Accounts of the engines themselves.
@@ -335,6 +356,8 @@ impl Fabric {
             table,
             statics: BTreeMap::new(),
             mirrors: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            clock: Clock::system(),
             trace: None,
             engine_counters,
             departed: CounterSnapshot::default(),
@@ -428,7 +451,16 @@ impl Fabric {
         };
         let id = switch.id;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let (refs, taking) = self.place_all(queues, id, index, share)?;
+        // Before its first frame can come.
+        let settings = self.settings.get(&(name.to_owned(), port.to_owned())).cloned();
+        self.apply_settings(name, index, settings.unwrap_or_default())?;
+        let (refs, taking) = match self.place_all(queues, id, index, share) {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.apply_settings(name, index, PortSettings::default())?;
+                return Err(error);
+            }
+        };
         let switch = self.switches.get_mut(name).ok_or_else(no_port)?;
         switch.topology.set(index, taking.clone());
         let past = CounterSnapshot::default();
@@ -504,6 +536,8 @@ impl Fabric {
         self.publish_topology(switch)?;
         self.install_mirrors(switch)?;
         gone.past += self.take_out(&gone.queues)?;
+        self.settings.remove(&(switch.to_owned(), port.to_owned()));
+        self.apply_settings(switch, gone.index, PortSettings::default())?;
         if let Some(state) = self.switches.get_mut(switch) {
             state.departed += gone.past.clone();
         }
@@ -700,14 +734,16 @@ impl Fabric {
             .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
     }
 
-    /// Whether the switch decides by its addresses alone: nothing else decides for it, it has no mirror with a port, and no
-    /// trace of it runs.
+    /// Whether the switch decides by its addresses alone: nothing else decides for it, no port has settings, it has no
+    /// mirror with a port, and no trace of it runs.
     #[must_use]
     pub fn only_learns(&self, switch: &str) -> bool {
         let is_traced = self.trace.as_ref().is_some_and(|(traced, _)| traced == switch);
         !is_traced
             && self.switches.get(switch).is_none_or(|state| {
-                state.make_decider.is_none() && self.mirrors_in_force(switch, state).is_empty()
+                state.make_decider.is_none()
+                    && state.policies.is_empty()
+                    && self.mirrors_in_force(switch, state).is_empty()
             })
     }
 
@@ -780,31 +816,42 @@ impl Fabric {
     /// the last port of the switch has left.
     ///
     /// # Errors
-    /// [`FabricError::NoSuchPort`] where there is no such switch, or a worker that is gone.
+    /// [`FabricError::NoSuchPort`] where there is no such switch, [`FabricError::HasSettings`], or a worker that is gone.
     pub fn set_decider(&mut self, switch: &str, make: Option<MakeDecider>) -> Result<(), FabricError> {
         let Some(state) = self.switches.get_mut(switch) else {
             return Err(FabricError::NoSuchPort(format!("{switch}:")));
         };
+        if make.is_some() {
+            state.check_unset(switch)?;
+        }
         state.make_decider = make;
         let mirrors = state.mirrors.clone();
         self.switches.get(switch).map_or(Ok(()), |state| self.install_deciders(switch, state, &mirrors))
     }
 
-    /// Gives each worker the decider of a switch: the learning one or what is in its place, behind one for mirrors and one for a trace where
-    /// there are such.
+    /// Gives each worker the decider of a switch: the learning one or what is in its place, behind one for mirrors and
+    /// one for a trace where there are such.
     fn install_deciders(&self, name: &str, switch: &Switch, mirrors: &[Mirror]) -> Result<(), FabricError> {
         for (worker, runner) in (0..).zip(&self.runners) {
             let learning = Arc::clone(&switch.learning);
-            let mut decide = match &switch.make_decider {
-                Some(make) => make(learning, worker),
-                None => learning.decider(),
+            let mut decide = match (&switch.make_decider, &switch.policed) {
+                (Some(make), _) => make(learning, worker),
+                (None, None) => learning.decider(),
+                (None, Some(policies)) => {
+                    Box::new(Policing::new(learning, Arc::clone(policies), self.clock.clone()))
+                }
             };
             if !mirrors.is_empty() {
                 let learning = Arc::clone(&switch.learning);
-                decide = Box::new(Mirroring::new(decide, learning, mirrors.to_vec(), worker));
+                let mirroring = Mirroring::new(decide, learning, mirrors.to_vec(), worker);
+                decide = match switch.policed {
+                    Some(_) => Box::new(mirroring.following_heads()),
+                    None => Box::new(mirroring),
+                };
             }
             if let Some((_, trace)) = self.trace.as_ref().filter(|(traced, _)| traced == name) {
-                decide = Box::new(Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace)));
+                let tracing = Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace));
+                decide = Box::new(tracing.with_policies(switch.policed.clone()));
             }
             let id = switch.id;
             runner.call(move |engine| engine.set_decider(id, decide))?;
@@ -996,6 +1043,8 @@ impl Fabric {
             topology: Topology::default(),
             ports: BTreeMap::new(),
             mirrors: Vec::new(),
+            policies: BTreeMap::new(),
+            policed: None,
             worker_counters: self.runners.iter().map(|_| Arc::default()).collect(),
             departed: CounterSnapshot::default(),
         };
@@ -1171,13 +1220,13 @@ impl Fabric {
         }
     }
 
-    /// Learns addresses of a switch as if frames had come from them.
-    pub fn learn(&self, switch: &str, addresses: impl Iterator<Item = (Mac, PortIndex)>) {
+    /// Learns addresses of a switch, each with its VLAN or 0, as if frames had come from them.
+    pub fn learn(&self, switch: &str, addresses: impl Iterator<Item = (u16, Mac, PortIndex)>) {
         let Some(state) = self.switches.get(switch) else { return };
         let LearningSwitch { table, ports, .. } = &*state.learning;
         let now = state.learning.now();
-        for (mac, port) in addresses.filter(|(_, port)| ports.contains(*port)) {
-            table.learn(mac, port, now);
+        for (vlan, mac, port) in addresses.filter(|(.., port)| ports.contains(*port)) {
+            table.learn_in(vlan, mac, port, now);
         }
     }
 

@@ -14,6 +14,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{Delivery, PortQueue, Sleep};
+use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_switch::MacTableConfig;
 
@@ -252,6 +253,61 @@ fn each_port_gets_unfinished_frames_as_they_are_or_finished() {
 #[test]
 fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
     check_both_ways(Site::threaded());
+}
+
+/// A tag in front of the type of a frame.
+fn with_tag(frame: &[u8], vlan: u16) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0], &vlan.to_be_bytes(), &frame[12..]].concat()
+}
+
+fn check_tags(mut site: Site) {
+    let access = PortSettings { vlans: PortVlans::Access(10), ..PortSettings::default() };
+    let tagged = "10".parse().unwrap();
+    let trunk = PortSettings { vlans: PortVlans::Trunk { tagged, native: None }, ..PortSettings::default() };
+    for (port, settings) in [("A", &access), ("B", &trunk), ("c", &access), ("d", &trunk)] {
+        site.fabric.set_settings("vale0", port, settings.clone()).unwrap();
+    }
+    let [a, b, c, d] = ["A", "B", "c", "d"].map(|name| site.attach(name));
+    let checksum = |start| header(NEEDS_CHECKSUM, 0, 0, start, 16);
+    let long = |start| header(NEEDS_CHECKSUM, TCP_IPV4, 1400, start, 16);
+    let (short, jumbo) = (open_frame(9, 100), open_frame(9, 60_000));
+    site.send(&a, vec![(short.clone(), Some(checksum(34))), (jumbo.clone(), Some(long(34)))]);
+    let totals = site.settle(2 * 3 + 2 * 42);
+    assert_eq!(totals.dropped_frames(), 0);
+    // A tag moves what is to be finished, as it moves the headers.
+    let shifted = |frame: &[u8], said: Unfinished| (with_tag(frame, 10), said.shifted(4).unwrap());
+    assert_eq!(b.take(), [shifted(&short, checksum(34)), shifted(&jumbo, long(34))]);
+    for (port, vlan) in [(&c, None), (&d, Some(10))] {
+        let frames = port.frames();
+        assert_eq!(frames.len(), 1 + 43);
+        assert!(
+            frames.iter().all(|frame| vlan.is_none_or(|vlan: u16| frame[12..16] == [0x81, 0, 0, vlan as u8]))
+        );
+        assert_eq!(payload_of(&frames[0]), short[54..]);
+        let payload: Vec<u8> = frames[1..].iter().flat_map(|segment| payload_of(segment)).collect();
+        assert!(payload == jumbo[54..]);
+    }
+    // And the other way round.
+    site.send(
+        &b,
+        vec![shifted(&jumbo, long(34))].into_iter().map(|(frame, said)| (frame, Some(said))).collect(),
+    );
+    site.settle(2 * 3 + 2 * 42 + 3 + 2 * 42);
+    assert_eq!(a.take(), [(jumbo.clone(), long(34))]);
+    for port in [&c, &d] {
+        let payload: Vec<u8> = port.frames().iter().flat_map(|segment| payload_of(segment)).collect();
+        assert!(payload == jumbo[54..]);
+    }
+}
+
+#[test]
+fn what_is_left_to_do_moves_with_a_vlan_tag() {
+    check_tags(Site::stepped());
+}
+
+#[test]
+fn what_is_left_to_do_moves_with_a_vlan_tag_to_another_worker() {
+    check_tags(Site::threaded());
 }
 
 #[test]

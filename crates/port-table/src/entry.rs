@@ -8,6 +8,7 @@ use ringroad_datapath::fabric::WireId;
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
+use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::region::Region;
 
 /// A place on a switch: `vale0:a`.
@@ -31,6 +32,8 @@ pub struct SwitchPort<O, K> {
     /// Its index on the switch.
     pub index: u8,
     pub shape: PortShape,
+    /// Its VLANs and limits in force.
+    pub settings: PortSettings,
     pub occupant: Occupant<O>,
     /// Whether it stays when its program goes.
     pub is_persistent: bool,
@@ -39,9 +42,14 @@ pub struct SwitchPort<O, K> {
 
 impl<O, K> SwitchPort<O, K> {
     /// One that is on no switch yet, and goes with its program.
-    pub(crate) fn new(place: SwitchPlace<'_>, shape: PortShape, occupant: Occupant<O>, kept: K) -> Self {
+    pub(crate) fn new(
+        place: SwitchPlace<'_>,
+        (shape, settings): (PortShape, PortSettings),
+        occupant: Occupant<O>,
+        kept: K,
+    ) -> Self {
         let (switch, port) = (place.switch.to_owned(), place.port.to_owned());
-        Self { switch, port, index: 0, shape, occupant, is_persistent: false, kept }
+        Self { switch, port, index: 0, shape, settings, occupant, is_persistent: false, kept }
     }
 
     /// Its place.

@@ -10,6 +10,7 @@ use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::port_index::PortIndex;
+use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{Region, RegionError};
 
@@ -106,14 +107,15 @@ impl<O, K> Table<O, K> {
             .chain(self.pipes.values().map(|pipe| pipe.pipe.region()))
     }
 
-    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits
-    /// for a program.
+    /// Opens a port of a switch for a program, in `home`: a new port with these settings, which goes with the program, or
+    /// one that waits for a program and has its own.
     ///
     /// # Errors
     /// [`TableError`]; [`FabricError::PortTaken`] if the port is taken.
     pub fn open(
         &mut self,
         place: SwitchPlace<'_>,
+        settings: PortSettings,
         home: &Arc<ShmRegion>,
         opener: Opener<'_, O, K>,
     ) -> Result<ProgramSide, TableError> {
@@ -131,7 +133,7 @@ impl<O, K> Table<O, K> {
                 waiting.occupant = occupant;
             }
             None => {
-                let port = SwitchPort::new(place, *home.shape(), occupant, kept);
+                let port = SwitchPort::new(place, (*home.shape(), settings), occupant, kept);
                 self.enter(port, share, queues)?;
             }
         }
@@ -147,7 +149,7 @@ impl<O, K> Table<O, K> {
         &mut self,
         place: SwitchPlace<'_>,
         device: Option<(Device, Option<Arc<ShmRegion>>)>,
-        shape: PortShape,
+        (shape, settings): (PortShape, PortSettings),
         kept: K,
     ) -> Result<&SwitchPort<O, K>, TableError> {
         let (queues, occupant) = match device {
@@ -159,7 +161,7 @@ impl<O, K> Table<O, K> {
                 (take_queues(&mut device), Occupant::Device { device: Box::new(device), home })
             }
         };
-        let port = SwitchPort::new(place, shape, occupant, kept);
+        let port = SwitchPort::new(place, (shape, settings), occupant, kept);
         Ok(self.enter(SwitchPort { is_persistent: true, ..port }, Share::Own, queues)?)
     }
 
@@ -170,12 +172,13 @@ impl<O, K> Table<O, K> {
     pub fn attach_netmap(
         &mut self,
         place: SwitchPlace<'_>,
-        shape: PortShape,
+        (shape, settings): (PortShape, PortSettings),
         opener: Opener<'_, O, K>,
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         let Opener { owner, kept, share, .. } = opener;
-        self.enter(SwitchPort::new(place, shape, Occupant::Netmap { owner }, kept), share, queues)
+        let occupant = Occupant::Netmap { owner };
+        self.enter(SwitchPort::new(place, (shape, settings), occupant, kept), share, queues)
     }
 
     fn enter(
@@ -184,8 +187,24 @@ impl<O, K> Table<O, K> {
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
-        port.index = self.fabric.attach(&port.switch, &port.port, share, queues)?.0;
+        self.fabric.set_settings(&port.switch, &port.port, port.settings.clone())?;
+        let attached = self.fabric.attach(&port.switch, &port.port, share, queues);
+        if attached.is_err() {
+            self.fabric.set_settings(&port.switch, &port.port, PortSettings::default())?;
+        }
+        port.index = attached?.0;
         Ok(self.on_switches.entry(port.place().to_string()).insert_entry(port).into_mut())
+    }
+
+    /// Gives a port of a switch other settings.
+    ///
+    /// # Errors
+    /// [`FabricError`]; the port is as it was before, unless a worker is gone.
+    pub fn set_settings(&mut self, key: &str, settings: PortSettings) -> Result<(), FabricError> {
+        let port = self.on_switches.get_mut(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
+        self.fabric.set_settings(&port.switch, &port.port, settings.clone())?;
+        port.settings = settings;
+        Ok(())
     }
 
     /// Sends frames only to the first `count` queues of a port of a switch, as [`Fabric::use_queues`].
@@ -279,6 +298,7 @@ impl<O, K> Table<O, K> {
         queues: Vec<QueueParts>,
     ) -> Result<(), FabricError> {
         let place = (port.switch.as_str(), port.port.as_str());
+        self.fabric.set_settings(place.0, place.1, port.settings.clone())?;
         self.fabric.resume(place, (PortIndex(port.index), past), share, queues)?;
         self.on_switches.insert(port.place().to_string(), port);
         Ok(())

@@ -12,6 +12,7 @@ use ringroad_drivers::catalogue::port_name::{PipeSide, PortName};
 use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::{Device, Role};
 use ringroad_drivers::shm::{PortShape, ShmRegion};
+use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ledger::{Ledger, Limits, Payer};
 use ringroad_ring::program_end::ProgramEnd;
@@ -25,6 +26,7 @@ use crate::opening::{Opener, ProgramSide, device_home};
 use crate::table::Table;
 
 const SHAPE: PortShape = PortShape { slots: 64, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
+const UNSET: PortSettings = PortSettings { vlans: PortVlans::Unset, isolated: false, storm: None };
 const A: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "a" };
 const B: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "b" };
 
@@ -45,7 +47,7 @@ impl Site {
 
     fn open(&mut self, place: SwitchPlace<'_>, owner: u32) -> Result<ProgramSide, TableError> {
         let home = self.home();
-        self.table.open(place, &home, opener(owner))
+        self.table.open(place, UNSET, &home, opener(owner))
     }
 
     fn pipe(&mut self, side: PipeSide, owner: u32) -> Result<ProgramSide, TableError> {
@@ -136,7 +138,7 @@ fn a_shared_region_is_discarded_with_its_last_port() {
     let a = site.open(A, 1).unwrap();
     let (_, shm, _) = site.table.programs().find(|(key, ..)| *key == "vale0:a").unwrap();
     let home = Arc::clone(shm.home());
-    let b = site.table.open(B, &home, opener(1)).unwrap();
+    let b = site.table.open(B, UNSET, &home, opener(1)).unwrap();
     drop(home);
     assert_eq!(a.region.id(), b.region.id());
     assert_ne!(a.placement.tx_rings, b.placement.tx_rings);
@@ -186,7 +188,7 @@ fn an_end_of_a_pipe_is_opened_once_and_the_pipe_goes_with_its_last_end() {
 #[test]
 fn a_persistent_port_outlives_its_programs_and_keeps_its_place_and_account() {
     let mut site = Site::new();
-    let waiting = site.table.attach(A, None, SHAPE, "attached").unwrap();
+    let waiting = site.table.attach(A, None, (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((waiting.occupant.mode(), waiting.is_persistent), ("waits for a program", true));
     for owner in 1..=2 {
         let side = site.open(A, owner).unwrap();
@@ -218,7 +220,7 @@ fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
     assert!(site.is_empty());
 
     let (null, _) = device("null:size=60");
-    let attached = site.table.attach(A, Some((null, None)), SHAPE, "attached").unwrap();
+    let attached = site.table.attach(A, Some((null, None)), (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((attached.occupant.driver(), attached.occupant.owner()), ("null", None));
     assert!(is_taken(site.open(A, 1)), "a device is no port that waits");
     let sink = site.open(B, 1).unwrap();
@@ -235,7 +237,7 @@ fn only_the_netmap_service_takes_its_ports_back() {
     let home = site.home();
     let shm = home.place("vale0:a").unwrap();
     let queue = || vec![QueueParts::new(Box::new(shm.queue(0, Arc::default()).unwrap()))];
-    let entered = site.table.attach_netmap(A, SHAPE, opener(1), queue()).unwrap();
+    let entered = site.table.attach_netmap(A, (SHAPE, UNSET), opener(1), queue()).unwrap();
     assert_eq!((entered.occupant.driver(), entered.index), ("netmap", 0));
     site.close(1);
     assert!(is_taken(site.open(A, 1)), "its owner's connections say nothing of it");
@@ -251,21 +253,21 @@ fn a_failed_open_leaves_nothing() {
     let payer = Payer::new(&ledger, 1, false);
     let full = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
     let place = full.place("somebody's").unwrap();
-    let refused = site.table.open(A, &full, opener(1));
+    let refused = site.table.open(A, UNSET, &full, opener(1));
     assert!(matches!(refused, Err(TableError::Region(RegionError::Geometry(_)))), "{refused:?}");
     let (null, _) = device("null:size=60");
     assert!(site.table.open_device("null:".into(), null, &full, opener(1)).is_err());
     let refused = site.table.open_pipe(("x", "1"), PipeSide::Slave, SHAPE, Some(&payer), 1, "pipe");
     assert!(matches!(refused, Err(TableError::Region(RegionError::Limit { .. }))), "{refused:?}");
     let endless = PortShape { slots: 1 << 20, ..SHAPE };
-    assert!(site.table.attach(A, None, endless, "attached").is_err());
+    assert!(site.table.attach(A, None, (endless, UNSET), "attached").is_err());
     assert!(site.is_empty());
 
     // A port that waits goes on waiting, and one that exists is not made again.
-    site.table.attach(A, None, SHAPE, "attached").unwrap();
-    assert!(site.table.open(A, &full, opener(1)).is_err());
+    site.table.attach(A, None, (SHAPE, UNSET), "attached").unwrap();
+    assert!(site.table.open(A, UNSET, &full, opener(1)).is_err());
     assert!(matches!(site.table.occupant("vale0:a"), Some(Occupant::Nobody)));
-    let again = site.table.attach(A, None, SHAPE, "again");
+    let again = site.table.attach(A, None, (SHAPE, UNSET), "again");
     assert!(matches!(again, Err(TableError::Fabric(FabricError::PortTaken(_)))), "{again:?}");
     assert_eq!(site.table.on_switches()["vale0:a"].kept, "attached");
     drop((place, full));

@@ -51,6 +51,13 @@ causes! {
     NoDestination = "no_destination",
     /// To be flooded, but it came in by another port, too: the switches are joined in a loop. Counted at the source.
     Looped = "looped",
+    /// Without a tag, with one, or of a VLAN, where the port that it came from does not send such frames; or only to be had
+    /// without its tag, behind which there is another one. Counted at the source.
+    WrongVlan = "wrong_vlan",
+    /// From an isolated port to another isolated port. Counted at the source.
+    Isolated = "isolated",
+    /// Beyond the port's limit of frames that go to several ports. Counted at the source.
+    Storm = "storm",
     /// From a port to which a mirror leads: such a port only looks on. Counted at the source.
     MirrorPort = "mirror_port",
     /// No entry of a flow table matched it. Counted at the source.

@@ -5,7 +5,8 @@
 //! frames that pass between them, borrowed in place; [`counters`] and [`drop_cause`] account for every frame; [`plan`]
 //! is the contract between the decider, which chooses where frames go, and the datapath, which executes the plan;
 //! [`clock`] is the datapath's only source of time; [`impairment`] impairs any queue; [`offload`] finishes frames that
-//! their sender left to a card; [`trace`] notes what happens to some frames.
+//! their sender left to a card; [`trace`] notes what happens to some frames; [`port_settings`] are the VLANs and limits
+//! of a port of a switch.
 
 #![deny(missing_docs)]
 pub mod batch;
@@ -19,4 +20,6 @@ pub mod offload;
 pub mod plan;
 pub mod port_index;
 pub mod port_queue;
+pub mod port_settings;
 pub mod trace;
+pub mod vlan_set;

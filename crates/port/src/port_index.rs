@@ -75,6 +75,40 @@ impl PortMask {
         self.0 == [0; 4]
     }
 
+    /// The ports whose index is set in one of four words of 64 bits each; those that cannot be ports are left out.
+    #[inline]
+    #[must_use]
+    pub const fn from_words([first, second, third, fourth]: [u64; 4]) -> Self {
+        Self([first, second, third, fourth & (u64::MAX >> (256 - MAX_PORTS))])
+    }
+
+    /// Those in either.
+    #[inline]
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        self.with(other, |own, other| own | other)
+    }
+
+    /// Those in both.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        self.with(other, |own, other| own & other)
+    }
+
+    /// Those that are not in the other.
+    #[inline]
+    #[must_use]
+    pub fn but(self, other: Self) -> Self {
+        self.with(other, |own, other| own & !other)
+    }
+
+    #[inline]
+    fn with(mut self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own = of(*own, other));
+        self
+    }
+
     /// The ports in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = PortIndex> + use<> {
         (0u8..4).zip(self.0).flat_map(|(group, mut word)| {
@@ -108,5 +142,15 @@ mod tests {
         assert!(!mask.contains(PortIndex(63)) && mask.contains(PortIndex(64)));
         [0, 64, 253].into_iter().for_each(|port| mask.remove(PortIndex(port)));
         assert!(mask.is_empty());
+    }
+
+    #[test]
+    fn masks_are_joined_and_parted() {
+        let mask = |ports: &[u8]| ports.iter().copied().map(PortIndex).collect::<PortMask>();
+        let (one, other) = (mask(&[0, 64, 200]), mask(&[64, 253]));
+        assert_eq!(one.or(other), mask(&[0, 64, 200, 253]));
+        assert_eq!(one.and(other), mask(&[64]));
+        assert_eq!(one.but(other), mask(&[0, 200]));
+        assert_eq!(PortMask::from_words([u64::MAX; 4]), PortMask::all());
     }
 }

@@ -45,7 +45,7 @@ impl Daemon {
             // Of many ports, over several replies.
             Request::Status => connection.status().map(Reply::Status),
             Request::List => connection.list().map(Reply::List),
-            Request::MacTable { ref switch, after: None } => {
+            Request::MacTable { ref switch, after: None, .. } => {
                 connection.mac_table(switch).map(Reply::MacTable)
             }
             _ => connection.request(&request).map(|(reply, _)| reply),

@@ -229,7 +229,8 @@ impl Embedded {
         };
         let key = place.to_string();
         let ((side, switch_index), binding) = self.enter(|table, owner| {
-            let side = table.open(place, &home, opener(owner, wrap))?;
+            let settings = name.options.settings.clone();
+            let side = table.open(place, settings, &home, opener(owner, wrap))?;
             Ok((side, table.on_switches().get(&key).map(|port| port.index)))
         })?;
         let info = PortInfo { name: key, driver: "shm".into(), mode: "embedded".into(), switch_index };

@@ -66,6 +66,7 @@ pub mod catalogue {
     };
     pub use ringroad_drivers::catalogue::port_name::COMMON_OPTIONS;
     pub use ringroad_drivers::catalogue::port_option::{OptionValues, PortOption, ValueKind};
+    pub use ringroad_drivers::catalogue::switch_port::SWITCH_PORT_OPTIONS;
     pub use ringroad_drivers::catalogue::{NETNS, kinds};
 }
 

@@ -84,7 +84,7 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -
         let entry = Entry::new(frame.source, from, now);
         if entry != last {
             last = entry;
-            if let Some(before) = table.learn_entry(frame.source, entry, now) {
+            if let Some(before) = table.learn_entry(0, frame.source, entry, now) {
                 moves.add(frame.source, before);
             }
         }

@@ -9,6 +9,8 @@
 //! One [`MacTable`] and one [`PortSet`] serve a switch. Both may be read and written by any number of threads at once:
 //! every operation on them is wait-free and has a bound on its steps, none locks or allocates.
 //!
+//! Where ports have settings ([`PortPolicies`]), [`Policing`] decides in place of it: VLANs, isolation, storm limits.
+//!
 //! Headers come from hostile programs. Any header is a valid input; what a sender can do is what it can do to any
 //! learning switch: claim an address that is another's, or fill the table with invented ones, which costs others
 //! flooding and is counted ([`MacTable::evictions`]). A [`loop_guard`] ends
@@ -24,9 +26,14 @@ pub mod loop_guard;
 pub mod mac;
 pub mod mac_table;
 pub mod mirroring;
+pub mod policing;
+pub mod port_policies;
 pub mod port_set;
 mod static_addresses;
+pub mod storm_limit;
 pub mod tracing;
+mod vlan_egress;
+mod vlan_tag;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
@@ -34,5 +41,7 @@ pub use loop_guard::LoopSeen;
 pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use mirroring::{Mirror, Mirroring};
+pub use policing::Policing;
+pub use port_policies::{PortPolicies, PortPolicy};
 pub use port_set::PortSet;
 pub use tracing::Tracing;

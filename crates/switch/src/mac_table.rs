@@ -10,6 +10,11 @@
 //! | 8..16 | index of the port |
 //! | 16..64 | the complement of the address, first octet least significant |
 //!
+//! The set of an address also says of which VLAN it is: the address chooses a set, and the VLAN's number is added to that
+//! set's number without carry. So addresses of one VLAN are where they would be without VLANs, an address in two VLANs is
+//! in two sets, and from address and set the VLAN follows, as long as there are as many sets as numbers of VLANs
+//! ([`MacTableConfig::LEAST_ENTRIES_FOR_VLANS`]). VLAN 0 stands for none.
+//!
 //! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned or looked up: no entry
 //! in use is zero, and an empty one matches no address. The exclusive-or of an entry and the word of an address, its
 //! lower 16 bits zero, is less than 2^16 just if the entry is that address's, and is then its port and tick: a lookup
@@ -48,6 +53,9 @@ use crate::static_addresses::StaticAddresses;
 /// few addresses without a place.
 const WAYS: usize = 4;
 
+/// Numbers that the field of a tag for a VLAN's number has room for.
+const VLAN_NUMBERS: usize = 4096;
+
 /// Ages from here up are those of entries stamped by a thread whose clock was ahead of the reader's.
 const AHEAD_OF_CLOCK_TICKS: u8 = 240;
 
@@ -72,6 +80,8 @@ pub struct MacTableConfig {
 impl MacTableConfig {
     /// Least number of entries: one set.
     pub const MIN_ENTRIES: usize = WAYS;
+    /// Least number of entries of a table that tells VLANs apart.
+    pub const LEAST_ENTRIES_FOR_VLANS: usize = WAYS * VLAN_NUMBERS;
     /// Most entries: 8 MiB.
     pub const MAX_ENTRIES: usize = 1 << 20;
     /// Number of entries unless told otherwise: 128 KiB. With 4096 addresses fewer than 1 in 100 lack a place.
@@ -123,6 +133,8 @@ impl Error for MacTableError {}
 pub struct MacEntry {
     /// The address.
     pub mac: Mac,
+    /// The VLAN in which it was seen; 0 for none.
+    pub vlan: u16,
     /// The port on which it was last seen.
     pub port: PortIndex,
     /// Ticks since then.
@@ -233,10 +245,17 @@ impl MacTable {
     #[inline]
     #[must_use]
     pub fn lookup(&self, mac: Mac, now: Tick) -> Option<PortIndex> {
+        self.lookup_in(0, mac, now)
+    }
+
+    /// The same in a VLAN.
+    #[inline]
+    #[must_use]
+    pub fn lookup_in(&self, vlan: u16, mac: Mac, now: Tick) -> Option<PortIndex> {
         if mac.is_multicast() {
             return None;
         }
-        let found = self.set_of(mac)?.nearest(Entry::new(mac, PortIndex(0), Tick(0)).0);
+        let found = self.set_of(vlan, mac)?.nearest(Entry::new(mac, PortIndex(0), Tick(0)).0);
         let entry = Entry(found);
         (found < 1 << 16 && entry.age_ticks(now) <= self.ageing_ticks).then(|| entry.port())
     }
@@ -246,24 +265,29 @@ impl MacTable {
     /// In a full set the entry that was seen longest ago makes room: an expired one if there is one, of equals the
     /// last. A multicast address and an index that cannot be a port are not learned.
     pub fn learn(&self, mac: Mac, port: PortIndex, now: Tick) {
+        self.learn_in(0, mac, port, now);
+    }
+
+    /// The same in a VLAN.
+    pub fn learn_in(&self, vlan: u16, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
-            let _ = self.learn_entry(mac, Entry::new(mac, port, now), now);
+            let _ = self.learn_entry(vlan, mac, Entry::new(mac, port, now), now);
         }
     }
 
-    /// As [`Self::learn`], for what it learns; `entry` is that of `mac` at `now`. Returns the port on which `mac` was
+    /// As [`Self::learn_in`], for what it learns; `entry` is that of `mac` at `now`. Returns the port on which `mac` was
     /// before, if that was another.
     #[inline]
-    pub(crate) fn learn_entry(&self, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
-        let set = self.set_of(mac)?;
+    pub(crate) fn learn_entry(&self, vlan: u16, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
+        let set = self.set_of(vlan, mac)?;
         if set.nearest(entry.0) == 0 {
             return None;
         }
         self.change_set(set, mac, entry, now)
     }
 
-    /// Puts `mac` onto `port`, where it stays: it does not age, and frames do not move it. A multicast address and an
-    /// index that cannot be a port are not put anywhere.
+    /// Puts `mac` onto `port`, where it stays in all VLANs: it does not age, and frames do not move it. A multicast
+    /// address and an index that cannot be a port are not put anywhere.
     pub fn set_static(&self, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
             self.statics.set(mac, port);
@@ -278,6 +302,19 @@ impl MacTable {
             self.clear(|entry| entry.mac() == mac);
         }
         was
+    }
+
+    /// The port of `mac`, if it is static.
+    #[inline]
+    #[must_use]
+    pub fn static_port(&self, mac: Mac) -> Option<PortIndex> {
+        self.statics.port_of(mac)
+    }
+
+    /// Whether the table tells addresses of several VLANs apart.
+    #[must_use]
+    pub fn has_vlans(&self) -> bool {
+        self.sets.len() >= VLAN_NUMBERS
     }
 
     /// Times that a frame came from a static address on another port than the address's.
@@ -312,11 +349,14 @@ impl MacTable {
     /// The entries that are not too old, in no order. Each is read when the iterator comes to it: an address that moves
     /// or is relearned meanwhile may be missed.
     pub fn entries(&self, now: Tick) -> impl Iterator<Item = MacEntry> + '_ {
-        self.words().filter_map(move |word| {
+        let words =
+            self.sets.iter().enumerate().flat_map(|(set, words)| words.0.iter().map(move |word| (set, word)));
+        words.filter_map(move |(set, word)| {
             let entry = Entry(word.load(Ordering::Relaxed));
             let age_ticks = entry.age_ticks(now);
             (entry != Entry::EMPTY && age_ticks <= self.ageing_ticks).then(|| MacEntry {
                 mac: entry.mac(),
+                vlan: if self.has_vlans() { (set ^ self.set_index(entry.mac())) as u16 } else { 0 },
                 port: entry.port(),
                 age_ticks,
                 is_static: self.statics.port_of(entry.mac()).is_some(),
@@ -403,15 +443,20 @@ impl MacTable {
         self.sets.iter().flat_map(|set| &set.0)
     }
 
-    /// The set of an address; always there. The widening multiplication, its halves folded, is what depends on the key;
+    /// The number of an address's set without a VLAN. The widening multiplication, its halves folded, is what depends on the key;
     /// the second one is there since under an unlucky key the first alone puts addresses in sequence into few sets.
     #[inline]
-    fn set_of(&self, mac: Mac) -> Option<&Set> {
+    fn set_index(&self, mac: Mac) -> usize {
         let (mask, factor) = self.hash_keys;
         let product = u128::from(mac.bits() ^ mask) * u128::from(factor);
         let folded = product as u64 ^ (product >> 64) as u64;
-        let index = (folded.wrapping_mul(GOLDEN_RATIO) >> 40) as usize & self.sets.len().wrapping_sub(1);
-        self.sets.get(index)
+        (folded.wrapping_mul(GOLDEN_RATIO) >> 40) as usize & self.sets.len().wrapping_sub(1)
+    }
+
+    /// The set of an address in a VLAN; always there where the table tells VLANs apart.
+    #[inline]
+    fn set_of(&self, vlan: u16, mac: Mac) -> Option<&Set> {
+        self.sets.get(self.set_index(mac) ^ usize::from(vlan))
     }
 }
 

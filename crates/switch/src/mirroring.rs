@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, HeadId, Plan};
+use ringroad_port::plan::{CopiesId, Decide, Destination, Fate, FrameCopy, HeadId, Plan};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
@@ -45,6 +45,8 @@ pub struct Mirroring {
     outlets: PortMask,
     /// This worker, for records.
     worker: u8,
+    /// Whether frames that leave with other heads are copied too, as they came.
+    follows_heads: bool,
     /// Frames of each port that this worker has executed: which one a mirror samples depends on it.
     executed: Box<[u64; MAX_PORTS]>,
     /// The copies of one frame.
@@ -84,19 +86,56 @@ impl Mirroring {
     ) -> Self {
         let outlets = mirrors.iter().map(|mirror| mirror.to).collect();
         let executed = Box::new([0; MAX_PORTS]);
-        Self { inner, switch, mirrors, outlets, worker, executed, copies: Vec::with_capacity(3) }
+        let copies = Vec::with_capacity(4);
+        Self { inner, switch, mirrors, outlets, worker, follows_heads: false, executed, copies }
+    }
+
+    /// The same, which copies frames that leave with other heads too: as they came.
+    #[must_use]
+    pub fn following_heads(self) -> Self {
+        Self { follows_heads: true, ..self }
+    }
+
+    fn ports_of(&self, destination: Destination, from: PortIndex, plan: &Plan) -> PortMask {
+        match destination {
+            Destination::Port(port) => [port].into_iter().collect(),
+            Destination::Others => {
+                let mut others = self.switch.ports.mask();
+                others.remove(from);
+                others
+            }
+            Destination::Ports(set) => plan.ports(set),
+        }
     }
 
     /// The ports to which a frame goes from the port `from`.
     fn members(&self, fate: Fate, from: PortIndex, plan: &Plan) -> PortMask {
-        let mut members = match fate {
-            Fate::Port(port) => [port].into_iter().collect(),
-            Fate::Flood => self.switch.ports.iter().filter(|&port| port != from).collect(),
+        let members = match fate {
+            Fate::Port(port) => self.ports_of(Destination::Port(port), from, plan),
+            Fate::Flood => self.ports_of(Destination::Others, from, plan),
             Fate::Ports(set) => plan.ports(set),
-            Fate::Copies(_) | Fate::Drop(_) => PortMask::default(),
+            Fate::Copies(copies) if self.follows_heads => plan
+                .copies_of(copies)
+                .iter()
+                .fold(PortMask::EMPTY, |all, copy| all.or(self.ports_of(copy.to, from, plan))),
+            Fate::Copies(_) | Fate::Drop(_) => PortMask::EMPTY,
         };
-        self.outlets.iter().for_each(|outlet| members.remove(outlet));
-        members
+        members.but(self.outlets)
+    }
+
+    /// Adds copies with other heads to those of this frame, but for those to ports that look on.
+    fn add_copies(&mut self, copies: CopiesId, from: PortIndex, plan: &mut Plan) {
+        for number in 0..plan.copies_of(copies).len() {
+            let Some(&copy) = plan.copies_of(copies).get(number) else { return };
+            let all = self.ports_of(copy.to, from, plan);
+            let members = all.but(self.outlets);
+            let to = match copy.to {
+                _ if members.is_empty() => None,
+                to if members == all => Some(to),
+                _ => plan.set(members).map(Destination::Ports),
+            };
+            self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
+        }
     }
 
     /// The ports that look on at frame number `number` of the port `from`, which goes to `members`.
@@ -167,6 +206,7 @@ impl Decide for Mirroring {
                 Fate::Port(_) | Fate::Flood | Fate::Ports(_) => {
                     ports = members.iter().chain(ports.iter()).collect();
                 }
+                Fate::Copies(copies) if self.follows_heads => self.add_copies(copies, from, plan),
                 Fate::Copies(_) | Fate::Drop(_) => continue,
             }
             if !ports.is_empty()

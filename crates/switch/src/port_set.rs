@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ringroad_port::port_index::PortIndex;
+use ringroad_port::port_index::{PortIndex, PortMask};
 
 /// A set of port indexes: 256 bits, of which the two that are no ports stay clear.
 ///
@@ -46,6 +46,13 @@ impl PortSet {
         words.into_iter().flat_map(|(group, word)| {
             (0..64u8).filter(move |bit| word >> bit & 1 != 0).map(move |bit| PortIndex(group * 64 + bit))
         })
+    }
+
+    /// The ports as they are now.
+    #[inline]
+    #[must_use]
+    pub fn mask(&self) -> PortMask {
+        PortMask::from_words(self.0.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
     /// How many ports are in the set.
@@ -109,6 +116,7 @@ mod tests {
         }
         assert_eq!(ports.len(), MAX_PORTS);
         assert!(ports.iter().map(|port| port.0).eq(0..=253));
+        assert_eq!(ports.mask(), PortMask::all());
         assert!(!ports.contains(BROADCAST_INDEX));
         assert!(!ports.contains(NO_PORT_INDEX));
     }

@@ -10,6 +10,8 @@ use ringroad_port::trace::{Reason, SourceSeen, Trace};
 
 use crate::classify::FrameHeader;
 use crate::learning::LearningSwitch;
+use crate::port_policies::{NO_VLAN, PortPolicies};
+use crate::vlan_tag::TaggedHeader;
 
 /// The decider of a switch while a trace runs.
 #[derive(Debug)]
@@ -17,43 +19,56 @@ pub struct Tracing {
     inner: Box<dyn Decide>,
     switch: Arc<LearningSwitch>,
     trace: Arc<Trace>,
-    /// Where the source of each frame was before the switch learned it.
-    before: Vec<Option<(FrameHeader, Option<PortIndex>)>>,
+    /// The settings of the switch's ports, where some have any.
+    policies: Option<Arc<PortPolicies>>,
+    /// The VLAN of each frame, and where its source was before the switch learned it.
+    before: Vec<Option<(FrameHeader, u16, Option<PortIndex>)>>,
 }
 
 impl Tracing {
     /// Notes what `inner` decides for `switch` in `trace`.
     #[must_use]
     pub fn new(inner: Box<dyn Decide>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
-        Self { inner, switch, trace, before: Vec::new() }
+        Self { inner, switch, trace, policies: None, before: Vec::new() }
+    }
+
+    /// The same, for a switch whose ports have settings.
+    #[must_use]
+    pub fn with_policies(self, policies: Option<Arc<PortPolicies>>) -> Self {
+        Self { policies, ..self }
     }
 }
 
 impl Decide for Tracing {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
-        let Self { inner, switch, trace, before } = self;
-        let lookup = |mac| switch.table.lookup(mac, switch.now());
+        let Self { inner, switch, trace, policies, before } = self;
+        let lookup = |vlan, mac| switch.table.lookup_in(vlan, mac, switch.now());
+        let vlan_of = |frame| match policies.as_ref().filter(|policies| policies.has_vlans()) {
+            Some(policies) => policies.vlan_of(&TaggedHeader::read(batch, frame)?, from),
+            None => Some(NO_VLAN),
+        };
         before.clear();
         before.extend((0..batch.frames()).map(|frame| {
             let head = batch.head(frame)?;
             let (start, end) = head.ethernet_header()?;
             let header = FrameHeader::from_words(start, end, head.flags());
-            Some((header, lookup(header.source)))
+            let vlan = vlan_of(frame)?;
+            Some((header, vlan, lookup(vlan, header.source)))
         }));
         // What a batch itself teaches is known to its destinations.
         inner.decide(from, batch, first, plan);
         trace.begin((batch, first), from, |frame, mut traced| {
-            if let Some((header, was)) = before.get(frame).copied().flatten() {
+            if let Some((header, vlan, was)) = before.get(frame).copied().flatten() {
                 traced.source = match was {
                     _ if header.flags & FrameHeader::NO_LEARN != 0 || header.source.is_multicast() => {
                         SourceSeen::NotLearned
                     }
                     None => SourceSeen::New,
                     Some(port) if port == from => SourceSeen::Known,
-                    Some(port) if lookup(header.source) == Some(from) => SourceSeen::Moved(port),
+                    Some(port) if lookup(vlan, header.source) == Some(from) => SourceSeen::Moved(port),
                     Some(port) => SourceSeen::Refused(port),
                 };
-                traced.reason = match lookup(header.destination) {
+                traced.reason = match lookup(vlan, header.destination) {
                     _ if header.forced_port().is_some() => Reason::Forced,
                     _ if header.destination.is_multicast() => Reason::Multicast,
                     Some(_) => Reason::Known,

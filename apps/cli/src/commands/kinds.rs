@@ -2,7 +2,9 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use ringroad::catalogue::{Access, COMMON_OPTIONS, PortKind, PortOption, Spelling, kinds};
+use ringroad::catalogue::{
+    Access, COMMON_OPTIONS, PortKind, PortOption, SWITCH_PORT_OPTIONS, Spelling, kinds,
+};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -106,7 +108,9 @@ impl Kinds {
         let all: Vec<_> = kinds().map(KindReport::of).collect();
         output.result(&all, |all| {
             let mut columns = Columns::new(&["name", "port"]);
-            columns.row(["vale0:a".to_owned(), "port a of the learning switch vale0".to_owned()]);
+            let keys = SWITCH_PORT_OPTIONS.map(|option| option.key).join(", ");
+            let switch_port = format!("port a of the learning switch vale0; its options: {keys}");
+            columns.row(["vale0:a".to_owned(), switch_port]);
             columns.row(["x{1 and x}1".to_owned(), "the two ends of a pipe between programs".to_owned()]);
             for kind in all {
                 columns.row([kind.form.to_owned(), kind.about.to_owned()]);

@@ -82,6 +82,7 @@ fn state(port: &PortReport) -> String {
     if let Some(peer) = &port.peer {
         words.push(peer_state(peer, port.queues));
     }
+    words.extend(port.settings.as_ref().map(ToString::to_string));
     if port.persistent {
         words.push("attached".to_owned());
     }
@@ -96,7 +97,7 @@ fn state(port: &PortReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_control::report::Owner;
+    use ringroad_control::report::{Owner, PortSettingsReport};
 
     use super::*;
 
@@ -145,6 +146,22 @@ mod tests {
         let peer = report.peer.as_mut().unwrap();
         (peer.connected, peer.last_error) = (false, Some("it spoke garbage".into()));
         assert!(ports_table(&[report]).contains("no peer: it spoke garbage"));
+    }
+
+    #[test]
+    fn a_port_shows_its_vlans_and_limits() {
+        let mut report = port("vale0:a");
+        let trunk = Some("10,20-30".to_owned());
+        report.settings = Some(PortSettingsReport {
+            trunk,
+            native: Some(5),
+            storm: Some(9),
+            ..PortSettingsReport::default()
+        });
+        assert!(ports_table(&[report.clone()]).contains("trunk=10,20-30,native=5,storm=9"));
+        report.settings =
+            Some(PortSettingsReport { vlan: Some(10), isolated: true, ..PortSettingsReport::default() });
+        assert!(ports_table(&[report]).contains("vlan=10,isolated"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `ringroad macs`.
 
 use clap::Args;
+use ringroad_control::report::MacEntryReport;
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
@@ -11,7 +12,8 @@ use crate::output::table::Columns;
 
 /// Show or change the addresses of a switch
 ///
-/// A static address stays on its port: it does not age, and frames do not move it. Its port need not be there yet.
+/// A static address stays on its port: it does not age, and frames do not move it. Its port need not be there yet. It
+/// holds in all VLANs.
 /// `ringroad config save` writes static addresses into the daemon's configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Macs {
@@ -73,10 +75,22 @@ impl Macs {
         }
         let entries = global.connect()?.mac_table(&self.switch)?;
         output.result(&entries, |entries| {
-            let mut columns = Columns::new(&["address", "port", ">last seen"]);
+            let has_vlans = entries.iter().any(|entry| entry.vlan.is_some());
+            let seen = |entry: &MacEntryReport| match entry.is_static {
+                true => "static".to_owned(),
+                false => format!("{} s", entry.age_s),
+            };
+            if !has_vlans {
+                let mut columns = Columns::new(&["address", "port", ">last seen"]);
+                for entry in entries {
+                    columns.row([entry.mac.clone(), entry.port.clone(), seen(entry)]);
+                }
+                return columns.lines_or("no addresses learned");
+            }
+            let mut columns = Columns::new(&["address", ">VLAN", "port", ">last seen"]);
             for entry in entries {
-                let seen = if entry.is_static { "static".to_owned() } else { format!("{} s", entry.age_s) };
-                columns.row([entry.mac.clone(), entry.port.clone(), seen]);
+                let vlan = entry.vlan.map_or_else(|| "none".to_owned(), |vlan| vlan.to_string());
+                columns.row([entry.mac.clone(), vlan, entry.port.clone(), seen(entry)]);
             }
             columns.lines_or("no addresses learned")
         })

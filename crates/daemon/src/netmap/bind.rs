@@ -171,7 +171,7 @@ impl Netmap {
         match &port.kind {
             Kind::Ephemeral { switch, port: name } if port.is_unserved() => {
                 let place = SwitchPlace { switch, port: name };
-                Self::enter_on_switch(&mut ports.table, asker, port, place, port.queue_parts()?)?;
+                Self::enter_on_switch(ports, asker, port, place, port.queue_parts()?)?;
                 port.service = Service::Switch;
             }
             _ => port.serve(ports.table.fabric_mut())?,

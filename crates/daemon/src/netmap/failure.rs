@@ -43,6 +43,7 @@ impl From<FabricError> for Failure {
             FabricError::SwitchFull(_) | FabricError::TooManySwitches => Errno::NOMEM,
             FabricError::PortTaken(_) => Errno::BUSY,
             FabricError::NoSuchPort(_) => Errno::NXIO,
+            FabricError::HasFlowTables(_) | FabricError::TableWithoutVlans(_) => Errno::INVAL,
             _ => Errno::IO,
         };
         fail(errno, error.to_string())

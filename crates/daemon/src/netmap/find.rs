@@ -9,6 +9,7 @@ use ringroad_drivers::catalogue::port_name::{PortName, check_plain_name};
 use ringroad_drivers::shm::PortShape;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port::port_settings::PortSettings;
 use ringroad_port_table::entry::SwitchPlace;
 use ringroad_port_table::opening::Opener;
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
@@ -21,7 +22,7 @@ use super::name::{Base, Name, PipeEnd, PortKey};
 use super::port::{Kind, NetmapPort};
 use super::{Asker, Netmap};
 use crate::claims::holder_of;
-use crate::port_entries::{Client, ClientId, PortTable};
+use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
 use crate::whereabouts::Whereabouts;
@@ -312,7 +313,7 @@ impl Netmap {
 
     /// Puts a port on a switch; returns its index there.
     pub(crate) fn enter_on_switch(
-        table: &mut PortTable,
+        ports: &mut Ports,
         asker: Asker<'_>,
         port: &NetmapPort,
         place: SwitchPlace<'_>,
@@ -329,7 +330,8 @@ impl Netmap {
         // maker's share.
         let anybody = Client { id: ClientId::MAX, ..asker.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
-        Ok(table.attach_netmap(place, shape, opener, queues)?.index.into())
+        let settings = ports.rules.settings(&place.to_string(), &PortSettings::default());
+        Ok(ports.table.attach_netmap(place, (shape, settings), opener, queues)?.index.into())
     }
 
     /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only

@@ -255,7 +255,7 @@ impl Netmap {
         };
         port.end_service(&mut ports.table)?;
         let queues = unbound(port.queues());
-        let entered = Self::enter_on_switch(&mut ports.table, asker, port, port.place_on(switch), queues);
+        let entered = Self::enter_on_switch(ports, asker, port, port.place_on(switch), queues);
         if entered.is_err() {
             port.serve(ports.table.fabric_mut())?;
         } else if let Kind::Persistent { switch: on, .. } = &mut port.kind {
@@ -280,7 +280,7 @@ impl Netmap {
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
         let place = port.place_on(second);
-        let index = Self::enter_on_switch(&mut ports.table, asker, port, place, other)?;
+        let index = Self::enter_on_switch(ports, asker, port, place, other)?;
         if let Err(error) = ports.table.fabric_mut().replace(&first, name, port.share(), one) {
             ports.table.detach(&place.to_string())?;
             return Err(error.into());

@@ -100,7 +100,7 @@ impl Peer {
 
 /// A request whose answer names `number`.
 fn numbered(number: usize) -> Request {
-    Request::MacTable { switch: format!("s{number}"), after: None }
+    Request::MacTable { switch: format!("s{number}"), after: None, after_vlan: None }
 }
 
 fn is_answer_to(reply: &Reply, number: usize) -> bool {

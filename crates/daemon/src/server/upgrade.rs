@@ -22,6 +22,7 @@ use crate::listen::BACKLOG;
 use crate::logging::RunningLog;
 use crate::openflow::FlowSwitches;
 use crate::port_entries::{Client, ClientId};
+use crate::port_rules::PortRules;
 use crate::ports::Ports;
 use crate::quotas::Quotas;
 use crate::revival::Revival;
@@ -176,6 +177,7 @@ impl Server {
         let mut ports = Ports::new(fabric, quotas).map_err(|error| told(&error))?;
         ports.openflow = FlowSwitches::beside(&socket);
         ports.permissions = rules(&config);
+        ports.rules = PortRules::new(&state.config.port_policy);
         let kept = state.ports.on_switches.len() + state.ports.devices.len() + state.ports.pipes.len();
         let mut report = UpgradeReport {
             from: state.version,
@@ -196,6 +198,7 @@ impl Server {
         let config = Config {
             socket: old.socket,
             port: old.port,
+            port_policy: old.port_policy,
             address: old.address,
             mirror: old.mirror,
             openflow: old.openflow,

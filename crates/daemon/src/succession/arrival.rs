@@ -140,8 +140,12 @@ impl Ports {
         }
         let fabric = self.table.fabric_mut();
         for (switch, learned) in state.learned {
-            let learned = learned.into_iter().map(|(mac, port)| (Mac::from_octets(mac), PortIndex(port)));
+            let learned = learned.into_iter().map(|(mac, port)| (0, Mac::from_octets(mac), PortIndex(port)));
             fabric.learn(&switch, learned);
+        }
+        for (switch, learned) in state.learned_in_vlans {
+            let entry = |(vlan, mac, port)| (vlan, Mac::from_octets(mac), PortIndex(port));
+            fabric.learn(&switch, learned.into_iter().map(entry));
         }
         let snapshot = |(switch, account): (String, Account)| (switch, CounterSnapshot::from(&account));
         let of_switches = state.departed_of_switches.into_iter().map(snapshot).collect();
@@ -199,9 +203,10 @@ impl Ports {
             }
         };
         let holding = self.hold_again(&port.origin, maker.as_ref(), Demand::of_port(port.shape.queues))?;
-        let kept = Kept { origin: port.origin, request: None, _holding: holding };
+        let settings = self.rules.settings(&key, &port.asked);
+        let kept = Kept { asked: port.asked, ..Kept::new(port.origin, holding) };
         let SwitchPortState { switch, port: name, index, shape, is_persistent, past, .. } = port;
-        let entry = SwitchPort { switch, port: name, index, shape, occupant, is_persistent, kept };
+        let entry = SwitchPort { switch, port: name, index, shape, settings, occupant, is_persistent, kept };
         self.table.resume(entry, (&past).into(), share, queues).map_err(failed(&key))
     }
 
@@ -277,7 +282,7 @@ impl Ports {
         let region = Region::inherit(Some(&payer), pipe.geometry, arrival.estate.take(pipe.memory)?)
             .map_err(failed("a pipe's region"))?;
         let events = arrival.events(&pipe.events)?;
-        let kept = Kept { origin: pipe.origin, request: None, _holding: holding };
+        let kept = Kept::new(pipe.origin, holding);
         let port =
             PipePort { pipe: Pipe::resume(region, pipe.placements, events), shape: pipe.shape, owners, kept };
         self.table.resume_pipe(pipe.name, port);

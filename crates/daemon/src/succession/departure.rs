@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ringroad_datapath::fabric::{FabricError, PortLeft, QueueLeft};
+use ringroad_datapath::fabric::{Fabric, FabricError, PortLeft, QueueLeft};
 use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port_table::entry::{Occupant, SwitchPort};
+use ringroad_switch::MacEntry;
 
 use super::state::{
     DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState, SwitchPortState,
@@ -59,6 +60,10 @@ impl<'a> Baggage<'a> {
     }
 }
 
+fn learned(fabric: &Fabric, switch: &str) -> impl Iterator<Item = MacEntry> {
+    fabric.mac_table(switch).unwrap_or_default().into_iter().filter(|entry| !entry.is_static)
+}
+
 /// What is gathered of all ports.
 struct Departure<'a, 'b> {
     state: PortsState,
@@ -87,9 +92,16 @@ impl Ports {
             learned: fabric
                 .switch_names()
                 .map(|switch| {
-                    let learned = fabric.mac_table(switch).unwrap_or_default();
-                    let learned = learned.iter().filter(|entry| !entry.is_static);
+                    let learned = learned(fabric, switch).filter(|entry| entry.vlan == 0);
                     (switch.to_owned(), learned.map(|entry| (entry.mac.octets(), entry.port.0)).collect())
+                })
+                .collect(),
+            learned_in_vlans: fabric
+                .switch_names()
+                .map(|switch| {
+                    let learned = learned(fabric, switch).filter(|entry| entry.vlan != 0);
+                    let entry = |entry: MacEntry| (entry.vlan, entry.mac.octets(), entry.port.0);
+                    (switch.to_owned(), learned.map(entry).collect())
                 })
                 .collect(),
             departed_of_switches: of_switches
@@ -162,6 +174,7 @@ impl<'a> Departure<'a, '_> {
             index: port.index,
             shape: port.shape,
             is_persistent: port.is_persistent,
+            asked: port.kept.asked.clone(),
             origin: port.kept.origin.clone(),
             occupant,
             queues,

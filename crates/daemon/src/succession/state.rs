@@ -7,6 +7,7 @@ use ringroad_control::report::StartedBy;
 use ringroad_drivers::shm::PortShape;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::allocator::HandedOut;
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub(crate) struct PortsState {
     pub(crate) openflow: Vec<OpenFlow>,
     /// Learned addresses of each switch, with their ports.
     pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
+    /// The same in VLANs.
+    #[serde(default)]
+    pub(crate) learned_in_vlans: BTreeMap<String, Vec<(u16, [u8; 6], u8)>>,
     pub(crate) departed_of_switches: BTreeMap<String, Account>,
     pub(crate) departed: Account,
     /// Ports that commands attached and whose devices are to be opened anew.
@@ -89,6 +93,9 @@ pub(crate) struct SwitchPortState {
     pub(crate) index: u8,
     pub(crate) shape: PortShape,
     pub(crate) is_persistent: bool,
+    /// The settings that its name asked for.
+    #[serde(default)]
+    pub(crate) asked: PortSettings,
     pub(crate) origin: Origin,
     pub(crate) occupant: OccupantState,
     pub(crate) queues: Vec<QueueState>,

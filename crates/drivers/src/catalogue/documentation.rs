@@ -6,6 +6,7 @@ use super::kinds;
 use super::port_kind::PortKind;
 use super::port_name::COMMON_OPTIONS;
 use super::port_option::PortOption;
+use super::switch_port::SWITCH_PORT_OPTIONS;
 
 /// A line for each kind of port, in Markdown.
 #[must_use]
@@ -24,6 +25,16 @@ pub fn table_of_common_options() -> String {
     let mut table = "| option | meaning | default |\n|---|---|---|\n".to_owned();
     for option in COMMON_OPTIONS {
         let _ = writeln!(table, "| `{}=` | {} | {} |", option.key, option.help, option.default);
+    }
+    table
+}
+
+/// A line for each option that ports of switches have beside those, in Markdown.
+#[must_use]
+pub fn table_of_switch_port_options() -> String {
+    let mut table = "| option | meaning | values | default |\n|---|---|---|---|\n".to_owned();
+    for PortOption { key, help, value, default, .. } in SWITCH_PORT_OPTIONS {
+        let _ = writeln!(table, "| `{key}=` | {help} | {value} | {default} |");
     }
     table
 }
@@ -71,6 +82,7 @@ mod tests {
         for (name, table) in [
             ("kinds", table_of_kinds()),
             ("common options", table_of_common_options()),
+            ("options of ports of switches", table_of_switch_port_options()),
             ("device options", table_of_device_options()),
         ] {
             let (begin, end) =

@@ -19,6 +19,7 @@ pub mod documentation;
 pub mod port_kind;
 pub mod port_name;
 pub mod port_option;
+pub mod switch_port;
 
 pub use crate::nic::NETNS;
 
@@ -131,7 +132,8 @@ mod tests {
         let mut spellings = HashSet::new();
         for kind in kinds() {
             assert!(spellings.insert(format!("{:?}", kind.spelling)), "{}", kind.form);
-            let mut keys: HashSet<_> = port_name::COMMON_OPTIONS.iter().map(|option| option.key).collect();
+            let common = port_name::COMMON_OPTIONS.iter().chain(&switch_port::SWITCH_PORT_OPTIONS);
+            let mut keys: HashSet<_> = common.map(|option| option.key).collect();
             for option in kind.options {
                 assert!(keys.insert(option.key), "{}: {}", kind.form, option.key);
             }

@@ -8,11 +8,12 @@
 //!          | SCHEME ":" TARGET         a device, as the catalogue has its kind
 //!          | [ "netmap:" ] IFACE       a network interface
 //!          | [ "netmap:" ] IFACE "^"   the host stack's side of it
-//! option  := [ "conf:" ] KEY [ "=" VALUE ]
+//! option  := [ "conf:" ] KEY [ "=" VALUE ]        a list has commas, too: no key begins with a digit
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
 //!
-//! [`COMMON_OPTIONS`] lists the keys of all ports; a device's kind lists the rest.
+//! [`COMMON_OPTIONS`] lists the keys of all ports, [`SWITCH_PORT_OPTIONS`] those of ports of a switch; a device's kind
+//! lists the rest.
 //!
 //! Names are netmap's wherever netmap has a name: a switch name and a port name have at most 15 bytes each.
 
@@ -20,10 +21,12 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::geometry::{BUFFER_BYTES_RANGE, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
 
 use super::port_kind::{DeviceName, PortKind, Spelling, Target};
 use super::port_option::{OptionValues, PortOption, ValueKind};
+use super::switch_port::{self, SWITCH_PORT_OPTIONS};
 use super::{forms, kinds};
 
 /// Longest switch, port or pipe name, bytes.
@@ -87,6 +90,8 @@ pub struct PortOptions {
     pub extra_buffers: Option<u32>,
     /// The options that its kind alone has.
     pub device: OptionValues,
+    /// VLANs and limits of a port of a switch.
+    pub settings: PortSettings,
 }
 
 /// A parsed port name.
@@ -160,20 +165,19 @@ impl PortName {
             Some((base, options)) => (parse_base(base).map_err(with_forms)?, Some(options)),
             None => (parse_base(text).map_err(with_forms)?, None),
         };
-        let kind = match &base {
-            PortBase::Device(device) => Some(device),
-            PortBase::Switch { .. } | PortBase::Pipe { .. } => None,
-        };
-        let settings = kind.filter(|device| device.kind.target == Target::Settings);
+        let settings = base.device().filter(|device| device.kind.target == Target::Settings);
         let settings = settings.map(|device| device.target.as_str());
         let mut all = PortOptions::default();
         for part in settings.into_iter().chain(options).flat_map(|text| text.split('@')) {
-            for item in part.strip_prefix("conf:").unwrap_or(part).split(',') {
+            for item in items(part.strip_prefix("conf:").unwrap_or(part)) {
                 // `null:` has no settings, which is no option without a name.
                 if !(item.is_empty() && settings.is_some()) {
-                    all.set(item, kind.map(|device| device.kind))?;
+                    all.set(item, &base)?;
                 }
             }
+        }
+        if let PortBase::Switch { .. } = base {
+            all.settings = switch_port::settings(&std::mem::take(&mut all.device))?;
         }
         Ok(Self { base, options: all })
     }
@@ -195,8 +199,8 @@ impl PortName {
 }
 
 impl PortOptions {
-    /// Takes an option of a port of this kind; `None` is a port without a device.
-    fn set(&mut self, item: &str, kind: Option<&PortKind>) -> Result<(), String> {
+    /// Takes an option of such a port.
+    fn set(&mut self, item: &str, base: &PortBase) -> Result<(), String> {
         let item = item.replacen("share:port=", "share=", 1);
         let (key, value) = match item.split_once('=') {
             Some((key, value)) => (key.replace('_', "-"), Some(value)),
@@ -215,16 +219,24 @@ impl PortOptions {
             }
             return Ok(());
         }
-        let own = kind.map(|kind| kind.options).unwrap_or_default();
+        let kind = base.device().map(|device| device.kind);
+        let own: &[&PortOption] = match base {
+            PortBase::Switch { .. } => &SWITCH_PORT_OPTIONS,
+            PortBase::Pipe { .. } => &[],
+            PortBase::Device(device) => device.kind.options,
+        };
         if let Some(option) = own.iter().find(|option| option.key == key) {
             return self.device.set(option, value);
         }
-        let (noun, keys) = match kind {
-            Some(kind) => (kind.noun(), kind.option_keys()),
-            None => ("port without a device".to_owned(), "none of its own".to_owned()),
+        let (noun, keys) = match (kind, base) {
+            (Some(kind), _) => (kind.noun(), kind.option_keys()),
+            (None, PortBase::Switch { .. }) => ("port of a switch".to_owned(), keys_of(&SWITCH_PORT_OPTIONS)),
+            (None, _) => ("pipe".to_owned(), "none of its own".to_owned()),
         };
-        let common = COMMON_OPTIONS.map(|option| option.key).join(", ");
-        let elsewhere: Vec<_> = kinds().filter(|kind| kind.has_option(key)).map(|kind| kind.form).collect();
+        let common = keys_of(&COMMON_OPTIONS);
+        let on_switches = SWITCH_PORT_OPTIONS.iter().any(|option| option.key == key).then_some("vale0:a");
+        let of_kinds = kinds().filter(|kind| kind.has_option(key)).map(|kind| kind.form);
+        let elsewhere: Vec<_> = on_switches.into_iter().chain(of_kinds).collect();
         let elsewhere = match elsewhere.as_slice() {
             [] => String::new(),
             forms => format!("; {key} is an option of {}", forms.join(", ")),
@@ -249,6 +261,25 @@ impl PortBase {
             Self::Switch { .. } | Self::Pipe { .. } => None,
         }
     }
+}
+
+/// The options of a part of a name, between commas. The commas of a list are followed by digits, with which no key begins.
+fn items(part: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(part);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut splits =
+            text.match_indices(',').filter_map(|(at, _)| Some((text.get(..at)?, text.get(at + 1..)?)));
+        let is_end = |(_, next): &(&str, &str)| !next.starts_with(|first: char| first.is_ascii_digit());
+        let end = splits.find(is_end);
+        rest = end.map(|(_, next)| next);
+        Some(end.map_or(text, |(item, _)| item))
+    })
+}
+
+/// The keys of options, for people.
+fn keys_of(options: &[&PortOption]) -> String {
+    options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
 }
 
 /// The kind whose scheme stands at the beginning of a name, and what follows it.
@@ -429,6 +460,41 @@ mod tests {
             assert_eq!(name.options.queues, Some(4), "{text}");
             assert_eq!(name.options.slots, Some(256), "{text}");
             assert_eq!(name.options.share.as_deref(), Some("vale1:q"), "{text}");
+        }
+    }
+
+    #[test]
+    fn vlans_and_limits_of_a_port_of_a_switch_are_options_of_its_name() {
+        for (text, shown) in [
+            ("vale0:a@vlan=10", "vlan=10"),
+            ("vale0:a@trunk=10,20", "trunk=10,20"),
+            ("vale0:a@trunk=10-20,30,native=5", "trunk=10-20,30,native=5"),
+            ("vale0:a@native=5,trunk=30,10@storm=1000", "trunk=10,30,native=5,storm=1000"),
+            ("vale0:a@trunk=all@native=5,isolated", "trunk=all,native=5,isolated"),
+            ("vale0:a@slots=256,isolated=1,queues=2", "isolated"),
+            ("vale0:a@isolated=0", ""),
+        ] {
+            let name: PortName = text.parse().unwrap();
+            assert_eq!(name.options.settings.to_string(), shown, "{text}");
+        }
+        for (text, part) in [
+            ("vale0:a@vlan=0", "1 to 4094"),
+            ("vale0:a@vlan=4095", "1 to 4094"),
+            ("vale0:a@vlan=10,20", "1 to 4094"),
+            ("vale0:a@vlan", "needs a value"),
+            ("vale0:a@trunk=10,4095", "\"4095\" is no VLAN"),
+            ("vale0:a@trunk=20-10", "begins behind its end"),
+            ("vale0:a@trunk=", "needs a value"),
+            ("vale0:a@vlan=10,trunk=20", "choose one of them"),
+            ("vale0:a@native=5", "give trunk"),
+            ("vale0:a@vlan=10,native=5", "give trunk"),
+            ("vale0:a@storm=0", "1 to 10000000"),
+            ("vale0:a@isolated=yes", "0 or 1"),
+            ("eth0@vlan=10", "vlan is an option of vale0:a"),
+            ("x{1@isolated", "isolated is an option of vale0:a"),
+        ] {
+            let error = text.parse::<PortName>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?} gave {error:?}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringroad_port::vlan_set::VlanSet;
+
 /// One option that a kind of port has, such as `ring-size=N`.
 #[derive(Debug)]
 pub struct PortOption {
@@ -47,6 +49,8 @@ pub enum ValueKind {
     Permissions,
     /// Bytes; K, M and G stand for powers of 1024.
     Size,
+    /// VLANs: numbers and ranges with commas between, or all.
+    Vlans,
 }
 
 impl fmt::Display for ValueKind {
@@ -61,6 +65,7 @@ impl fmt::Display for ValueKind {
             Self::Mac => write!(f, "six bytes, like 02:00:00:00:00:01, the first one even"),
             Self::Permissions => write!(f, "permissions in octal, like 660"),
             Self::Size => write!(f, "a size, like 32M"),
+            Self::Vlans => write!(f, "VLANs, like 10,20-30, or all"),
         }
     }
 }
@@ -186,6 +191,10 @@ fn read(option: &PortOption, given: Option<&str>) -> Result<Value, String> {
             Value::Number(mode.ok_or_else(bad)?)
         }
         ValueKind::Size => Value::Number(size(text()?).ok_or_else(bad)?),
+        ValueKind::Vlans => {
+            let vlans: VlanSet = text()?.parse().map_err(|why| format!("option {key}: {why}"))?;
+            Value::Text(vlans.to_string())
+        }
     })
 }
 
@@ -235,6 +244,7 @@ mod tests {
             (ValueKind::Permissions, Some("660"), Value::Number(0o660)),
             (ValueKind::Size, Some("32M"), Value::Number(32 << 20)),
             (ValueKind::Size, Some("100"), Value::Number(100)),
+            (ValueKind::Vlans, Some("20-22,10"), Value::Text("10,20-22".into())),
         ] {
             assert_eq!(read(&option(kind), given), Ok(value), "{kind:?}");
         }
@@ -259,6 +269,8 @@ mod tests {
             (ValueKind::Permissions, Some("999")),
             (ValueKind::Size, Some("99999999999G")),
             (ValueKind::Size, Some("K")),
+            (ValueKind::Vlans, Some("10,4095")),
+            (ValueKind::Vlans, None),
         ] {
             assert!(read(&option(kind), given).is_err(), "{kind:?} {given:?}");
         }

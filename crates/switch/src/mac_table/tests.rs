@@ -162,8 +162,8 @@ fn entries_are_listed_with_port_and_age() {
     assert_eq!(
         entries,
         [
-            MacEntry { mac: mac(1), port: PortIndex(0), age_ticks: 4, is_static: false },
-            MacEntry { mac: mac(2), port: PortIndex(9), age_ticks: 1, is_static: false },
+            MacEntry { mac: mac(1), vlan: 0, port: PortIndex(0), age_ticks: 4, is_static: false },
+            MacEntry { mac: mac(2), vlan: 0, port: PortIndex(9), age_ticks: 1, is_static: false },
         ]
     );
 }
@@ -202,7 +202,7 @@ fn addresses_that_collide_under_one_key_do_not_under_another() {
     let tables = [1, 2]
         .map(|hash_key| MacTable::new(MacTableConfig { entries: 4096, ageing_ticks: 5, hash_key }).unwrap());
     let set = |table: &MacTable, number| {
-        let set: *const Set = table.set_of(mac(number)).unwrap();
+        let set: *const Set = table.set_of(0, mac(number)).unwrap();
         table.sets.iter().position(|other| std::ptr::eq(set, other)).unwrap()
     };
     let meeting: Vec<u32> = (0..100_000).filter(|&number| set(&tables[0], number) == 0).collect();
@@ -244,7 +244,7 @@ fn a_static_address_neither_ages_nor_moves_nor_makes_room() {
         assert_eq!(table.lookup(pinned, Tick(tick)), Some(PortIndex(7)));
     }
     assert_eq!(table.forget_learned(None), 3);
-    let entry = MacEntry { mac: pinned, port: PortIndex(7), age_ticks: 0, is_static: true };
+    let entry = MacEntry { mac: pinned, vlan: 0, port: PortIndex(7), age_ticks: 0, is_static: true };
     assert_eq!(table.entries(Tick(255)).collect::<Vec<_>>(), [entry]);
     assert!(table.unset_static(pinned) && !table.unset_static(pinned));
     assert!(table.is_empty());
@@ -263,4 +263,38 @@ fn learned_addresses_of_one_port_are_forgotten_alone() {
     }
     assert_eq!(table.forget_learned(Some(PortIndex(1))), 5);
     assert!(table.entries(Tick(0)).all(|entry| entry.port == PortIndex(0)));
+}
+
+#[test]
+fn an_address_is_another_one_in_each_vlan() {
+    let table = table(MacTableConfig::LEAST_ENTRIES_FOR_VLANS);
+    assert!(table.has_vlans());
+    for vlan in [0, 1, 2, 2048, 4094] {
+        for number in 0..50 {
+            assert_eq!(table.lookup_in(vlan, mac(number), NOW), None);
+            table.learn_in(vlan, mac(number), PortIndex((vlan % 251) as u8), NOW);
+        }
+    }
+    assert_eq!((table.len(), table.evictions()), (5 * 50, 0));
+    for entry in table.entries(NOW) {
+        assert_eq!(table.lookup_in(entry.vlan, entry.mac, NOW), Some(PortIndex((entry.vlan % 251) as u8)));
+    }
+    let vlans = |of| table.entries(NOW).filter(move |entry| entry.mac == of).map(|entry| entry.vlan);
+    for number in 0..50 {
+        let mut of_this: Vec<_> = vlans(mac(number)).collect();
+        of_this.sort_unstable();
+        assert_eq!(of_this, [0, 1, 2, 2048, 4094]);
+    }
+    assert!(!MacTable::new(MacTableConfig { entries: 8192, ..MacTableConfig::new(0) }).unwrap().has_vlans());
+}
+
+#[test]
+fn a_static_address_moves_in_no_vlan() {
+    let table = table(MacTableConfig::LEAST_ENTRIES_FOR_VLANS);
+    table.set_static(mac(1), PortIndex(7), NOW);
+    table.learn_in(10, mac(1), PortIndex(3), NOW);
+    assert_eq!(table.lookup_in(10, mac(1), NOW), Some(PortIndex(7)));
+    assert_eq!((table.refused_moves(), table.static_port(mac(1))), (1, Some(PortIndex(7))));
+    assert!(table.unset_static(mac(1)));
+    assert!(table.is_empty());
 }

@@ -33,7 +33,10 @@ ringroad kinds memif"
 # An interface and its host stack on a switch: the host stays connected
 ringroad attach vale0:eth0 --host
 # A port for a virtual machine
-ringroad attach vale0:vm1 --driver vhost-user:/run/vm1.sock"
+ringroad attach vale0:vm1 --driver vhost-user:/run/vm1.sock
+# A trunk to the network, and a port of VLAN 10 for a program
+ringroad attach vale0:up@trunk=10,20-29,native=5 --driver eth0
+ringroad attach vale0:app@vlan=10 --for-program"
         }
         "detach" => "ringroad detach vale0:eth0",
         "link" => "ringroad link blue green --address 10.77.0.1/24",

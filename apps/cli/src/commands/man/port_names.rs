@@ -1,10 +1,12 @@
 //! `ringroad-ports(7)`: the names of ports, from the catalogue of their kinds.
 
 use clap_mangen::roff::{Roff, bold, roman};
-use ringroad::catalogue::{Access, COMMON_OPTIONS, PortOption, kinds};
+use ringroad::catalogue::{Access, COMMON_OPTIONS, PortOption, SWITCH_PORT_OPTIONS, kinds};
 
 const EXAMPLES: &str = "\
 ringroad recv vale0:b@slots=4096,queues=2
+ringroad attach vale0:up@trunk=10,20-29,native=5 --driver eth0
+ringroad attach vale0:guest@vlan=10,isolated,storm=1000 --driver vhost-user:/run/g.sock
 ringroad attach vale0:m --driver memif:/run/m.sock@id=3
 ringroad recv eth0@mode=native,busy-poll=50,netns=blue
 ringroad replay capture.pcap null:";
@@ -31,6 +33,8 @@ pub(super) fn page() -> String {
     term(&mut page, "x{1, x}1", "the two ends of pipe 1 of x; frames pass between the two programs directly");
     page.control("SH", ["OPTIONS OF EVERY PORT"]);
     options(&mut page, &COMMON_OPTIONS);
+    page.control("SH", ["OPTIONS OF PORTS OF SWITCHES"]);
+    options(&mut page, &SWITCH_PORT_OPTIONS);
     page.control("SH", ["DEVICES"]);
     for kind in kinds() {
         page.control("SS", [kind.form]);

@@ -1,0 +1,208 @@
+//! The decider of a switch with ports that have settings: VLANs, isolation, storm limits.
+//!
+//! It stands in place of the learning decider, and only while some port has settings. In each VLAN it does with a frame
+//! what a switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
+//! frame that is dropped for its VLAN or beyond a limit teaches nothing.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::clock::Clock;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::plan::{Decide, Fate, Plan};
+use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex, PortMask};
+
+use crate::classify::FrameHeader;
+use crate::learning::LearningSwitch;
+use crate::loop_guard::Moves;
+use crate::mac_table::Entry;
+use crate::port_policies::{Members, NO_VLAN, PortPolicies};
+use crate::vlan_egress::Egress;
+use crate::vlan_tag::TaggedHeader;
+
+/// The decider of a switch with ports that have settings.
+#[derive(Debug)]
+pub struct Policing {
+    switch: Arc<LearningSwitch>,
+    policies: Arc<PortPolicies>,
+    /// What decides on frames of ports for which nothing is set, on a switch without VLANs.
+    inner: Box<dyn Decide>,
+    clock: Clock,
+    /// The VLAN of each frame that is decided on, and what it can leave with; `None` where it goes nowhere.
+    ingress: Vec<Option<(TaggedHeader, u16)>>,
+    /// Frames for which a token of their port's storm limit was taken.
+    metered: Vec<u16>,
+}
+
+/// A VLAN with its ports, or no VLAN.
+#[derive(Debug, Clone, Copy)]
+struct Domain {
+    vlan: u16,
+    members: Members,
+}
+
+/// What is learned from a batch.
+struct Lessons {
+    /// VLAN and entry of the last.
+    last: (u16, Entry),
+    moves: Moves,
+}
+
+impl Policing {
+    /// For the switch, whose ports have these settings. Storm limits go by `clock`, which all its workers have.
+    #[must_use]
+    pub fn new(switch: Arc<LearningSwitch>, policies: Arc<PortPolicies>, clock: Clock) -> Self {
+        let inner = switch.decider();
+        let ingress = Vec::with_capacity(BATCH_FRAMES);
+        let metered = Vec::with_capacity(BATCH_FRAMES);
+        Self { switch, policies, inner, clock, ingress, metered }
+    }
+
+    fn domain(&self, vlan: u16) -> Domain {
+        let ports = &self.switch.ports;
+        let members = match self.policies.has_vlans() {
+            true => self.policies.members(vlan, ports),
+            false => Members { tagged: PortMask::EMPTY, untagged: ports.mask() },
+        };
+        Domain { vlan, members }
+    }
+
+    /// Reads what decides on a frame: its addresses, and on a switch with VLANs its tag and its VLAN.
+    fn read(&self, from: PortIndex, batch: &Batch, frame: usize) -> Result<Read, DropCause> {
+        if self.policies.has_vlans() {
+            let tagged = TaggedHeader::read(batch, frame).ok_or(DropCause::TooShort)?;
+            let vlan = self.policies.vlan_of(&tagged, from);
+            return Ok((tagged.header, Some((tagged, vlan.ok_or(DropCause::WrongVlan)?))));
+        }
+        let head = batch.head(frame).and_then(|head| Some((head.ethernet_header()?, head.flags())));
+        let ((start, end), flags) = head.ok_or(DropCause::TooShort)?;
+        Ok((FrameHeader::from_words(start, end, flags), None))
+    }
+
+    /// Where the switch sends a frame of a domain.
+    fn look_up(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> Fate {
+        let LearningSwitch { table, ports, .. } = &*self.switch;
+        let port = match header.forced_port() {
+            Some(BROADCAST_INDEX) => None,
+            Some(port) => Some(port),
+            None => table
+                .lookup_in(domain.vlan, header.destination, self.switch.now())
+                // It comes into the table of a VLAN with its first frame there.
+                .or_else(|| table.static_port(header.destination).filter(|_| domain.vlan != NO_VLAN))
+                // A static address is unknown in VLANs in which its port is not.
+                .filter(|&port| domain.members.contains(port) || !ports.contains(port)),
+        };
+        match port {
+            None => Fate::Flood,
+            Some(port) if port == from => Fate::Drop(DropCause::ToSelf),
+            Some(port) if !ports.contains(port) => Fate::Drop(DropCause::PortGone),
+            Some(port) if !domain.members.contains(port) => Fate::Drop(DropCause::WrongVlan),
+            Some(port) if self.policies.kept_from(from).contains(port) => Fate::Drop(DropCause::Isolated),
+            Some(port) => Fate::Port(port),
+        }
+    }
+
+    fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, lessons: &mut Lessons) {
+        if header.source.is_multicast() || header.flags & FrameHeader::NO_LEARN != 0 || !from.is_port() {
+            return;
+        }
+        let now = self.switch.now();
+        let entry = Entry::new(header.source, from, now);
+        if lessons.last != (vlan, entry) {
+            lessons.last = (vlan, entry);
+            if let Some(before) = self.switch.table.learn_entry(vlan, header.source, entry, now) {
+                lessons.moves.add(header.source, before);
+            }
+        }
+    }
+
+    /// Writes the fate of each frame in its domain.
+    fn judge(&mut self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+        let policies = Arc::clone(&self.policies);
+        let storm = policies.storm_limit(from);
+        let mut now_ns = None;
+        let mut domain = self.domain(NO_VLAN);
+        let mut lessons = Lessons { last: (NO_VLAN, Entry::EMPTY), moves: Moves::NONE };
+        self.ingress.clear();
+        for frame in frames {
+            let (header, tagged) = match self.read(from, batch, frame) {
+                Ok(read) => read,
+                Err(cause) => {
+                    plan.set_fate(frame, Fate::Drop(cause));
+                    self.ingress.push(None);
+                    continue;
+                }
+            };
+            self.ingress.push(tagged);
+            let vlan = tagged.map_or(NO_VLAN, |(_, vlan)| vlan);
+            if vlan != domain.vlan {
+                domain = self.domain(vlan);
+            }
+            if let Some(limit) = storm
+                && self.look_up(header, from, &domain) == Fate::Flood
+            {
+                if !limit.take(*now_ns.get_or_insert_with(|| self.clock.now_ns())) {
+                    plan.set_fate(frame, Fate::Drop(DropCause::Storm));
+                    continue;
+                }
+                self.metered.push(frame as u16);
+            }
+            self.learn(header, from, vlan, &mut lessons);
+            plan.set_fate(frame, self.look_up(header, from, &domain));
+        }
+        if !lessons.moves.is_empty() {
+            self.switch.loops.note(&lessons.moves, from);
+        }
+    }
+
+    /// Has each frame leave to those that may get it, and as they get it.
+    fn send(&self, from: PortIndex, frames: Range<usize>, plan: &mut Plan) {
+        let kept_from = self.policies.kept_from(from);
+        let mut but = kept_from;
+        but.insert(from);
+        let mut domain = self.domain(NO_VLAN);
+        let mut egress = Egress::default();
+        for (frame, ingress) in frames.zip(&self.ingress) {
+            let fate = plan.fate(frame);
+            match ingress {
+                Some((head, vlan)) => {
+                    if *vlan != domain.vlan {
+                        domain = self.domain(*vlan);
+                    }
+                    egress.send(frame, fate, (head, *vlan), domain.members.but(but), plan);
+                }
+                None if fate == Fate::Flood && !kept_from.is_empty() => {
+                    egress.flood(frame, domain.members.untagged.but(but), plan)
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// The addresses of a frame; on a switch with VLANs also what it can leave with, and its VLAN.
+type Read = (FrameHeader, Option<(TaggedHeader, u16)>);
+
+impl Decide for Policing {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        self.metered.clear();
+        if !self.policies.concern(from) {
+            return self.inner.decide(from, batch, first, plan);
+        }
+        let frames = first..batch.frames();
+        self.judge(from, batch, frames.clone(), plan);
+        if self.switch.loops.looks() {
+            self.switch.drop_looped(batch, frames.clone(), from, plan);
+        }
+        self.send(from, frames, plan);
+    }
+
+    fn executed(&mut self, from: PortIndex, _: &Batch, range: Range<usize>, _: &Plan) {
+        let unused = self.metered.iter().filter(|&&frame| !range.contains(&usize::from(frame))).count();
+        if let Some(limit) = self.policies.storm_limit(from).filter(|_| unused > 0) {
+            limit.give_back(unused);
+        }
+        self.metered.clear();
+    }
+}

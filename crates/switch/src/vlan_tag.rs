@@ -1,0 +1,150 @@
+//! The VLAN tag of a frame (IEEE 802.1Q), and a frame's head with another tag or without one.
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
+
+use crate::classify::FrameHeader;
+
+/// What an 802.1Q tag begins with. Tags of other kinds are a frame's content.
+const TAG_PROTOCOL: u16 = 0x8100;
+const TAG_BYTES: usize = 4;
+const ADDRESSES_BYTES: usize = 12;
+/// The head of a frame with a tag, the type behind the tag included.
+const TAGGED_BYTES: usize = ETHERNET_HEADER_BYTES + TAG_BYTES;
+/// The number of the VLAN in a tag.
+const VLAN_BITS: u16 = 0xfff;
+
+/// What decides on a frame of a switch with VLANs. Its bytes may change at any time, so it leaves with these ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaggedHeader {
+    /// Addresses, and flags of the frame's slot.
+    pub(crate) header: FrameHeader,
+    /// The tag's control field.
+    control: Option<u16>,
+    addresses: [u8; ADDRESSES_BYTES],
+    /// The type, behind the tag.
+    ethertype: [u8; 2],
+}
+
+/// The first bytes of a frame, for a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewHead {
+    bytes: [u8; TAGGED_BYTES],
+    len: usize,
+    /// How many of the frame's own they replace.
+    pub(crate) replaces: usize,
+}
+
+impl NewHead {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
+}
+
+impl TaggedHeader {
+    /// Reads it once; `None` where the frame is too short.
+    pub(crate) fn read(batch: &Batch, frame: usize) -> Option<Self> {
+        let fragments = batch.frame(frame);
+        let mut head = [0; TAGGED_BYTES];
+        let mut len = 0;
+        for fragment in fragments {
+            if len == head.len() {
+                break;
+            }
+            len += fragment.bytes().read(head.get_mut(len..).unwrap_or_default());
+        }
+        Self::parse(head.get(..len)?, fragments.first()?.flags())
+    }
+
+    fn parse(head: &[u8], flags: u16) -> Option<Self> {
+        let (header, behind) = head.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
+        let &[a, b, c, d, e, f, g, h, i, j, k, l, high, low] = header;
+        let (control, ethertype) = match (u16::from_be_bytes([high, low]), behind) {
+            (TAG_PROTOCOL, &[high, low, type_high, type_low, ..]) => {
+                (Some(u16::from_be_bytes([high, low])), [type_high, type_low])
+            }
+            // Its tag is cut off.
+            (TAG_PROTOCOL, _) => return None,
+            _ => (None, [high, low]),
+        };
+        let addresses = [a, b, c, d, e, f, g, h, i, j, k, l];
+        Some(Self { header: FrameHeader::from_bytes(header, flags), control, addresses, ethertype })
+    }
+
+    /// The VLAN that its tag names; `None` where it has no tag or one that only has a priority.
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        self.control.map(|control| control & VLAN_BITS).filter(|&vlan| vlan != 0)
+    }
+
+    /// Whether there is another tag behind the first.
+    pub(crate) fn has_inner_tag(&self) -> bool {
+        u16::from_be_bytes(self.ethertype) == TAG_PROTOCOL
+    }
+
+    fn replaces(&self) -> usize {
+        ETHERNET_HEADER_BYTES + self.control.map_or(0, |_| TAG_BYTES)
+    }
+
+    /// The head without a tag.
+    pub(crate) fn untagged(&self) -> NewHead {
+        let mut bytes = [0; TAGGED_BYTES];
+        let parts = self.addresses.into_iter().chain(self.ethertype);
+        bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
+        NewHead { bytes, len: ETHERNET_HEADER_BYTES, replaces: self.replaces() }
+    }
+
+    /// The head with the tag of a VLAN, and with the priority of the frame's own tag.
+    pub(crate) fn tagged(&self, vlan: u16) -> NewHead {
+        let control = self.control.unwrap_or(0) & !VLAN_BITS | vlan & VLAN_BITS;
+        let mut bytes = [0; TAGGED_BYTES];
+        let tag = TAG_PROTOCOL.to_be_bytes().into_iter().chain(control.to_be_bytes());
+        let parts = self.addresses.into_iter().chain(tag).chain(self.ethertype);
+        bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
+        NewHead { bytes, len: TAGGED_BYTES, replaces: self.replaces() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
+    fn head(behind: &[u8]) -> Vec<u8> {
+        [&ADDRESSES, behind].concat()
+    }
+
+    #[test]
+    fn a_head_gets_a_tag_and_loses_it() {
+        let plain = TaggedHeader::parse(&head(&[8, 0, 0x45, 0, 0, 0]), 0).unwrap();
+        assert_eq!((plain.vlan(), plain.has_inner_tag()), (None, false));
+        let tagged = plain.tagged(10);
+        assert_eq!((tagged.bytes(), tagged.replaces), (&head(&[0x81, 0, 0, 10, 8, 0])[..], 14));
+        assert_eq!((plain.untagged().bytes(), plain.untagged().replaces), (&head(&[8, 0])[..], 14));
+        let again = TaggedHeader::parse(tagged.bytes(), 0).unwrap();
+        assert_eq!(again.vlan(), Some(10));
+        assert_eq!((again.untagged().bytes(), again.untagged().replaces), (&head(&[8, 0])[..], 18));
+    }
+
+    #[test]
+    fn a_tag_keeps_its_priority_and_one_of_vlan_0_has_nothing_else() {
+        let frame = TaggedHeader::parse(&head(&[0x81, 0, 0xb0, 20, 8, 0]), 0).unwrap();
+        assert_eq!(frame.vlan(), Some(20));
+        assert_eq!(frame.tagged(4094).bytes(), head(&[0x81, 0, 0xbf, 0xfe, 8, 0]));
+        let priority = TaggedHeader::parse(&head(&[0x81, 0, 0xa0, 0, 8, 0]), 0).unwrap();
+        assert_eq!(priority.vlan(), None);
+        assert_eq!(
+            (priority.tagged(7).bytes(), priority.tagged(7).replaces),
+            (&head(&[0x81, 0, 0xa0, 7, 8, 0])[..], 18)
+        );
+    }
+
+    #[test]
+    fn an_inner_tag_is_noticed_and_a_tag_that_is_cut_off_is_too_short() {
+        assert!(TaggedHeader::parse(&head(&[0x81, 0, 0, 10, 0x81, 0]), 0).unwrap().has_inner_tag());
+        assert!(!TaggedHeader::parse(&head(&[0x88, 0xa8, 0, 10, 0x81, 0]), 0).unwrap().has_inner_tag());
+        for cut in [&[][..], &[8], &[0x81, 0], &[0x81, 0, 0, 10, 8]] {
+            assert!(TaggedHeader::parse(&head(cut), 0).is_none(), "{cut:?}");
+        }
+    }
+}
