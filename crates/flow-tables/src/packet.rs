@@ -106,8 +106,8 @@ impl Packet {
         self.is_key_old = false;
     }
 
-    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the key
-    /// need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
+    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the
+    /// key need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
     /// packet, as far as the words need more than Ethernet headers.
     #[inline]
     pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
