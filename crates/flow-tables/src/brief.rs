@@ -24,8 +24,8 @@ pub(crate) enum Plain {
     Other,
 }
 
-/// What most packets have to know of an entry: from the left 32 bits of its counter's number, 17 of its rank, 7 of what it
-/// does, and 8 of where to.
+/// What most packets have to know of an entry: from the left 32 bits of its counter's number, 17 of its rank, 7 of what
+/// it does, and 8 of where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Brief(u64);
 

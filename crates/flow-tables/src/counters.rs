@@ -66,22 +66,34 @@ impl Counters {
     pub fn of(&self, worker: usize) -> OfWorker<'_> {
         OfWorker(self.workers.get(worker).map_or(&[], Vec::as_slice))
     }
+
+    /// What all workers have added to a counter.
+    pub fn total(&self, id: CounterId) -> Count {
+        let mut total = Count::default();
+        for cell in self.workers.iter().filter_map(|rows| OfWorker(rows).cell(id)) {
+            total += Count {
+                packets: cell.packets.load(Ordering::Relaxed),
+                bytes: cell.bytes.load(Ordering::Relaxed),
+            };
+        }
+        total
+    }
 }
 
 /// One worker's part of all counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OfWorker<'counters>(&'counters [Row]);
 
-impl OfWorker<'_> {
+impl<'counters> OfWorker<'counters> {
     #[inline]
-    fn cell(&self, id: CounterId) -> Option<&Cell> {
+    fn cell(self, id: CounterId) -> Option<&'counters Cell> {
         let id = id.0 as usize;
         self.0.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
     }
 
     /// Adds to a counter. Only the thread that is this worker calls it.
     #[inline]
-    pub fn add(&self, id: CounterId, count: Count) {
+    pub fn add(self, id: CounterId, count: Count) {
         if let Some(cell) = self.cell(id) {
             // One writer: a load and a store lose nothing, and need no locked instruction.
             let add = |counter: &AtomicU64, more: u64| {
@@ -131,7 +143,7 @@ impl CounterBank {
 
     /// Has a counter begin at zero again.
     pub fn reset(&mut self, id: CounterId) {
-        let now = self.total(id);
+        let now = self.counters.total(id);
         if let Some(begin) = self.begins.get_mut(id.0 as usize) {
             *begin = now;
         }
@@ -139,23 +151,11 @@ impl CounterBank {
 
     /// What a counter shows.
     pub fn read(&self, id: CounterId) -> Count {
-        let (total, begin) = (self.total(id), self.begins.get(id.0 as usize).copied().unwrap_or_default());
+        let (total, begin) =
+            (self.counters.total(id), self.begins.get(id.0 as usize).copied().unwrap_or_default());
         Count {
             packets: total.packets.wrapping_sub(begin.packets),
             bytes: total.bytes.wrapping_sub(begin.bytes),
         }
-    }
-
-    fn total(&self, id: CounterId) -> Count {
-        let mut total = Count::default();
-        for worker in 0..self.workers {
-            if let Some(cell) = self.counters.of(worker).cell(id) {
-                total += Count {
-                    packets: cell.packets.load(Ordering::Relaxed),
-                    bytes: cell.bytes.load(Ordering::Relaxed),
-                };
-            }
-        }
-        total
     }
 }

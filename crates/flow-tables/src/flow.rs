@@ -51,8 +51,8 @@ pub(crate) struct Classifier {
     len: usize,
 }
 
-/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the shape's,
-/// and 32 of the place in that.
+/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the
+/// shape's, and 32 of the place in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 

@@ -8,8 +8,8 @@ use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
 use crate::layout::{Layout, Network, eth_type, ip_proto};
 use crate::packet::MAX_HEAD_BYTES;
 
-/// Words of a key, the last of which says which fields there are. A power of two, so that every number of a word that is
-/// masked by it is one.
+/// Words of a key, the last of which says which fields there are. A power of two, so that every number of a word that
+/// is masked by it is one.
 pub(crate) const WORDS: usize = 16;
 
 /// Numbers of the words.

@@ -1,14 +1,16 @@
 //! The packet that goes through the tables: its fields, and what actions do to its headers.
 
+mod checksums;
+
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::oxm::{Field, FieldValue, Match, VLAN_PRESENT};
 
 use ringroad_port::frame::Fragment;
 
-use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
+use crate::checksum::difference;
 use crate::head::Head;
 use crate::key::{ETHERNET_BYTES, ETHERNET_WORDS, FlowKey, SHORT_BYTES, Words};
-use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, ip_proto, u16_at};
+use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, u16_at};
 
 /// How many of a frame's first bytes are looked at. Fields behind them do not exist.
 pub const HEAD_BYTES: usize = 160;
@@ -104,8 +106,8 @@ impl Packet {
         self.is_key_old = false;
     }
 
-    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the key
-    /// need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
+    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the
+    /// key need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
     /// packet, as far as the words need more than Ethernet headers.
     #[inline]
     pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
@@ -140,8 +142,9 @@ impl Packet {
         &self.head
     }
 
-    /// The packet's first bytes, as far as they were read.
-    pub(crate) fn head(&self) -> &[u8] {
+    /// The frame's first bytes, as they are now.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
         &self.head
     }
 
@@ -307,100 +310,6 @@ impl Packet {
         let [old, new] = &buffers;
         if let (Some(old), Some(new)) = (old.get(..len), new.get(..len)) {
             self.follow(at, old, new);
-        }
-    }
-
-    /// Has checksums follow a change of bytes, of which the first in the packet that differs may be `at`.
-    fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
-        let Layout { network, network_at, transport, .. } = self.layout;
-        let Some(offset) =
-            at.checked_sub(network_at).filter(|_| matches!(network, Network::Ipv4 | Network::Ipv6))
-        else {
-            return;
-        };
-        let change = difference(old, new);
-        let header_bytes = match network {
-            Network::Ipv4 => usize::from(self.head.get(network_at).map_or(0, |&first| first & 0xf)) * 4,
-            _ => 0,
-        };
-        if offset < header_bytes {
-            self.follow_at(network_at + 10, change);
-        }
-        let is_address = match network {
-            Network::Ipv4 => (12..20).contains(&offset),
-            _ => (8..40).contains(&offset),
-        };
-        if is_address {
-            self.follow_in_transport(change, true);
-        } else if transport.is_some_and(|transport| at >= transport) {
-            if self.layout.ip_proto == ip_proto::SCTP {
-                self.follow_in_sctp(at, old, new);
-            } else {
-                self.follow_in_transport(change, false);
-            }
-        }
-    }
-
-    /// The protocol is a part of the transport's checksum.
-    fn follow_protocol(&mut self, new: u8) {
-        let old = self.layout.ip_proto;
-        self.follow_in_transport(difference(&[0, old], &[0, new]), true);
-    }
-
-    fn follow_in_transport(&mut self, change: u16, is_pseudo_header: bool) {
-        let Some(transport) = self.layout.transport else { return };
-        let (offset, has_pseudo_header) = match self.layout.ip_proto {
-            ip_proto::TCP => (16, true),
-            ip_proto::UDP => (6, true),
-            ip_proto::ICMPV6 => (2, true),
-            ip_proto::ICMP => (2, false),
-            _ => return,
-        };
-        if is_pseudo_header && !has_pseudo_header {
-            return;
-        }
-        let at = transport + offset;
-        let Some(checksum) = u16_at(&self.head, at) else { return };
-        let checksum = match self.layout.ip_proto {
-            // The sum of the pseudo header stands there; the card adds the rest.
-            _ if self.has_open_checksum && is_pseudo_header => updated_sum(checksum, change),
-            _ if self.has_open_checksum => return,
-            // The sender has made none (RFC 768).
-            ip_proto::UDP if checksum == 0 => return,
-            ip_proto::UDP => match updated(checksum, change) {
-                0 => 0xffff,
-                checksum => checksum,
-            },
-            _ => updated(checksum, change),
-        };
-        self.store(at, &checksum.to_be_bytes());
-    }
-
-    fn follow_at(&mut self, at: usize, change: u16) {
-        if let Some(checksum) = u16_at(&self.head, at) {
-            self.store(at, &updated(checksum, change).to_be_bytes());
-        }
-    }
-
-    fn follow_in_sctp(&mut self, at: usize, old: &[u8], new: &[u8]) {
-        let Layout { network, network_at, transport: Some(transport), .. } = self.layout else { return };
-        let ip_bytes = match network {
-            Network::Ipv4 => u16_at(&self.head, network_at + 2).map(usize::from),
-            _ => u16_at(&self.head, network_at + 4).map(|payload| usize::from(payload) + 40),
-        };
-        // Padding of the frame is no part of the packet.
-        let end = ip_bytes.map_or(0, |bytes| network_at + bytes);
-        let begin = (at - network_at) / 2 * 2 + network_at;
-        let mut changed = [0; MAX_FIELD_BYTES + 1];
-        for (changed, (old, new)) in changed.iter_mut().zip(old.iter().zip(new)) {
-            *changed = old ^ new;
-        }
-        let changed = changed.get(..old.len()).unwrap_or(&[]);
-        let Some(behind) = end.checked_sub(begin + changed.len()) else { return };
-        let place = transport + 8;
-        if let Some(&stored) = self.head.get(place..).and_then(|rest| rest.first_chunk::<4>()) {
-            let checksum = updated_crc32c(u32::from_le_bytes(stored), changed, behind);
-            self.store(place, &checksum.to_le_bytes());
         }
     }
 

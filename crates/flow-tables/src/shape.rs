@@ -1,4 +1,5 @@
-//! Entries of one shape: they look at the same bits of the same fields, so one look into a hash table finds the right one.
+//! Entries of one shape: they look at the same bits of the same fields, so one look into a hash table finds the right
+//! one.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,5 +1,5 @@
-//! The entries that a packet's lookups find, one table after the other. Packets with the same key have the same trail, so
-//! it can be kept.
+//! The entries that a packet's lookups find, one table after the other. Packets with the same key have the same trail,
+//! so it can be kept.
 
 use std::sync::Arc;
 
@@ -94,8 +94,8 @@ impl Trail {
     }
 }
 
-/// Whether what later lookups find still follows from the fields that a packet had before this action. It does not where
-/// the action uncovers headers, or makes others of them.
+/// Whether what later lookups find still follows from the fields that a packet had before this action. It does not
+/// where the action uncovers headers, or makes others of them.
 pub(crate) fn keeps_trail(action: &Action) -> bool {
     match action {
         Action::SetField(set) => {

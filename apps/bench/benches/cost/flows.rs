@@ -25,7 +25,7 @@ const TO: PortIndex = PortIndex(0);
 const FROM: PortIndex = PortIndex(1);
 const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 /// Flows that a path walks through.
-const FLOWS: u16 = 1000;
+const FLOWS: u32 = 1000;
 const IPV4: u128 = 0x0800;
 const UDP: u128 = 17;
 const VLAN: u16 = 100;
@@ -100,30 +100,34 @@ pub(crate) fn one(burst: u32) -> Result<Turn, Failure> {
 }
 
 /// The frame of UDP flow `flow`: addresses and ports of its own.
-fn udp_frame(flow: u16) -> Vec<u8> {
+fn udp_frame(flow: u32) -> Vec<u8> {
     let mut frame = frame(1, 2);
-    let addresses = [addresses(flow).0.to_be_bytes(), addresses(flow).1.to_be_bytes()].concat();
-    frame.splice(26..34, addresses);
-    let ports = [(1000 + flow).to_be_bytes(), (2000 + flow / 7).to_be_bytes()].concat();
-    frame.splice(34..38, ports);
+    let (addresses, ports) = (addresses(flow), ports(flow));
+    frame.splice(26..34, [addresses.0.to_be_bytes(), addresses.1.to_be_bytes()].concat());
+    frame.splice(34..38, [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat());
     frame
 }
 
 /// From where and to where.
-fn addresses(flow: u16) -> (u32, u32) {
-    (0x0a00_0000 + u32::from(flow), 0xc612_0000 + u32::from(flow / 3))
+fn addresses(flow: u32) -> (u32, u32) {
+    (0x0a00_0000 + flow, 0xc612_0000 + flow / 3)
+}
+
+fn ports(flow: u32) -> (u16, u16) {
+    (1000u16.wrapping_add(flow as u16), 2000u16.wrapping_add((flow / 7) as u16))
 }
 
 pub(crate) fn thousand(burst: u32) -> Result<Turn, Failure> {
-    let entry = |flow: u16| {
+    let entry = |flow: u32| {
         let (from, to) = addresses(flow);
+        let (from_port, to_port) = ports(flow);
         let fields = vec![
             exact(Field::EthType, IPV4),
             exact(Field::IpProto, UDP),
             exact(Field::Ipv4Src, from.into()),
             exact(Field::Ipv4Dst, to.into()),
-            exact(Field::UdpSrc, (1000 + flow).into()),
-            exact(Field::UdpDst, (2000 + flow / 7).into()),
+            exact(Field::UdpSrc, from_port.into()),
+            exact(Field::UdpDst, to_port.into()),
         ];
         (0, 1, fields, apply(vec![output()]))
     };
@@ -132,9 +136,9 @@ pub(crate) fn thousand(burst: u32) -> Result<Turn, Failure> {
 
 /// Each fiftieth flow is alone with its addresses and masks: the longer these are, the higher is the priority.
 pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
-    let entry = |flow: u16| {
+    let entry = |flow: u32| {
         let shape = flow % 20;
-        let prefix = |address: u128, short: u16| {
+        let prefix = |address: u128, short: u32| {
             let mask = u128::from(u32::MAX << short);
             (address & mask, mask)
         };
@@ -146,12 +150,12 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
             FieldMatch { field: Field::Ipv4Src, value: from, mask: from_mask },
             FieldMatch { field: Field::Ipv4Dst, value: to, mask: to_mask },
         ];
-        (0, 100 - shape, fields, apply(vec![output()]))
+        (0, 100 - shape as u16, fields, apply(vec![output()]))
     };
-    let frame = |flow: u16| {
+    let frame = |flow: u32| {
         let mut frame = udp_frame(flow);
-        let from = 0x0a00_0000 + (u32::from(flow) << 8);
-        let to = 0xc612_0000 + (u32::from(flow) << 4);
+        let from = 0x0a00_0000 + (flow << 8);
+        let to = 0xc612_0000 + (flow << 4);
         frame.splice(26..34, [from.to_be_bytes(), to.to_be_bytes()].concat());
         frame
     };

@@ -16,8 +16,14 @@ struct Replay {
 /// A port that gives `rounds` bursts, in which these frames follow each other in turn.
 pub(crate) fn replay(frames: &[Vec<u8>], burst: u32, rounds: u64) -> QueueParts {
     let mut frames_in_turn = frames.iter().cycle().cloned();
-    // After so many bursts the first frame is a burst's first one again.
-    let bursts = frames.iter().map(|_| frames_in_turn.by_ref().take(burst as usize).collect()).collect();
+    let mut bursts: Vec<Vec<_>> = Vec::new();
+    while !frames.is_empty() {
+        bursts.push(frames_in_turn.by_ref().take(burst as usize).collect());
+        // The first frame would be a burst's first one again.
+        if (bursts.len() * burst as usize).is_multiple_of(frames.len()) {
+            break;
+        }
+    }
     QueueParts::new(Box::new(Replay { bursts, next: 0, rounds }))
 }
 

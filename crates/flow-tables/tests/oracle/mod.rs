@@ -161,7 +161,14 @@ impl Walk<'_> {
             PortNo::ALL | PortNo::FLOOD => self.copy(packet, self.all_others()),
             PortNo::NORMAL => {
                 let bytes = self.bytes(packet);
-                let header = FrameHeader::from_bytes(bytes.first_chunk().unwrap(), 0);
+                // Of a frame that an action has made too short, the source is none.
+                let mut header = [0; 14];
+                let known = if bytes.len() < header.len() { bytes.len().min(8) } else { header.len() };
+                header[..known].copy_from_slice(&bytes[..known]);
+                if known == 8 {
+                    header[6..].fill(0);
+                }
+                let header = FrameHeader::from_bytes(&header, 0);
                 let ports = match self.oracle.switch.forward(header, self.from).0 {
                     Fate::Port(port) => vec![port.0],
                     Fate::Flood => self.all_others(),
