@@ -1,6 +1,7 @@
 //! Fixtures of the end-to-end tests. Every test has its own daemon, socket and folder, so tests run in parallel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod campus;
 pub mod certificates;
 pub mod command;
 pub mod conservation;

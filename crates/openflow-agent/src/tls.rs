@@ -84,7 +84,7 @@ impl Tls {
     ///
     /// # Errors
     /// Why there can be none, such as a name that no certificate can have.
-    pub(crate) fn to_controller(&self, host: &str) -> Result<Connection, String> {
+    pub(crate) fn dial(&self, host: &str) -> Result<Connection, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let connection = ClientConnection::new(Arc::clone(&self.to_controllers), name);
         connection.map(Connection::Client).map_err(|error| problem(&error))
@@ -94,7 +94,7 @@ impl Tls {
     ///
     /// # Errors
     /// Why there can be none.
-    pub(crate) fn from_tool(&self) -> Result<Connection, String> {
+    pub(crate) fn accept(&self) -> Result<Connection, String> {
         let connection = ServerConnection::new(Arc::clone(&self.from_tools));
         connection.map(Connection::Server).map_err(|error| problem(&error))
     }

@@ -237,7 +237,7 @@ impl Turn {
         if let Some(listener) = self.listeners.tls.iter().find(|listener| listener.as_raw_fd() == fd) {
             if let Ok((stream, from)) = listener.accept() {
                 // Where there are no certificates, nobody gets in.
-                let tls = self.tls.as_ref().and_then(|tls| tls.from_tool().ok());
+                let tls = self.tls.as_ref().and_then(|tls| tls.accept().ok());
                 if let Some(tls) = tls {
                     self.admit(Stream::tcp(stream, Some(tls)), Some(from));
                 }
@@ -416,7 +416,7 @@ fn dialed_stream(
 ) -> Result<Stream, String> {
     let tls = match (address.transport, tls) {
         (Transport::Tcp, _) => None,
-        (Transport::Tls, Some(tls)) => Some(tls.to_controller(&address.host)?),
+        (Transport::Tls, Some(tls)) => Some(tls.dial(&address.host)?),
         (Transport::Tls, None) => return Err("there are no certificates for TLS".to_owned()),
     };
     Stream::tcp(stream, tls).map_err(|error| error.to_string())

@@ -64,10 +64,10 @@ fn a_controller_is_believed_whose_certificate_the_ca_has_signed_for_its_host_or_
     let switch = ca.party(&ca, names(&[]));
     let meets = |host: &str, controllers: &[SanType]| {
         let controller = ca.party(&ca, names(controllers));
-        shake_hands(switch.to_controller(host).unwrap(), controller.from_tool().unwrap())
+        shake_hands(switch.dial(host).unwrap(), controller.accept().unwrap())
     };
     let address = SanType::IpAddress("127.0.0.1".parse().unwrap());
-    assert_eq!(meets("127.0.0.1", &[address.clone()]), Ok(()));
+    assert_eq!(meets("127.0.0.1", std::slice::from_ref(&address)), Ok(()));
     assert_eq!(meets("lab.example", &[dns("lab.example")]), Ok(()));
     assert_eq!(meets("lab.example", &[]), Ok(()));
     assert_eq!(meets("lab.example", &[dns("sc id:7fb1a0f4-3d39")]), Ok(()), "as ovs-pki labels them");
@@ -96,9 +96,9 @@ fn strangers_and_expired_certificates_are_refused_by_either_side() {
         (ca.party(&ca, expired), "has expired"),
         (ca.party(&ca, early), "not valid yet"),
     ] {
-        let dialed = shake_hands(own.to_controller("a.test").unwrap(), peer.from_tool().unwrap());
+        let dialed = shake_hands(own.dial("a.test").unwrap(), peer.accept().unwrap());
         assert!(dialed.as_ref().is_err_and(|refused| refused.contains(part)), "{part}: {dialed:?}");
-        let accepted = shake_hands(peer.to_controller("a.test").unwrap(), own.from_tool().unwrap());
+        let accepted = shake_hands(peer.dial("a.test").unwrap(), own.accept().unwrap());
         assert!(accepted.as_ref().is_err_and(|refused| refused.contains(part)), "{part}: {accepted:?}");
     }
 }
