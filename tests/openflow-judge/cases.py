@@ -15,8 +15,7 @@ from typing import Any
 KINDS = ("match", "action", "set_field", "group all", "group select", "meter")
 """The kinds of case, in the order of reports."""
 
-# OpenFlow 1.3.5, 7.2.3.7, table 12: the fields that a switch has to match. 5.12 and 5.6.1: the required actions and
-# groups (output; all and indirect).
+# The fields that every switch has to match (OpenFlow 1.3.5, 7.2.3.7), and the cases of required actions and groups.
 _REQUIRED_FIELDS = {
     *("IN_PORT", "ETH_DST", "ETH_SRC", "ETH_TYPE", "IP_PROTO", "IPV4_SRC", "IPV4_DST", "IPV6_SRC", "IPV6_DST"),
     *("TCP_SRC", "TCP_DST", "UDP_SRC", "UDP_DST"),
