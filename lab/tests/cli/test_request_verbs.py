@@ -9,19 +9,24 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from ringroad_lab.cli import request
+from ringroad_lab.cli import request, serve
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
+from ringroad_lab.fleet.request import Message
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.store.result_store import ResultStore
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RINGROAD_LAB_STORE", str(tmp_path / "results.db"))
     monkeypatch.setenv("RINGROAD_LAB_CONFIG", str(tmp_path / "settings"))
+    return str(tmp_path / "results.db")
 
 
 def lab(*arguments: str) -> Result:
     app = typer.Typer()
-    request.register(app)
+    for verb in (request, serve):
+        verb.register(app)
     result = CliRunner().invoke(app, list(arguments))
     if isinstance(result.exception, LabError):
         raise result.exception
@@ -70,3 +75,26 @@ def test_a_missing_request_is_named() -> None:
     for verb in ("cancel", "retry"):
         with pytest.raises(StoreError, match="no request 7"):
             lab(verb, "7")
+
+
+def test_a_message_is_read_again_by_the_rules_of_today(store: str, tmp_path: Path) -> None:
+    with ResultStore(store) as results:
+        _, dead = Requests(results).add_dead(Message("koji", b'{"nvr": "ovs-3.5-1"}', 0.0), "a rule was wrong")
+    assert dead
+    with pytest.raises(StoreError, match="no rule matches"):
+        lab("replay", "1")
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[rule]]\nname = "r"\nsource = "koji"\nbuild = "{nvr}"\nscenario = "BRIDGE_VETH"\n')
+    assert lab("replay", "1", "--fleet", str(fleet)).stdout == "request 2: new\n"
+    states = {row["id"]: row["state"] for row in json.loads(lab("requests", "--json").stdout)}
+    assert states == {1: "superseded", 2: "new"}
+    lab("request", "x", "--scenario", "BRIDGE_VETH")
+    with pytest.raises(StoreError, match="came of no message"):
+        lab("replay", "3", "--fleet", str(fleet))
+
+
+def test_the_web_page_begins_only_with_the_secrets_of_its_sources(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[source.forge]\nkind = "github"\nsecret_file = "/nonexistent"\n')
+    with pytest.raises(ScenarioError, match="source 'forge': /nonexistent cannot be read"):
+        lab("serve", "--port", "0", "--fleet", str(fleet))

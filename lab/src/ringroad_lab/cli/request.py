@@ -1,4 +1,4 @@
-"""`ringroad-lab request`, `requests`, `cancel`, `retry`: builds that are to be measured."""
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`: builds that are to be measured."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from ringroad_lab.cli.list_scenarios import print_table
+from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, resolve_arguments
 from ringroad_lab.cli.store_options import StoreOption
-from ringroad_lab.errors import ScenarioError, value_problems
+from ringroad_lab.errors import ScenarioError, StoreError, value_problems
 from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, RequestState, Wanted
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.scenario.registries import Registries
@@ -39,6 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command()(requests)
     app.command()(cancel)
     app.command()(retry)
+    app.command()(replay)
 
 
 def request(
@@ -133,6 +135,30 @@ def retry(request_id: RequestId, store: StoreOption = None) -> None:
     with ResultStore(store) as results:
         Requests(results).retry(request_id, ACTOR)
     typer.echo(f"request {request_id}: {RequestState.NEW}")
+
+
+def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = None, as_json: AsJson = False) -> None:
+    """Read the message of a request again, by the rules of today; what was given up of it, and what is new, gets what they say."""
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.fleet.rules import apply_rules
+    from ringroad_lab.fleet.settings import load_fleet
+    from ringroad_lab.store.result_store import ResultStore
+
+    rules = load_fleet(fleet).rules
+    with ResultStore(store) as results:
+        kept = Requests(results)
+        old = kept.get(request_id)
+        if old.source == COMMAND_LINE_SOURCE:
+            raise StoreError(f"request {request_id} came of no message: `ringroad-lab retry` has it measured, `request` makes another")
+        wanted = apply_rules(rules, Message(old.source, kept.payload(request_id), old.created_at, old.event, old.delivery))
+        if not wanted:
+            raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tells what rules make of it")
+        added = kept.replay(request_id, wanted, ACTOR)
+    if as_json:
+        typer.echo(json.dumps([{"id": each.id, "state": each.state, "is_new": each.is_new} for each in added], indent=2))
+    else:
+        for each in added:
+            typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", was there already"))
 
 
 def _row(each: Request) -> dict[str, str]:
