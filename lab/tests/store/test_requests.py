@@ -157,7 +157,7 @@ def test_people_change_what_may_be_changed(requests: Requests, store: ResultStor
     requests.cancel(added.id, "tester")
     with pytest.raises(StoreError, match="dispatcher on elsewhere"):
         requests.retry(added.id, "tester")
-    mine.let_go(requests.get(added.id))
+    mine.keep(requests.get(added.id), lease_holder="")
     requests.retry(added.id, "tester")
     assert requests.get(added.id).attempts == 0
     assert [(each.old, each.new) for each in requests.changes(added.id)][:2] == [("", "new"), ("new", "cancelled")]

@@ -9,7 +9,23 @@ from typing import Annotated
 import typer
 
 from ringroad_lab import __version__
-from ringroad_lab.cli import compare, judge, list_scenarios, man, notify, plan, report, request, rules, run_verbs, serve, show, store, token
+from ringroad_lab.cli import (
+    compare,
+    dispatch,
+    judge,
+    list_scenarios,
+    man,
+    notify,
+    plan,
+    report,
+    request,
+    rules,
+    run_verbs,
+    serve,
+    show,
+    store,
+    token,
+)
 from ringroad_lab.errors import LabError
 from ringroad_lab.report.plain_text import printable, printable_lines
 
@@ -27,6 +43,7 @@ VERBS: tuple[ModuleType, ...] = (
     notify,
     request,
     rules,
+    dispatch,
     serve,
     token,
     man,

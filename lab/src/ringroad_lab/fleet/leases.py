@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import psutil
-from sqlalchemy import ColumnElement, Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, select, update
 from sqlalchemy.orm import aliased, defer
 
 from ringroad_lab.fleet.request import ANY_BED, Request, RequestState
@@ -179,12 +179,12 @@ class Leases:
         again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0}
         return self.move(request, RequestState.NEW, why, **again, **values)
 
-    def let_go(self, request: Request, **values: Any) -> None:  # noqa: ANN401
-        """See no longer to a request; other columns may change with it."""
+    def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401
+        """Change columns of a held request, and not its state; nothing where it is not held."""
         with self._store.writing() as session:
             row = locked(session, request.id)
             if row.lease_holder == self.holder:
-                for name, value in (values | {"lease_holder": "", "lease_until": 0.0}).items():
+                for name, value in values.items():
                     setattr(row, name, value)
 
     def remark(self, request: Request, why: str) -> None:
@@ -194,9 +194,8 @@ class Leases:
             note(session, row.id, self._clock(), row.state, row.state, self._actor, why)
 
     def is_any_waiting(self) -> bool:
-        """Whether a request waits for its next attempt, or is held by another dispatcher of this engine."""
+        """Whether a request waits for an attempt, now or later."""
         table = models.Request
-        waits = (table.state == RequestState.NEW.value) & table.bed_class.in_(self._bed_classes)
-        held = (table.lease_holder != "") & (table.engine == self._engine)
         with self._store.reading() as session:
-            return session.scalar(select(table.id).where(or_(waits, held)).limit(1)) is not None
+            waits = (table.state == RequestState.NEW.value, table.bed_class.in_(self._bed_classes))
+            return session.scalar(select(table.id).where(*waits).limit(1)) is not None
