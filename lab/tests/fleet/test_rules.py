@@ -208,3 +208,13 @@ def test_check_tells_what_a_message_would_come_to(tmp_path: Path) -> None:
     assert "no rule matches" in check(str(file), "--message", str(message))
     with pytest.raises(ScenarioError, match=r"rule 'r'.*queue.*did you mean 'queues'"):
         check(str(write(tmp_path, text.replace("queues", "queue"))))
+
+
+def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs/lab/fleet.md").read_text()
+    file = write(tmp_path, text.partition("```toml\n")[2].partition("```")[0])
+    assert "2 rules, 2 sources" in check(str(file))
+    message = tmp_path / "message.json"
+    message.write_text('{"action": "published", "repository": {"full_name": "example/ovs", "name": "ovs"}, "release": {"tag_name": "v3"}}')
+    (wanted,) = json.loads(check(str(file), "--message", str(message), "--source", "forge", "--event", "release", "--json"))
+    assert wanted["build"] == "ovs@v3"

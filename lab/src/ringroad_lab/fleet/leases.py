@@ -39,7 +39,8 @@ def is_gone(holder: str) -> bool:
     if its[:2] != mine[:2] or len(its) != len(mine):
         return False
     try:
-        return f"{psutil.Process(int(its[2])).create_time():.2f}" != its[3]
+        process = psutil.Process(int(its[2]))
+        return f"{process.create_time():.2f}" != its[3] or process.status() == psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, ValueError):
         return True
 
