@@ -1,4 +1,4 @@
-"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters.
+"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines.
 
 The laboratory's own kinds stand here, so that they are there in a source tree too. Other packages add theirs by entry points, in the groups
 below (docs/lab/plugins.md). A kind is imported when it is used: one that is broken disturbs nobody else.
@@ -17,6 +17,7 @@ from ringroad_lab.errors import PluginError
 if TYPE_CHECKING:
     from ringroad_lab.cable.interface import CableType
     from ringroad_lab.dut.interface import Dut
+    from ringroad_lab.fleet.engine.interface import Engine
     from ringroad_lab.generator.interface import GeneratorDriver
     from ringroad_lab.guest.interface import Guest
     from ringroad_lab.method.interface import Method
@@ -187,3 +188,4 @@ REPORTERS: Kinds[Reporter] = Kinds(
         "junit": "report.junit:JunitReporter",
     },
 )
+ENGINES: Kinds[Engine] = Kinds("ringroad_lab.engines", "fleet.engine.interface:Engine", "name", {"local": "fleet.engine.local:LocalEngine"})

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, GENERATORS, GUESTS, METHODS, REPORTERS, Kinds
+from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, REPORTERS, Kinds
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
@@ -32,6 +32,7 @@ class Kind(StrEnum):
     CABLES = "cables"
     GENERATORS = "generators"
     REPORTS = "reports"
+    ENGINES = "engines"
 
 
 def register(app: typer.Typer) -> None:
@@ -105,4 +106,5 @@ _KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
     Kind.CABLES: lambda: _kinds(CABLES, "cable", lambda cable: {"title": cable.title}),
     Kind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
     Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
+    Kind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
 }

@@ -9,13 +9,45 @@ from typing import Annotated
 import typer
 
 from ringroad_lab import __version__
-from ringroad_lab.cli import compare, judge, list_scenarios, man, notify, plan, report, run_verbs, serve, show, store, token
+from ringroad_lab.cli import (
+    compare,
+    dispatch,
+    judge,
+    list_scenarios,
+    man,
+    notify,
+    plan,
+    report,
+    request,
+    rules,
+    run_verbs,
+    serve,
+    show,
+    store,
+    token,
+)
 from ringroad_lab.errors import LabError
 from ringroad_lab.report.plain_text import printable, printable_lines
 
 PROGRAM = "ringroad-lab"
 # In the order in which the help shows them.
-VERBS: tuple[ModuleType, ...] = (list_scenarios, show, plan, run_verbs, report, compare, store, judge, notify, serve, token, man)
+VERBS: tuple[ModuleType, ...] = (
+    list_scenarios,
+    show,
+    plan,
+    run_verbs,
+    report,
+    compare,
+    store,
+    judge,
+    notify,
+    request,
+    rules,
+    dispatch,
+    serve,
+    token,
+    man,
+)
 
 
 def make_app() -> typer.Typer:

@@ -13,6 +13,7 @@ from ringroad_lab.cli import status
 _FILES = {
     "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
     "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
+    "~/.config/ringroad-lab/fleet.toml": "Sources of requests, and rules.",
     "$RINGROAD_LAB_CONFIG": "Another folder in place of ~/.config/ringroad-lab.",
     "$RINGROAD_LAB_WEBHOOK_SECRET": "Signs what --webhook sends.",
 }

@@ -77,8 +77,12 @@ def begin_run(
     baseline: str | None,
     decision: tuple[str | None, int | None],
     ending: Ending,
+    run_id: str | None = None,
 ) -> NoReturn:
-    """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs."""
+    """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs.
+
+    The run has an id of its own unless one is given.
+    """
     registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries)
     until_decided = read_until_decided(*decision, resolved.scenarios)
@@ -89,7 +93,7 @@ def begin_run(
     labels = _labels(resolved.scenarios, label or ())
     now = time.time()
     record = RunRecord(
-        run_id=str(uuid.uuid4()),
+        run_id=run_id or str(uuid.uuid4()),
         name=resolved.name,
         scenario=described(resolved.scenarios, looks=1 if until_decided else 0),
         command=("ringroad-lab", *without_secrets(sys.argv[1:])),

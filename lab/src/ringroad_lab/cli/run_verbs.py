@@ -11,6 +11,7 @@ from ringroad_lab.cli.notify import NotifyFile, WebhookUrl, load_senders
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
 from ringroad_lab.cli.status import FailOnInconclusive, JunitFile
 from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.run.job import job_of_this_process
 
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
@@ -65,9 +66,11 @@ def register(app: typer.Typer) -> None:
         """
         from ringroad_lab.cli.run import Ending, begin_run
 
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, tuple(load_senders(notify, webhook)))
+        job = job_of_this_process()
+        everybody = () if job else tuple(load_senders(notify, webhook))
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
         decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, decision, ending)
+        begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job)
 
     @app.command()
     def resume(
@@ -85,5 +88,6 @@ def register(app: typer.Typer) -> None:
         """Measure what is missing of a run that was stopped."""
         from ringroad_lab.cli.run import Ending, resume_run
 
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, tuple(load_senders(notify, webhook)))
+        everybody = () if job_of_this_process() else tuple(load_senders(notify, webhook))
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
         resume_run(run_, store, baseline, ending)

@@ -14,7 +14,8 @@ from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
 
 
-def _complete_scenario(incomplete: str) -> list[str]:
+def complete_scenario(incomplete: str) -> list[str]:
+    """Return the scenarios whose names begin so."""
     return [name for name in Library.of_this_machine().scenario_files() if name.startswith(incomplete)]
 
 
@@ -23,7 +24,7 @@ def _complete_layer(incomplete: str) -> list[str]:
 
 
 ScenarioName = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="Name of a scenario, or a file.", autocompletion=_complete_scenario, show_default=False)
+    str, typer.Argument(metavar="SCENARIO", help="Name of a scenario, or a file.", autocompletion=complete_scenario, show_default=False)
 ]
 LayerNames = Annotated[
     list[str] | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
 
@@ -38,11 +39,14 @@ def serve(
         str, typer.Option(metavar="TOKEN_NAME", help="People log in at a proxy, which shows the token of this name with each request.")
     ] = "",
     login_header: Annotated[str, typer.Option(help="Header in which that proxy names who is logged in.")] = "X-Forwarded-User",
+    fleet: FleetFile = None,
 ) -> None:
-    """Serve results, trends, comparisons and testers' verdicts to browsers, and the JSON API."""
+    """Serve results, trends, comparisons, testers' verdicts and requests to browsers, the JSON API, and hooks to build systems."""
     # Here, because it takes a while, which the other verbs need not.
     import uvicorn
 
+    from ringroad_lab.fleet.settings import HttpSource, load_fleet
+    from ringroad_lab.fleet.sources.http import Hook
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.application import make_application
     from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
@@ -53,6 +57,7 @@ def serve(
     for file in (cert, key):
         if file is not None and not file.is_file():
             raise LabError(f"{file}: no such file")
+    fleet_settings = load_fleet(fleet)
     is_loopback = listen in LOOPBACK_HOSTS
     # A site elsewhere can give itself this machine's address, and have a browser here read what it answers: hence the names.
     host_names = (*(host_name or ()), *(LOOPBACK_HOSTS if is_loopback else ()))
@@ -64,6 +69,8 @@ def serve(
         proxy_token_name=login_proxy,
         proxy_header=login_header,
         is_encrypted=cert is not None,
+        hooks={name: Hook.of(name, source) for name, source in fleet_settings.of_type(HttpSource).items()},
+        rules=fleet_settings.rules,
     )
     listener = _listen(listen, port)
     with listener, ResultStore(store) as results:

@@ -16,8 +16,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ringroad_lab.errors import StoreError
 
-# What a database fails with; the second is for texts that are no Unicode.
-DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError)
+# What a database fails with; the second is for texts that are no Unicode, the third for connections that were cut: pg8000 passes it on.
+DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OSError)
 # How long a process waits for another that writes, ms.
 BUSY_TIMEOUT_MS = 30_000
 # Any number, the same in every process: the lock under which PostgreSQL's tables are brought up to date.
@@ -49,7 +49,7 @@ def open_database(url: URL) -> Engine:
             _upgrade(connection, str(shown))
     except StoreError:
         raise
-    except (*DATABASE_ERRORS, OSError) as error:
+    except DATABASE_ERRORS as error:
         raise StoreError(f"result store {shown}: {why(error)}") from error
     return engine
 
@@ -62,6 +62,8 @@ def for_writing(engine: Engine) -> Engine:
 def why(error: Exception) -> str:
     """Return what the database said, without SQLAlchemy's additions."""
     said = getattr(error, "orig", None) or error
+    if isinstance(said, OSError):
+        return said.strerror or str(said)
     # PostgreSQL's messages have parts, of which M is for people.
     parts = said.args[0] if said.args else None
     return str(parts["M"] if isinstance(parts, dict) and "M" in parts else said)

@@ -6,7 +6,7 @@ queries. Tables change by a migration (`migrations/versions`) alone, which a tes
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
@@ -186,3 +186,87 @@ class Judgement(Base):
     """A `TesterVerdict`."""
     tester: Mapped[str] = mapped_column(Text)
     judged_at: Mapped[float] = mapped_column(Double)
+
+
+class Request(Base):
+    """A build that is to be measured by a scenario: the one truth about what is to be done, under way and done."""
+
+    __tablename__ = "request"
+    __table_args__ = (
+        Index("uq_request_key", "source", "build", "scenario", "bed_class", unique=True),
+        Index(None, "state", "bed_class"),
+        Index(None, "package", "tag"),
+        Index(None, "source", "delivery"),
+        Index(None, "owner", "served_at"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    build: Mapped[str] = mapped_column(Text)
+    scenario: Mapped[str] = mapped_column(Text)
+    bed_class: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))
+    """A `RequestState`."""
+    order: Mapped[str] = mapped_column(Text)
+    """Layers, settings, labels and baseline of the run, JSON."""
+    package: Mapped[str] = mapped_column(Text)
+    """Of whose builds with the same tag the newest wins; empty: there is no such choice."""
+    tag: Mapped[str] = mapped_column(Text)
+    built_at: Mapped[float] = mapped_column(Double)
+    """When the build was made, by its message; else when that came."""
+    priority: Mapped[int] = mapped_column(Integer)
+    owner: Mapped[str] = mapped_column(Text)
+    attempts: Mapped[int] = mapped_column(Integer)
+    duplicates: Mapped[int] = mapped_column(Integer)
+    """How often the same came again."""
+    last_error: Mapped[str] = mapped_column(Text)
+    event: Mapped[str] = mapped_column(Text)
+    """What the source calls the kind of message."""
+    delivery: Mapped[str] = mapped_column(Text)
+    """By what the source knows its message; empty where it has no such name."""
+    payload: Mapped[bytes] = mapped_column(LargeBinary)
+    """The message as it was received."""
+    superseded_by: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
+    engine: Mapped[str] = mapped_column(String(64))
+    job_key: Mapped[str] = mapped_column(Text)
+    """By what the engine knows its job."""
+    lease_holder: Mapped[str] = mapped_column(Text)
+    """The dispatcher that sees to it; empty: none."""
+    lease_until: Mapped[float] = mapped_column(Double)
+    not_before: Mapped[float] = mapped_column(Double)
+    """It is not tried again sooner."""
+    run_id: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Not a foreign key: the id is there before the run."""
+    verdict: Mapped[str] = mapped_column(String(32))
+    created_at: Mapped[float] = mapped_column(Double)
+    changed_at: Mapped[float] = mapped_column(Double)
+    served_at: Mapped[float] = mapped_column(Double)
+    """When a dispatcher took it last; 0: never."""
+    told_at: Mapped[float] = mapped_column(Double)
+    """When others were told of the verdict; 0: not yet."""
+
+
+class RequestChange(Base):
+    """A change of a request's state: when, by whom, why. Rows are added."""
+
+    __tablename__ = "request_change"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    request_id: Mapped[int] = mapped_column(ForeignKey("request.id"), index=True)
+    changed_at: Mapped[float] = mapped_column(Double)
+    old: Mapped[str] = mapped_column(String(16))
+    """Empty where it was made."""
+    new: Mapped[str] = mapped_column(String(16))
+    actor: Mapped[str] = mapped_column(Text)
+    why: Mapped[str] = mapped_column(Text)
+
+
+class SourceCount(Base):
+    """How many messages of a source came to what."""
+
+    __tablename__ = "source_count"
+
+    source: Mapped[str] = mapped_column(String(64), primary_key=True)
+    outcome: Mapped[str] = mapped_column(String(32), primary_key=True)
+    messages: Mapped[int] = mapped_column(Integer)
+    last_at: Mapped[float] = mapped_column(Double)

@@ -21,9 +21,11 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.api import api
 from ringroad_lab.web.comparison_pages import comparison_pages
-from ringroad_lab.web.http_guard import HttpGuard
+from ringroad_lab.web.hooks import hooks
+from ringroad_lab.web.http_guard import HOOKS_PATH, HttpGuard
 from ringroad_lab.web.login_pages import login_pages
 from ringroad_lab.web.report_pages import report_pages
+from ringroad_lab.web.request_pages import request_pages
 from ringroad_lab.web.result_pages import result_pages
 from ringroad_lab.web.review_pages import review_pages
 from ringroad_lab.web.settings import WebSettings
@@ -46,7 +48,9 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
     application.include_router(report_pages(site))
     application.include_router(comparison_pages(site))
     application.include_router(review_pages(site))
+    application.include_router(request_pages(site))
     application.include_router(api(site))
+    application.include_router(hooks(site))
 
     @application.get("/static/plotly.min.js", include_in_schema=False)
     def plotly_script() -> FileResponse:
@@ -69,7 +73,7 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
 
 def _handle_errors(application: FastAPI, site: Site) -> None:
     def problem(request: Request, status: int, title: str, problems: list[str]) -> Response:
-        if request.url.path.startswith("/api/"):
+        if request.url.path.startswith(("/api/", HOOKS_PATH)):
             return JSONResponse({"errors": problems or [title]}, status)
         try:
             visitor = site.visitor(request)

@@ -10,9 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES
+
 MAX_FORM_BYTES = 128 * 1024
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 RECORD_PATH = "/api/runs"
+HOOKS_PATH = "/hooks/"
 
 # They change nothing (RFC 9110, 9.2.1).
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -52,7 +55,7 @@ class HttpGuard:
             text = "Another site sent this form. Load the page here, and send it once more.\n"
             await PlainTextResponse(text, 403)(scope, receive, send)
             return
-        limit = MAX_RECORD_BYTES if scope["path"] == RECORD_PATH else MAX_FORM_BYTES
+        limit = _limit(scope["path"])
         read = 0
 
         async def receive_limited() -> Message:
@@ -76,6 +79,13 @@ class HttpGuard:
             await send(message)
 
         await self._app(scope, receive_limited, send_guarded)
+
+
+def _limit(path: str) -> int:
+    """Bytes that a request may have."""
+    if path.startswith(HOOKS_PATH):
+        return MAX_PAYLOAD_BYTES
+    return MAX_RECORD_BYTES if path == RECORD_PATH else MAX_FORM_BYTES
 
 
 def _is_from_another_site(headers: Headers) -> bool:

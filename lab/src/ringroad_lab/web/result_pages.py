@@ -80,6 +80,7 @@ def result_pages(site: Site) -> APIRouter:
             "run.html.j2",
             visitor,
             run=record,
+            request_for=site.requests.of_run(run_id),
             is_ended=is_ended,
             sentences=overview(record, None),
             warnings=warnings(record),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import time
+
+from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.sources.http import Hook
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
@@ -29,5 +32,9 @@ class WebSettings:
     """How long a login lasts after the last page, s."""
     is_encrypted: bool = False
     """Whether browsers reach the page by HTTPS alone."""
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    """Sources that send messages about builds, by name."""
+    rules: Sequence[Rule] = ()
+    """What is made of those messages."""
     clock: Callable[[], float] = time
     """Seconds since 1970; another in tests."""

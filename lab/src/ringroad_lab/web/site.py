@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.settings import WebSettings
 from ringroad_lab.web.templating import ENVIRONMENT
@@ -36,6 +38,9 @@ class Site:
     def __init__(self, store: ResultStore, settings: WebSettings) -> None:
         """Take the store, and what is set."""
         self.store = store
+        self.requests = Requests(store, settings.clock)
+        self.refused: Counter[str] = Counter()
+        """Messages with a wrong signature, by source: since the server's start, as strangers are to have nothing written."""
         self.settings = settings
 
     def is_owner(self, token: str) -> bool:

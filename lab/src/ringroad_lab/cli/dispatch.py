@@ -1,0 +1,91 @@
+"""`ringroad-lab dispatch`: requests are carried out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.cli.notify import NotifyFile, load_senders
+from ringroad_lab.cli.rules import FleetFile
+from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.report.plain_text import printable
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(dispatch)
+
+
+def dispatch(
+    once: Annotated[bool, typer.Option("--once", help="End when no request waits any more.")] = False,
+    engine: Annotated[str, typer.Option(metavar="NAME", help="What carries out the runs; `list engines` shows all.")] = "local",
+    bed_class: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Class of bed that is here, besides `any`; may be repeated.")
+    ] = None,
+    attempts: Annotated[int, typer.Option(min=1, max=100, help="After so many failed attempts a request is dead.")] = 3,
+    retry_wait: Annotated[float, typer.Option(min=0, max=86400, help="Until the next attempt, s; n times as long after the n-th.")] = 60.0,
+    poll: Annotated[float, typer.Option(min=0.05, max=60, help="How often to look, s.")] = 2.0,
+    jobs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where what runs say is kept.", show_default="in your folder of state")
+    ] = None,
+    fleet: FleetFile = None,
+    notify: NotifyFile = None,
+    store: StoreOption = None,
+) -> None:
+    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; and look into folders of packages.
+
+    Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
+    """
+    from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
+    from ringroad_lab.fleet.engine.interface import EngineSettings
+    from ringroad_lab.fleet.leases import Leases
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.fleet.settings import FolderSource, load_fleet
+    from ringroad_lab.fleet.sources.folder import FolderWatcher
+    from ringroad_lab.kinds import ENGINES
+    from ringroad_lab.scenario.near_miss import suggest
+    from ringroad_lab.store.result_store import ResultStore
+
+    if engine not in ENGINES:
+        raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
+    settings = load_fleet(fleet)
+    everybody = load_senders(notify, None)
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    with ResultStore(store) as results:
+        requests = Requests(results)
+        watchers = [
+            FolderWatcher(name, source.folder, requests, settings.rules, say=_say)
+            for name, source in settings.of_type(FolderSource).items()
+        ]
+        Dispatcher(
+            results,
+            ENGINES[engine](EngineSettings(store=store, folder=jobs or _state_folder())),
+            Leases(results, engine, bed_class or ()),
+            DispatcherSettings(attempts=attempts, retry_wait_s=retry_wait, poll_s=poll),
+            watchers=watchers,
+            everybody=everybody,
+            say=_say,
+        ).run(stopping, once=once)
+
+
+def _state_folder() -> Path:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "ringroad-lab" / "jobs"
+
+
+def _say(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)

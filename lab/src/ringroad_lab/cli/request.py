@@ -1,0 +1,196 @@
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`: builds that are to be measured."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from ringroad_lab.cli.list_scenarios import print_table
+from ringroad_lab.cli.rules import FleetFile
+from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, resolve_arguments
+from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.errors import ScenarioError, StoreError, value_problems
+from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, RequestState, Wanted
+from ringroad_lab.report.quantity import moment
+from ringroad_lab.scenario.registries import Registries
+
+if TYPE_CHECKING:
+    from ringroad_lab.fleet.request import Request
+
+COMMAND_LINE_SOURCE = "command-line"
+ACTOR = "command line"
+
+RequestId = Annotated[int, typer.Argument(metavar="ID", help="Number of a request, as `requests` shows it.", min=1, show_default=False)]
+
+
+class _Source(BaseModel):
+    source: Name
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command()(request)
+    app.command()(requests)
+    app.command()(cancel)
+    app.command()(retry)
+    app.command()(replay)
+
+
+def request(
+    build: Annotated[str, typer.Argument(help="What is to be measured: openvswitch-3.5.0-1, repo@commit, ...", show_default=False)],
+    scenario: Annotated[str, typer.Option(metavar="SCENARIO", help="Name of a scenario.", autocompletion=complete_scenario)],
+    source: Annotated[str, typer.Option(metavar="NAME", help="Who asks: the same build of another source is another request.")] = (
+        COMMAND_LINE_SOURCE
+    ),
+    bed_class: Annotated[str, typer.Option(metavar="NAME", help="Class of bed; `any` is every machine's.")] = ANY_BED,
+    layer: LayerNames = None,
+    set_: Assignments = None,
+    label: Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Label of the run; may be repeated.")] = None,
+    baseline: Annotated[str, typer.Option(metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")] = "",
+    priority: Annotated[int, typer.Option(help="The greatest goes first.", min=-1000, max=1000)] = 0,
+    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Between owners turns are shared out.", show_default="you")] = None,
+    package: Annotated[
+        str, typer.Option(metavar="NAME", help="The newest build of this package, with --tag, takes the older ones' place.")
+    ] = "",
+    tag: Annotated[str, typer.Option(metavar="NAME", help="With --package.")] = "",
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a build to be measured by a scenario; `dispatch` does it. The same again is a duplicate, and is counted."""
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.store.result_store import ResultStore
+
+    # Now: a name that is wrong should not be told hours later.
+    resolve_arguments(scenario, layer, set_, Registries())
+    try:
+        order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=_labels(label or ()), baseline=baseline)
+        now = time.time()
+        wanted = Wanted(
+            build=build,
+            scenario=scenario,
+            bed_class=bed_class,
+            order=order,
+            priority=priority,
+            owner=_user() if owner is None else owner,
+            package=package,
+            tag=tag,
+            built_at=now,
+        )
+        _Source(source=source)
+    except ValidationError as error:
+        raise ScenarioError("; ".join(value_problems(error))) from error
+    message = Message(source, wanted.model_dump_json().encode(), now)
+    with ResultStore(store) as results:
+        _, (added,) = Requests(results).add(message, [wanted])
+    if as_json:
+        typer.echo(json.dumps({"id": added.id, "state": added.state, "is_new": added.is_new}, indent=2))
+    else:
+        typer.echo(f"request {added.id}: {added.state}" + ("" if added.is_new else ", was there already"))
+
+
+def requests(
+    state: Annotated[RequestState | None, typer.Option(help="Only those.")] = None,
+    build: Annotated[str | None, typer.Option(metavar="TEXT", help="A part of the build's name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """List requests, the newest first, with how far each has come."""
+    from ringroad_lab.fleet.requests import RequestFilter, Requests
+    from ringroad_lab.store.result_store import ResultStore
+
+    which = RequestFilter(state=state, build=build)
+    with ResultStore(store) as results:
+        found, count = Requests(results).find(which, limit=limit), Requests(results).count(which)
+    if as_json:
+        typer.echo(json.dumps([each.as_json() for each in found], indent=2))
+    else:
+        print_table([_row(each) for each in found])
+    if count > len(found):
+        print(f"and {count - len(found)} more: --limit", file=sys.stderr)
+
+
+def cancel(request_id: RequestId, store: StoreOption = None) -> None:
+    """Take a request back; its run is stopped if it is under way."""
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        Requests(results).cancel(request_id, ACTOR)
+    typer.echo(f"request {request_id}: {RequestState.CANCELLED}")
+
+
+def retry(request_id: RequestId, store: StoreOption = None) -> None:
+    """Have a request measured that is dead, cancelled or superseded, by a new run."""
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        Requests(results).retry(request_id, ACTOR)
+    typer.echo(f"request {request_id}: {RequestState.NEW}")
+
+
+def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = None, as_json: AsJson = False) -> None:
+    """Read the message of a request again, by the rules of today; what was given up of it, and what is new, gets what they say."""
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.fleet.rules import apply_rules
+    from ringroad_lab.fleet.settings import load_fleet
+    from ringroad_lab.store.result_store import ResultStore
+
+    rules = load_fleet(fleet).rules
+    with ResultStore(store) as results:
+        kept = Requests(results)
+        old = kept.get(request_id)
+        if old.source == COMMAND_LINE_SOURCE:
+            raise StoreError(f"request {request_id} came of no message: `ringroad-lab retry` has it measured, `request` makes another")
+        wanted = apply_rules(rules, Message(old.source, kept.payload(request_id), old.created_at, old.event, old.delivery))
+        if not wanted:
+            raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tells what rules make of it")
+        added = kept.replay(request_id, wanted, ACTOR)
+    if as_json:
+        typer.echo(json.dumps([{"id": each.id, "state": each.state, "is_new": each.is_new} for each in added], indent=2))
+    else:
+        for each in added:
+            typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", was there already"))
+
+
+def _row(each: Request) -> dict[str, str]:
+    return {
+        "id": str(each.id),
+        "made": moment(each.created_at),
+        "source": each.source,
+        "build": each.build,
+        "scenario": each.scenario,
+        "bed": each.bed_class,
+        "owner": each.owner,
+        "priority": str(each.priority),
+        "state": each.state,
+        "attempts": str(each.attempts),
+        "run": (each.run_id or "")[:8],
+        "verdict": each.verdict,
+        "error": each.last_error.strip().rpartition("\n")[2][:200],
+    }
+
+
+def _labels(said: list[str] | tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for text in said:
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.strip():
+            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
+        labels[name.strip()] = value.strip()
+    return labels
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,271 @@
+"""The dispatcher: takes requests in their order, has an engine carry them out, and sees to each until there is a verdict.
+
+All that it knows stands in the store, so it may be killed at any time; the next one, or another, goes on with what it left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobReport, JobState
+from ringroad_lab.fleet.leases import Leases, machine_of
+from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
+from ringroad_lab.fleet.verdict import judge_run
+from ringroad_lab.notification.delivery import Sender, tell
+from ringroad_lab.notification.message import Notice
+from ringroad_lab.record import RunRecord, RunState
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+# Statuses of `ringroad-lab` after which another attempt ends like this one: an argument is wrong, a program is missing.
+_HOPELESS = (2, 3)
+# A machine of whose dispatcher nothing was seen for so long is taken for gone, and its jobs with it.
+ABANDONED_S = 3600.0
+# A dispatcher that is to end waits so long for a store that fails.
+_LAST_PATIENCE_S = 30.0
+
+
+class Watcher(Protocol):
+    """A source that is looked at now and then."""
+
+    def look(self) -> None:
+        """Look once.
+
+        Raises:
+            StoreError: what was found is not in the store; it is found again.
+        """
+
+
+@dataclass(frozen=True)
+class DispatcherSettings:
+    """How a dispatcher works."""
+
+    attempts: int = 3
+    """After so many a request is dead."""
+    retry_wait_s: float = 60.0
+    """Until the next attempt; n times as long after the n-th."""
+    poll_s: float = 2.0
+
+
+class Dispatcher:
+    """One, with its engine."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        engine: Engine,
+        leases: Leases,
+        settings: DispatcherSettings | None = None,
+        *,
+        watchers: Sequence[Watcher] = (),
+        everybody: Sequence[Sender] = (),
+        say: Callable[[str], None] = print,
+    ) -> None:
+        """Take the parts, and who is told of verdicts."""
+        self._store = store
+        self._engine = engine
+        self._leases = leases
+        self._settings = settings or DispatcherSettings()
+        self._watchers = watchers
+        self._everybody = everybody
+        self._say = say
+        self._tellers = ThreadPoolExecutor(4, "teller")
+        self._telling: dict[int, Future[list[str]]] = {}
+        self._said: set[str] = set()
+        self._said_before: set[str] = set()
+        """What was said in this pass and in the one before: what is said again and again is said once."""
+
+    def run(self, stopping: threading.Event, *, once: bool = False) -> None:
+        """Dispatch until told to stop; once: until nothing is left to do."""
+        patience_ends = float("inf")
+        while True:
+            self._said_before, self._said = self._said, set()
+            is_over = False
+            # The store, the engine or a folder may not be there now. Nothing is lost: all is tried again.
+            with self._telling_why():
+                is_over = self._wind_up() if stopping.is_set() else self._step() and once
+            if is_over:
+                break
+            if not stopping.is_set():
+                stopping.wait(self._settings.poll_s)
+                continue
+            patience_ends = min(patience_ends, time.monotonic() + _LAST_PATIENCE_S) if self._said else float("inf")
+            if time.monotonic() > patience_ends:
+                break
+            time.sleep(min(self._settings.poll_s, 0.2))
+        self._engine.release()
+        # What is not told by now is told by the next dispatcher.
+        self._tellers.shutdown(wait=False, cancel_futures=True)
+
+    def _step(self) -> bool:
+        """Do what there is to do now; return whether nothing is left to wait for."""
+        self._leases.renew()
+        for watcher in self._watchers:
+            with self._telling_why():
+                watcher.look()
+        for request in self._leases.adopt(self._may_adopt):
+            self._say(f"request {request.id}: taken over from {machine_of(request.lease_holder)}")
+        for request in self._leases.held():
+            self._try(self._see_to, request)
+        while self._leases.is_any_new() and self._engine.reserve():
+            try:
+                request_or_none = self._leases.claim(self._engine.may_go_on, self._engine.expected_key)
+                if request_or_none is None:
+                    break
+                self._try(self._start, request_or_none)
+            finally:
+                self._engine.release()
+        return not self._leases.held() and not self._leases.is_any_waiting()
+
+    @contextmanager
+    def _telling_why(self) -> Iterator[None]:
+        """Go on after what will be tried again."""
+        try:
+            yield
+        except LabError as error:
+            self._say_once(str(error))
+
+    def _try(self, act: Callable[[Request], None], request: Request) -> None:
+        """Act for a request. Whatever is wrong with it, the others are seen to."""
+        with self._telling_why():
+            try:
+                act(request)
+            except LabError:
+                raise
+            except Exception as error:
+                why = f"the dispatcher failed at it: {type(error).__name__}: {error}"
+                self._say(f"request {request.id}: {why}")
+                if request.state in UNDER_WAY:
+                    self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
+                else:
+                    self._leases.keep(request, lease_holder="", lease_until=0.0)
+
+    def _may_adopt(self, request: Request, is_gone: bool) -> bool:
+        is_mine = machine_of(request.lease_holder) == machine_of(self._leases.holder)
+        return is_gone or is_mine or not self._engine.is_of_machine or request.lease_until + ABANDONED_S < time.time()
+
+    def _start(self, request: Request) -> None:
+        run = self._run(request)
+        if run is RunState.FINISHED:
+            self._conclude(request)
+            return
+        job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request))
+        if not self._leases.is_mine(request):
+            return
+        try:
+            key = self._engine.submit(job)
+        except EngineError as error:
+            self._say_once(f"request {request.id}: {error}")
+            self._leases.give_back(request, str(error), self._settings.retry_wait_s, counts=False)
+            return
+        self._say(f"request {request.id}: {request.build}, {request.scenario}: attempt {request.attempts}, run {job.name[:8]}")
+        if key != request.job_key:
+            self._leases.keep(request, job_key=key)
+
+    def _see_to(self, request: Request) -> None:
+        """See to a request that this dispatcher holds."""
+        if request.state is RequestState.DONE:
+            self._tell(request)
+            return
+        key, report = self._look(request)
+        if request.state not in UNDER_WAY:
+            # It was taken back, or a newer build took its place.
+            if report.state is JobState.ENDED:
+                self._leases.keep(request, lease_holder="", lease_until=0.0)
+            else:
+                self._engine.cancel(key)
+        elif report.state is JobState.RUNNING and request.state is RequestState.SUBMITTED:
+            self._leases.move(request, RequestState.RUNNING)
+        elif report.state is JobState.ENDED:
+            if self._run(request) is RunState.FINISHED:
+                self._conclude(request)
+            else:
+                self._fail(request, report)
+
+    def _look(self, request: Request) -> tuple[str, JobReport]:
+        key = request.job_key or self._engine.find(str(request.run_id)) or ""
+        return key, self._engine.state(key) if key else JobReport(JobState.ENDED)
+
+    def _run(self, request: Request) -> RunState | None:
+        """Return how far the run of a request has come; None where it has not begun."""
+        with self._store.reading() as session:
+            run = session.get(models.Run, str(request.run_id))
+            if run is None:
+                return None
+            return RunState(run.state) if run.is_ended else RunState.STOPPED
+
+    def _conclude(self, request: Request) -> None:
+        verdict, remark = judge_run(self._store, self._store.get_run(str(request.run_id)), request.order.baseline)
+        if self._leases.move(request, RequestState.DONE, remark, verdict=str(verdict), last_error=""):
+            self._say(f"request {request.id}: {verdict}")
+
+    def _fail(self, request: Request, report: JobReport) -> None:
+        how = "ended" if report.exit_status is None else f"ended with status {report.exit_status}"
+        why = f"attempt {request.attempts}: the run {how} before it was finished: {report.output or 'it said nothing'}"
+        self._say(f"request {request.id}: {why.splitlines()[-1]}")
+        if report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
+            self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
+        else:
+            self._leases.give_back(request, why, self._settings.retry_wait_s * request.attempts, counts=True, last_error=why)
+
+    def _tell(self, request: Request) -> None:
+        told = self._telling.get(request.id)
+        if told is None:
+            notice = self._notice(request)
+            who = [each for each in self._everybody if notice.occasions & set(each.target.on)]
+            self._telling[request.id] = self._tellers.submit(tell, who, notice)
+        elif told.done():
+            for problem in told.result():
+                self._say(f"request {request.id}: not told: {problem}")
+                self._leases.remark(request, f"not told: {problem}")
+            self._leases.keep(request, lease_holder="", lease_until=0.0, told_at=time.time())
+            del self._telling[request.id]
+
+    def _notice(self, request: Request) -> Notice:
+        record: RunRecord = self._store.get_run(str(request.run_id))
+        comparisons = self._store.comparisons(record.run_id) if request.order.baseline else ()
+        return Notice(record, next(iter(comparisons), None))
+
+    def _wind_up(self) -> bool:
+        """Have the jobs of this machine end, and give their requests back; return whether that is done."""
+        self._leases.renew()
+        if not self._engine.is_of_machine:
+            # Its jobs go on, and the next dispatcher finds them.
+            return True
+        is_over = True
+        for request in self._leases.held():
+            if request.state is RequestState.DONE:
+                continue
+            key, report = self._look(request)
+            if report.state is not JobState.ENDED:
+                self._engine.cancel(key)
+                is_over = False
+            elif request.state in UNDER_WAY and self._run(request) is not RunState.FINISHED:
+                self._leases.give_back(request, "the dispatcher was ended", 0.0, counts=False)
+            else:
+                self._see_to(request)
+        return is_over
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said_before:
+            self._say(text)
+        self._said.add(text)
+
+
+def _arguments(request: Request) -> tuple[str, ...]:
+    order = request.order
+    labels = {**order.labels, "build": request.build, "request": str(request.id)}
+    return (
+        "run",
+        request.scenario,
+        *(f"--layer={layer}" for layer in order.layers),
+        *(f"--set={setting}" for setting in order.settings),
+        *(f"--label={name}={value}" for name, value in labels.items()),
+    )

@@ -1,0 +1,1 @@
+"""What carries out the jobs of requests; a file for each engine."""

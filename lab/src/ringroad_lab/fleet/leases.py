@@ -1,0 +1,202 @@
+"""Requests as dispatchers take them: one dispatcher at a time sees to a request, for as long as it renews its lease."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import psutil
+from sqlalchemy import ColumnElement, Select, func, select, update
+from sqlalchemy.orm import aliased, defer
+
+from ringroad_lab.fleet.request import ANY_BED, Request, RequestState
+from ringroad_lab.fleet.rows import change, locked, note, read_request
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+LEASE_S = 60.0
+
+
+def this_process() -> str:
+    """Return what a lease names this process: machine, namespace of processes, number, start."""
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return f"{socket.gethostname()}:{namespace}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def machine_of(holder: str) -> str:
+    """Return the name of the machine of a lease's holder."""
+    return holder.partition(":")[0]
+
+
+def is_gone(holder: str) -> bool:
+    """Whether a lease's holder is known to have ended: a process of this machine that is not there, or is another by now."""
+    mine = this_process().split(":")
+    its = holder.split(":")
+    if its[:2] != mine[:2] or len(its) != len(mine):
+        return False
+    try:
+        process = psutil.Process(int(its[2]))
+        return f"{process.create_time():.2f}" != its[3] or process.status() == psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, ValueError):
+        return True
+
+
+class Leases:
+    """Those of one dispatcher. Every method raises StoreError where the database fails."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        engine: str,
+        bed_classes: Collection[str] = (),
+        *,
+        holder: str = "",
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the engine's name, and which classes of bed it has besides `any`."""
+        self.holder = holder or this_process()
+        self._store = store
+        self._engine = engine
+        self._bed_classes = frozenset({ANY_BED, *bed_classes})
+        self._lease_s = lease_s
+        self._clock = clock
+
+    @property
+    def _actor(self) -> str:
+        return f"dispatcher on {machine_of(self.holder)}"
+
+    def is_any_new(self) -> bool:
+        """Whether there is a request to claim."""
+        with self._store.reading() as session:
+            return session.scalar(self._next().with_only_columns(models.Request.id)) is not None
+
+    def claim(self, may_go_on: Callable[[str], bool], expected_key: Callable[[str], str]) -> Request | None:
+        """Take the next request; None where there is none.
+
+        The greatest priority goes first, then the owner who was served the longest ago, then the oldest. A run that was begun for it goes
+        on where the engine may, by the job's last key; else it gets the id of a new one, and so the key that its job is expected to have.
+        """
+        with self._store.writing() as session:
+            row = session.scalar(self._next().with_for_update(skip_locked=True))
+            if row is None:
+                return None
+            now = self._clock()
+            run_id = row.run_id if row.run_id and may_go_on(row.job_key) else str(uuid.uuid4())
+            values = {"attempts": row.attempts + 1, "engine": self._engine, "run_id": run_id, "job_key": expected_key(run_id)}
+            values |= {"lease_holder": self.holder, "lease_until": now + self._lease_s, "served_at": now}
+            change(session, row, RequestState.SUBMITTED, now, self._actor, f"attempt {row.attempts + 1}, run {run_id}", **values)
+            return read_request(row)
+
+    def _next(self) -> Select[models.Request]:
+        table, served = models.Request, aliased(models.Request)
+        last_served = select(func.max(served.served_at)).where(served.owner == table.owner).scalar_subquery()
+        return (
+            select(table)
+            .where(
+                table.state == RequestState.NEW.value,
+                table.bed_class.in_(self._bed_classes),
+                table.not_before <= self._clock(),
+                table.lease_holder == "",
+            )
+            .order_by(table.priority.desc(), last_served, table.created_at, table.id)
+            .limit(1)
+        )
+
+    def held(self) -> list[Request]:
+        """Return the requests that this dispatcher sees to."""
+        table = models.Request
+        with self._store.reading() as session:
+            rows = session.scalars(select(table).filter_by(lease_holder=self.holder).options(defer(table.payload)).order_by(table.id))
+            return [read_request(row) for row in rows]
+
+    def renew(self) -> None:
+        """Go on holding what is held."""
+        table, now = models.Request, self._clock()
+        due = (table.lease_holder == self.holder, table.lease_until < now + self._lease_s / 2)
+        with self._store.reading() as session:
+            if session.scalar(select(table.id).where(*due).limit(1)) is None:
+                return
+        with self._store.writing() as session:
+            session.execute(update(table).where(*due).values(lease_until=now + self._lease_s))
+
+    def is_mine(self, request: Request) -> bool:
+        """Renew the lease of a claimed request, just before its job begins; False where it is no longer to begin."""
+        with self._store.writing() as session:
+            row = locked(session, request.id)
+            if row.lease_holder != self.holder or row.state != request.state or row.attempts != request.attempts:
+                return False
+            row.lease_until = self._clock() + self._lease_s
+            return True
+
+    def adopt(self, may_adopt: Callable[[Request, bool], bool]) -> list[Request]:
+        """Take over what other dispatchers of this engine held and left; `may_adopt` is asked of each whose holder ended, or its lease.
+
+        It is told as well whether the holder is known to have ended.
+        """
+        adopted = []
+        for request in self._of_others():
+            gone = is_gone(request.lease_holder)
+            if (gone or request.lease_until < self._clock()) and may_adopt(request, gone) and self._take_over(request):
+                adopted.append(request)
+        return adopted
+
+    def _of_others(self) -> Sequence[Request]:
+        table = models.Request
+        others: tuple[ColumnElement[bool], ...] = (
+            table.lease_holder != "",
+            table.lease_holder != self.holder,
+            table.engine == self._engine,
+        )
+        with self._store.reading() as session:
+            return [read_request(row) for row in session.scalars(select(table).where(*others).options(defer(table.payload)))]
+
+    def _take_over(self, request: Request) -> bool:
+        with self._store.writing() as session:
+            row, now = locked(session, request.id), self._clock()
+            if row.lease_holder != request.lease_holder or row.lease_until != request.lease_until:
+                return False
+            why = f"taken over from the dispatcher on {machine_of(row.lease_holder)}"
+            row.lease_holder, row.lease_until = self.holder, now + self._lease_s
+            note(session, row.id, now, row.state, row.state, self._actor, why)
+            return True
+
+    def move(self, request: Request, state: RequestState, why: str = "", **values: Any) -> bool:  # noqa: ANN401
+        """Change the state of a held request; False, and nothing changed, where it is not held or is in another state by now."""
+        with self._store.writing() as session:
+            row = locked(session, request.id)
+            if row.lease_holder != self.holder or row.state != request.state:
+                return False
+            change(session, row, state, self._clock(), self._actor, why, **values)
+            return True
+
+    def give_back(self, request: Request, why: str, wait_s: float, *, counts: bool, **values: Any) -> bool:  # noqa: ANN401
+        """Have a held request tried again after a time; whether this attempt counts is said by `counts`."""
+        attempts = request.attempts if counts else max(0, request.attempts - 1)
+        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0}
+        return self.move(request, RequestState.NEW, why, **again, **values)
+
+    def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401
+        """Change columns of a held request, and not its state; nothing where it is not held."""
+        with self._store.writing() as session:
+            row = locked(session, request.id)
+            if row.lease_holder == self.holder:
+                for name, value in values.items():
+                    setattr(row, name, value)
+
+    def remark(self, request: Request, why: str) -> None:
+        """Note something about a request that changes nothing."""
+        with self._store.writing() as session:
+            row = locked(session, request.id)
+            note(session, row.id, self._clock(), row.state, row.state, self._actor, why)
+
+    def is_any_waiting(self) -> bool:
+        """Whether a request waits for an attempt, now or later."""
+        table = models.Request
+        with self._store.reading() as session:
+            waits = (table.state == RequestState.NEW.value, table.bed_class.in_(self._bed_classes))
+            return session.scalar(select(table.id).where(*waits).limit(1)) is not None

@@ -1,0 +1,306 @@
+"""Requests in the store: made from messages, listed, and changed by people."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session, defer
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted
+from ringroad_lab.fleet.rows import (
+    change,
+    count_message,
+    error_text,
+    insert,
+    lock_for_adding,
+    locked,
+    new_values,
+    note,
+    of_delivery,
+    read_request,
+    wanted_values,
+)
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+MAX_DEAD_AN_HOUR = 100
+"""So many messages of a source of which nothing can be made are kept in an hour; the others are counted."""
+_KEY = ("source", "build", "scenario", "bed_class")
+
+
+class Outcome(StrEnum):
+    """What became of a message."""
+
+    REQUESTED = "requested"
+    DUPLICATE = "duplicate"
+    """All that it asks for is there."""
+    NO_RULE = "no rule"
+    DEAD = "dead"
+    """Nothing can be made of it: kept with the reason."""
+    DEAD_NOT_KEPT = "dead, not kept"
+    """The same, and there are too many."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """A request that a message came to."""
+
+    id: int
+    state: RequestState
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class RequestFilter:
+    """Which requests; those that all fields given let through."""
+
+    state: RequestState | None = None
+    source: str | None = None
+    owner: str | None = None
+    build: str | None = None
+    """A part of it."""
+
+
+@dataclass(frozen=True)
+class SourceCounts:
+    """How many messages of a source came to what."""
+
+    source: str
+    outcome: str
+    messages: int
+    last_at: float
+
+
+class Requests:
+    """Those of a store. Every method raises StoreError where the database fails."""
+
+    def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
+        """Take the store, and what tells the time, seconds since 1970."""
+        self._store = store
+        self._clock = clock
+
+    # Made
+
+    def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[Outcome, list[Added]]:
+        """Add what a message asks for, all in one transaction; what is there already is counted as a duplicate."""
+        with self._store.writing() as session:
+            lock_for_adding(session)
+            now = self._clock()
+            if before := of_delivery(session, message):
+                for row in before:
+                    row.duplicates += 1
+                added = [Added(row.id, RequestState(row.state), is_new=False) for row in before]
+            else:
+                added = [self._add(session, message, each, now) for each in wanted]
+            is_new = any(each.is_new for each in added)
+            outcome = Outcome.REQUESTED if is_new else Outcome.DUPLICATE if added else Outcome.NO_RULE
+            count_message(session, message.source, outcome, now)
+        return outcome, added
+
+    def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[Outcome, Added | None]:
+        """Keep a message of which nothing can be made, with the reason, unless there are too many; None then."""
+        key = {"source": message.source, "build": f"sha256:{hashlib.sha256(message.payload).hexdigest()}", "scenario": "", "bed_class": ""}
+        with self._store.writing() as session:
+            lock_for_adding(session)
+            now = self._clock()
+            row = session.scalar(select(models.Request).filter_by(**key).with_for_update())
+            if row is not None:
+                row.duplicates += 1
+                outcome, added = Outcome.DUPLICATE, Added(row.id, RequestState(row.state), is_new=False)
+            elif self._dead_since(session, message.source, now - 3600) >= most_an_hour:
+                count_message(session, message.source, Outcome.DEAD_NOT_KEPT, now)
+                return Outcome.DEAD_NOT_KEPT, None
+            else:
+                values = new_values(message, now) | key | {"state": RequestState.DEAD.value, "last_error": error_text(reason)}
+                empty = {"order": Order().model_dump_json(), "package": "", "tag": "", "owner": "", "priority": 0}
+                row = models.Request(**values, **empty, built_at=message.received_at)
+                session.add(row)
+                session.flush()
+                note(session, row.id, now, "", RequestState.DEAD, f"source {message.source}", reason)
+                outcome, added = Outcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
+            count_message(session, message.source, outcome, now)
+        return outcome, added
+
+    def _dead_since(self, session: Session, source: str, since: float) -> int:
+        table = models.Request
+        query = select(func.count()).select_from(table).where(table.source == source, table.scenario == "", table.created_at > since)
+        return session.scalar(query) or 0
+
+    def _add(self, session: Session, message: Message, wanted: Wanted, now: float) -> Added:
+        table = models.Request
+        made = insert(session, table).values(**new_values(message, now), **wanted_values(wanted))
+        made = made.on_conflict_do_update(index_elements=list(_KEY), set_={"duplicates": table.duplicates + 1})
+        request_id, duplicates, state = session.execute(made.returning(table.id, table.duplicates, table.state)).one()
+        if duplicates:
+            return Added(request_id, RequestState(state), is_new=False)
+        note(session, request_id, now, "", RequestState.NEW, f"source {message.source}")
+        self._let_the_newest_win(session, request_id, now)
+        return Added(request_id, RequestState(locked(session, request_id).state), is_new=True)
+
+    def _let_the_newest_win(self, session: Session, request_id: int, now: float) -> None:
+        """Have a new request take the place of older ones of its package, tag and scenario, or a newer one take its own place."""
+        table, new = models.Request, locked(session, request_id)
+        if not new.package:
+            return
+        actor = f"source {new.source}"
+        same = select(table).filter_by(package=new.package, tag=new.tag, scenario=new.scenario, bed_class=new.bed_class)
+        same = same.where(table.id != new.id).order_by(table.built_at.desc(), table.id.desc())
+        live = [state.value for state in RequestState if state not in GIVEN_UP]
+        newer = session.scalar(same.where(table.built_at > new.built_at, table.state.in_(live)).limit(1))
+        if newer is not None:
+            change(session, new, RequestState.SUPERSEDED, now, actor, f"request {newer.id} is of a newer build", superseded_by=newer.id)
+            return
+        replaceable = (RequestState.NEW.value, RequestState.SUBMITTED.value)
+        for old in session.scalars(same.where(table.state.in_(replaceable)).with_for_update()):
+            change(session, old, RequestState.SUPERSEDED, now, actor, f"request {new.id} is of a newer build", superseded_by=new.id)
+
+    # Listed
+
+    def get(self, request_id: int) -> Request:
+        """Return a request.
+
+        Raises:
+            StoreError: there is none.
+        """
+        with self._store.reading() as session:
+            return read_request(_existing(session, request_id))
+
+    def payload(self, request_id: int) -> bytes:
+        """Return the message that a request came of, as it was received.
+
+        Raises:
+            StoreError: there is no such request.
+        """
+        with self._store.reading() as session:
+            return _existing(session, request_id).payload
+
+    def changes(self, request_id: int) -> list[Change]:
+        """Return what became of a request, in order."""
+        table = models.RequestChange
+        with self._store.reading() as session:
+            rows = session.scalars(select(table).filter_by(request_id=request_id).order_by(table.id))
+            return [Change(row.changed_at, row.old, row.new, row.actor, row.why) for row in rows]
+
+    def find(self, which: RequestFilter | None = None, *, limit: int = 100, offset: int = 0) -> list[Request]:
+        """Return requests, the newest first."""
+        table = models.Request
+        query = select(table).where(*_conditions(which or RequestFilter())).options(defer(table.payload))
+        with self._store.reading() as session:
+            return [read_request(row) for row in session.scalars(query.order_by(table.id.desc()).limit(limit).offset(offset))]
+
+    def count(self, which: RequestFilter | None = None) -> int:
+        """Return how many requests there are."""
+        with self._store.reading() as session:
+            query = select(func.count()).select_from(models.Request).where(*_conditions(which or RequestFilter()))
+            return session.scalar(query) or 0
+
+    def of_run(self, run_id: str) -> Request | None:
+        """Return the request that a run was made for; None where nobody requested it."""
+        with self._store.reading() as session:
+            row = session.scalar(select(models.Request).filter_by(run_id=run_id).options(defer(models.Request.payload)))
+            return read_request(row) if row else None
+
+    def is_delivered(self, message: Message) -> bool:
+        """Whether requests came of a message that the source sent before under the same name."""
+        with self._store.reading() as session:
+            return bool(of_delivery(session, message))
+
+    def source_counts(self) -> list[SourceCounts]:
+        """Return how many messages came to what, by source."""
+        table = models.SourceCount
+        with self._store.reading() as session:
+            rows = session.scalars(select(table).order_by(table.source, table.outcome))
+            return [SourceCounts(row.source, row.outcome, row.messages, row.last_at) for row in rows]
+
+    # Changed by people
+
+    def cancel(self, request_id: int, actor: str, why: str = "") -> None:
+        """Take a request back; a job that is under way is stopped by its dispatcher.
+
+        Raises:
+            StoreError: there is none, or it has ended.
+        """
+        with self._store.writing() as session:
+            row = locked(session, request_id)
+            if RequestState(row.state) not in (RequestState.NEW, *UNDER_WAY):
+                raise StoreError(f"request {request_id} is {row.state}: there is nothing to cancel")
+            change(session, row, RequestState.CANCELLED, self._clock(), actor, why)
+
+    def retry(self, request_id: int, actor: str) -> None:
+        """Have a request that was given up measured after all, by a new run.
+
+        Raises:
+            StoreError: there is none, it was not given up, or there is nothing to measure.
+        """
+        with self._store.writing() as session:
+            row = locked(session, request_id)
+            if RequestState(row.state) not in GIVEN_UP:
+                raise StoreError(f"request {request_id} is {row.state}: only one that is dead, cancelled or superseded is tried again")
+            if not row.scenario:
+                raise StoreError(f"request {request_id} is a message of which nothing could be made: `ringroad-lab replay` reads it again")
+            _check_no_job(row)
+            _renew(session, row, self._clock(), actor, "tried again")
+
+    def replay(self, request_id: int, wanted: Sequence[Wanted], actor: str) -> list[Added]:
+        """Do what the message of a request asks for today; a request of it that was given up or is new gets what is asked today.
+
+        Raises:
+            StoreError: there is none, or a job of it is still being stopped.
+        """
+        with self._store.writing() as session:
+            lock_for_adding(session)
+            now, row = self._clock(), locked(session, request_id)
+            message = Message(row.source, row.payload, row.created_at, row.event, row.delivery)
+            added = []
+            for each in wanted:
+                key = {"source": row.source, "build": each.build, "scenario": each.scenario, "bed_class": each.bed_class}
+                there = session.scalar(select(models.Request).filter_by(**key).with_for_update())
+                if there is None:
+                    added.append(self._add(session, message, each, now))
+                    continue
+                is_new = RequestState(there.state) in GIVEN_UP
+                if is_new or there.state == RequestState.NEW:
+                    _check_no_job(there)
+                    for name, value in wanted_values(each).items():
+                        setattr(there, name, value)
+                if is_new:
+                    _renew(session, there, now, actor, f"replayed from request {request_id}")
+                added.append(Added(there.id, RequestState(there.state), is_new=is_new))
+            if added and row.state == RequestState.DEAD and request_id not in [each.id for each in added]:
+                why = f"replayed as request {added[0].id}"
+                change(session, row, RequestState.SUPERSEDED, now, actor, why, superseded_by=added[0].id)
+        return added
+
+
+def _renew(session: Session, row: models.Request, now: float, actor: str, why: str) -> None:
+    empty = {"attempts": 0, "last_error": "", "engine": "", "job_key": "", "not_before": 0.0, "run_id": None, "superseded_by": None}
+    change(session, row, RequestState.NEW, now, actor, why, **empty)
+
+
+def _check_no_job(row: models.Request) -> None:
+    if row.lease_holder:
+        raise StoreError(
+            f"the job of request {row.id} is still being stopped by the dispatcher on {row.lease_holder.partition(':')[0]}: try again soon"
+        )
+
+
+def _existing(session: Session, request_id: int) -> models.Request:
+    row = session.get(models.Request, request_id) if 0 < request_id < 2**31 else None
+    if row is None:
+        raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
+    return row
+
+
+def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:
+    table = models.Request
+    equal = {table.state: which.state and which.state.value, table.source: which.source, table.owner: which.owner}
+    conditions = [column == value for column, value in equal.items() if value is not None]
+    if which.build is not None:
+        conditions.append(table.build.contains(which.build, autoescape=True))
+    return conditions

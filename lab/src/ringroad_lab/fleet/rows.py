@@ -1,0 +1,153 @@
+"""Requests as rows: read, and changed in state by allowed transitions alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet.request import TRANSITIONS, Message, Request, RequestState, Wanted, read_order
+from ringroad_lab.store import models
+from ringroad_lab.store.rows import indexed
+
+_MAX_ERROR_CHARACTERS = 4000
+# Any number but that of the migrations, the same in every process: under it requests are added on PostgreSQL.
+_ADDING_LOCK = 2545
+
+
+def lock_for_adding(session: Session) -> None:
+    """Let one transaction at a time add requests: two builds that come at once are to see each other. SQLite has one writer anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADDING_LOCK})")
+
+
+def insert(session: Session, table: type[models.Base]) -> Any:  # noqa: ANN401
+    """Return an insertion that can say what is to be done where the row is there: both databases have it, by words of their own."""
+    made: Insert = (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(table)
+    return made
+
+
+def read_request(row: models.Request) -> Request:
+    """Return a request of a row; its payload is left there."""
+    return Request(
+        id=row.id,
+        source=row.source,
+        build=row.build,
+        scenario=row.scenario,
+        bed_class=row.bed_class,
+        state=RequestState(row.state),
+        order=read_order(row.order),
+        package=row.package,
+        tag=row.tag,
+        built_at=row.built_at,
+        priority=row.priority,
+        owner=row.owner,
+        attempts=row.attempts,
+        duplicates=row.duplicates,
+        last_error=row.last_error,
+        event=row.event,
+        delivery=row.delivery,
+        superseded_by=row.superseded_by,
+        engine=row.engine,
+        job_key=row.job_key,
+        lease_holder=row.lease_holder,
+        lease_until=row.lease_until,
+        run_id=row.run_id,
+        verdict=row.verdict,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        told_at=row.told_at,
+    )
+
+
+def new_values(message: Message, now: float) -> dict[str, Any]:
+    """Return what the row of a request has in the beginning, whatever it asks for."""
+    return {
+        "source": message.source,
+        "state": RequestState.NEW.value,
+        "attempts": 0,
+        "duplicates": 0,
+        "last_error": "",
+        "event": indexed(message.event),
+        "delivery": indexed(message.delivery),
+        "payload": message.payload,
+        "engine": "",
+        "job_key": "",
+        "lease_holder": "",
+        "lease_until": 0.0,
+        "not_before": 0.0,
+        "run_id": None,
+        "verdict": "",
+        "created_at": now,
+        "changed_at": now,
+        "served_at": 0.0,
+        "told_at": 0.0,
+    }
+
+
+def wanted_values(wanted: Wanted) -> dict[str, Any]:
+    """Return what of a row is what was asked for."""
+    values = wanted.model_dump(exclude={"order"})
+    return values | {"order": wanted.order.model_dump_json()}
+
+
+def locked(session: Session, request_id: int) -> models.Request:
+    """Return the row of a request; others wait to change it until this transaction ends.
+
+    Raises:
+        StoreError: there is none.
+    """
+    row = session.get(models.Request, request_id, with_for_update=True) if 0 < request_id < 2**31 else None
+    if row is None:
+        raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
+    return row
+
+
+def change(session: Session, row: models.Request, state: RequestState, now: float, actor: str, why: str = "", **values: Any) -> None:  # noqa: ANN401
+    """Change the state of a locked row, and other columns with it; both are noted.
+
+    Raises:
+        StoreError: nothing of that kind may become of it.
+    """
+    old = RequestState(row.state)
+    if state not in TRANSITIONS[old]:
+        raise StoreError(f"request {row.id} is {old}, and cannot become {state}")
+    row.state = state.value
+    row.changed_at = now
+    for name, value in values.items():
+        setattr(row, name, value)
+    note(session, row.id, now, old.value, state.value, actor, why)
+
+
+def note(session: Session, request_id: int, now: float, old: str, new: str, actor: str, why: str = "") -> None:
+    """Note what became of a request."""
+    session.add(
+        models.RequestChange(request_id=request_id, changed_at=now, old=old, new=new, actor=indexed(actor), why=error_text(why)),
+    )
+
+
+def error_text(text: str) -> str:
+    """Return a reason as rows hold it: its end, which tells most."""
+    return text.replace("\0", "\ufffd")[-_MAX_ERROR_CHARACTERS:]
+
+
+def count_message(session: Session, source: str, outcome: str, now: float) -> None:
+    """Count a message of a source."""
+    table = models.SourceCount
+    made = insert(session, table).values(source=source, outcome=outcome, messages=1, last_at=now)
+    session.execute(
+        made.on_conflict_do_update(index_elements=["source", "outcome"], set_={"messages": table.messages + 1, "last_at": now}),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def of_delivery(session: Session, message: Message) -> list[models.Request]:
+    """Return the rows that came of a message that the source sent before under the same name."""
+    if not message.delivery:
+        return []
+    table = models.Request
+    query = select(table).filter_by(source=message.source, delivery=indexed(message.delivery)).order_by(table.id).with_for_update()
+    return list(session.scalars(query))

@@ -1,0 +1,243 @@
+"""What a message about a build comes to: pure functions of rules and message."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from ringroad_lab.errors import LabError, value_problems
+from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, Wanted, Word
+from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.trial import Frozen
+
+Scalar = str | bool | int | float
+_FIELD = re.compile(r"\{([^{}]*)\}")
+# Fields that are not in the message itself.
+_EVENT, _SOURCE = "@event", "@source"
+_GLOB = "glob"
+
+
+class MessageError(LabError):
+    """Nothing can be made of a message."""
+
+
+class NotJsonError(MessageError):
+    """A message is no JSON object."""
+
+
+def _check_template(text: str) -> str:
+    rest = _FIELD.sub(lambda found: "" if found[1].strip() else "{", text)
+    if "{" in rest or "}" in rest:
+        raise ValueError(f"'{text}': a field of the message stands in braces, as {{repository.name}}, and braces have no other meaning")
+    return text
+
+
+def _templates(value: Any) -> list[str]:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return [text for each in value.values() for text in _templates(each)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _templates(each)]
+    return [value] if isinstance(value, str) else []
+
+
+class Rule(Frozen):
+    """A rule: which messages, and what is to be measured for each of them. Texts in it may have fields of the message in braces."""
+
+    name: Annotated[Word, Field(min_length=1)]
+    source: Word = "*"
+    """A glob of the names of sources."""
+    match: Annotated[dict[str, Any], Field(max_length=50)] = {}
+    """By dotted path of a field what it has to be: a value, one of a list, or `{glob = "..."}`; all of them."""
+    build: Annotated[Word, Field(min_length=1)]
+    scenario: Annotated[Word, Field(min_length=1)]
+    layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
+    settings: dict[str, Any] = {}
+    labels: Annotated[dict[str, Word], Field(max_length=50)] = {}
+    baseline: Word = ""
+    bed_class: Name = ANY_BED
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    owner: Word = ""
+    package: Word = ""
+    """Where it is given, the newest build of this package and tag wins."""
+    tag: Word = ""
+    built_at: Word = ""
+    """Path of the field that has the time of the build; when the message came unless given."""
+
+    @field_validator("build", "owner", "package", "tag", "baseline")
+    @classmethod
+    def _check_text(cls, text: str) -> str:
+        return _check_template(text)
+
+    @field_validator("settings", "labels")
+    @classmethod
+    def _check_texts(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for text in _templates(values):
+            _check_template(text)
+        return values
+
+    @field_validator("match")
+    @classmethod
+    def _check_match(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        conditions(tree)
+        return tree
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a field has to be."""
+
+    path: str
+    values: tuple[Scalar, ...]
+    """One of these."""
+    is_glob: bool = False
+
+    def holds(self, value: object) -> bool:
+        """Whether a field of this value, or none, fulfils it. A number is no truth value, nor a text."""
+        if self.is_glob:
+            return isinstance(value, str) and any(fnmatchcase(value, str(each)) for each in self.values)
+        return any(type(each) is type(value) and each == value for each in self.values) or (
+            _is_number(value) and any(_is_number(each) and each == value for each in self.values)
+        )
+
+
+def conditions(tree: Mapping[str, Any], above: str = "") -> list[Condition]:
+    """Return the conditions of a table: `action = "published"`, `repository.name = {glob = "ovs*"}`, `ref = ["a", "b"]`.
+
+    Raises:
+        ValueError: it has something else.
+    """
+    found: list[Condition] = []
+    for key, value in tree.items():
+        path = f"{above}.{key}" if above else key
+        if isinstance(value, Mapping) and _GLOB in value:
+            globs = value[_GLOB] if isinstance(value[_GLOB], list) else [value[_GLOB]]
+            if len(value) > 1 or not globs or not all(isinstance(each, str) for each in globs):
+                raise ValueError(f'{path}: write {{glob = "text*"}} or {{glob = ["one*", "other*"]}}, and nothing beside it')
+            found.append(Condition(path, tuple(globs), is_glob=True))
+        elif isinstance(value, Mapping) and value:
+            found += conditions(value, path)
+        elif isinstance(value, list) and value and all(isinstance(each, str | bool | int | float) for each in value):
+            found.append(Condition(path, tuple(value)))
+        elif isinstance(value, str | bool | int | float):
+            found.append(Condition(path, (value,)))
+        else:
+            raise ValueError(f'{path}: write a value, a list of values, or {{glob = "text*"}}')
+    return found
+
+
+def read_payload(payload: bytes) -> dict[str, Any]:
+    """Return a message's fields.
+
+    Raises:
+        NotJsonError: it is not JSON, or no object.
+    """
+    try:
+        tree = json.loads(payload.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise NotJsonError(f"the message is not JSON: {str(error)[:200] or 'nested too deep'}") from error
+    if not isinstance(tree, dict):
+        raise NotJsonError("the message is JSON, but no object: its fields have to have names")
+    return tree
+
+
+def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
+    """Return what all rules that match make of a message; of two that ask for the same, the first counts.
+
+    Raises:
+        MessageError: it is not JSON, or a rule that matches cannot be carried out with its fields.
+    """
+    tree = read_payload(message.payload)
+    found: dict[tuple[str, str, str], Wanted] = {}
+    for rule in rules:
+        if fnmatchcase(message.source, rule.source) and _matches(rule, tree, message):
+            wanted = _make(rule, tree, message)
+            found.setdefault((wanted.build, wanted.scenario, wanted.bed_class), wanted)
+    return list(found.values())
+
+
+def _matches(rule: Rule, tree: Mapping[str, Any], message: Message) -> bool:
+    return all(each.holds(field(tree, message, each.path)) for each in conditions(rule.match))
+
+
+def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
+    def fill(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            return _FIELD.sub(lambda found: _text_of(rule, tree, message, found[1].strip()), value)
+        if isinstance(value, Mapping):
+            return {key: fill(each) for key, each in value.items()}
+        return [fill(each) for each in value] if isinstance(value, list | tuple) else value
+
+    try:
+        order = Order(
+            layers=rule.layers,
+            # Each as TOML writes it: whatever a field holds is one text, and no other setting.
+            settings=tuple(toml_text(fill(rule.settings)).splitlines()),
+            labels=fill(rule.labels),
+            baseline=fill(rule.baseline),
+        )
+        return Wanted(
+            build=fill(rule.build),
+            scenario=rule.scenario,
+            bed_class=rule.bed_class,
+            order=order,
+            priority=rule.priority,
+            owner=fill(rule.owner),
+            package=fill(rule.package),
+            tag=fill(rule.tag),
+            built_at=_moment(rule, field(tree, message, rule.built_at)) if rule.built_at else message.received_at,
+        )
+    except ValidationError as error:
+        raise MessageError(f"rule '{rule.name}': {'; '.join(value_problems(error))}") from error
+
+
+def field(tree: Mapping[str, Any], message: Message, path: str) -> object:
+    """Return a field of a message by its dotted path, `commits.0.id`; None where there is none, or it is null."""
+    if path == _EVENT:
+        return message.event
+    if path == _SOURCE:
+        return message.source
+    here: Any = tree
+    for part in path.split("."):
+        if isinstance(here, Mapping):
+            here = here.get(part)
+        elif isinstance(here, list) and part.isascii() and part.isdigit() and len(part) < 10:
+            here = here[int(part)] if int(part) < len(here) else None
+        else:
+            return None
+    return here
+
+
+def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -> str:
+    value = field(tree, message, path)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise MessageError(f"rule '{rule.name}' needs the field {path}, and the message has {'none' if value is None else 'no text there'}")
+
+
+def _moment(rule: Rule, value: object) -> float:
+    try:
+        if _is_number(value):
+            return float(value)  # type: ignore[arg-type]
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise MessageError(f"rule '{rule.name}': the field {rule.built_at} is no time: seconds since 1970, or as 2026-11-25T16:30:00Z")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")

@@ -1,0 +1,1 @@
+"""Where messages about builds come from; a file for each kind of source."""

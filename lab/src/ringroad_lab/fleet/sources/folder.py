@@ -1,0 +1,167 @@
+"""A folder of packages as a source: each new Debian or RPM package makes a message, for those without a build system that sends any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ringroad_lab.errors import LabError, StoreError
+from ringroad_lab.fleet.intake import Received, receive
+from ringroad_lab.fleet.request import Message
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.rules import Rule
+
+EVENT = "package"
+_SUFFIXES = (".deb", ".rpm")
+_MAX_FILES = 20_000
+_TOOL_S = 30.0
+_MAX_FIELD_CHARACTERS = 200
+
+
+class FolderWatcher:
+    """Looks into a folder, and takes a file once two looks saw the same size and time of change: it is whole then.
+
+    A file that was renamed into the folder is whole at once, but that cannot be told from one that is being copied.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        requests: Requests,
+        rules: Sequence[Rule],
+        *,
+        say: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the source's name, its folder, and what is made of its messages."""
+        self._name = name
+        self._folder = folder
+        self._requests = requests
+        self._rules = rules
+        self._say = say
+        self._clock = clock
+        self._seen: dict[str, str] = {}
+        """The mark of each file at the last look."""
+        self._done: dict[str, str] = {}
+        """The mark with which each was taken."""
+
+    def look(self) -> None:
+        """Look once; take the files that are new and whole.
+
+        Raises:
+            LabError: the folder cannot be looked at, or the store failed. What was not taken is found again.
+        """
+        marks = dict(self._marks())
+        whole = [path for path, mark in marks.items() if self._seen.get(path) == mark and self._done.get(path) != mark]
+        self._seen = marks
+        self._done = {path: mark for path, mark in self._done.items() if path in marks}
+        for path in sorted(whole):
+            self._take(path, marks[path])
+            self._done[path] = marks[path]
+
+    def _marks(self) -> Iterator[tuple[str, str]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= _MAX_FILES:
+                        raise LabError(f"source '{self._name}': {self._folder} has more than {_MAX_FILES} files: remove old packages")
+                    if entry.name.startswith(".") or not entry.name.endswith(_SUFFIXES):
+                        continue
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue
+                    if stat.S_ISREG(status.st_mode):
+                        yield entry.path, f"{status.st_size}:{status.st_mtime_ns}"
+        except OSError as error:
+            raise LabError(f"source '{self._name}': {self._folder}: {error.strerror}") from error
+
+    def _take(self, path: str, mark: str) -> None:
+        def message(payload: bytes) -> Message:
+            return Message(self._name, payload, self._clock(), EVENT, hashlib.sha256(f"{path}:{mark}".encode()).hexdigest())
+
+        if self._requests.is_delivered(message(b"")):
+            return
+        try:
+            received = receive(self._requests, self._rules, message(json.dumps(describe_package(Path(path))).encode()))
+        except StoreError:
+            raise
+        except LabError as error:
+            outcome, added = self._requests.add_dead(message(json.dumps({"path": path}).encode()), str(error))
+            received = Received(outcome, [added] if added else [], str(error))
+        self._tell(path, received)
+
+    def _tell(self, path: str, received: Received) -> None:
+        numbers = ", ".join(str(each.id) for each in received.added)
+        problem = f": {received.problem}" if received.problem else ""
+        self._say(f"{path}: {received.outcome}{f', request {numbers}' if numbers else ''}{problem}")
+
+
+def describe_package(path: Path) -> dict[str, str | int]:
+    """Return the fields of a message about a package: what it says of itself where a program that reads it is there, else its name's.
+
+    Raises:
+        LabError: it cannot be read, or is no package.
+    """
+    kind = path.suffix[1:]
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = path.stat().st_size
+    except OSError as error:
+        raise LabError(f"{path}: {error.strerror}") from error
+    fields = _debian_fields(path) if kind == "deb" else _rpm_fields(path)
+    cut = {name: value[:_MAX_FIELD_CHARACTERS] for name, value in fields.items()}
+    return {"kind": kind, **cut, "file": path.name, "path": str(path), "bytes": size, "sha256": digest}
+
+
+def _debian_fields(path: Path) -> dict[str, str]:
+    if (program := shutil.which("dpkg-deb")) is not None:
+        said = _ask(path, [program, "--show", "--showformat=${Package}\\n${Version}\\n${Architecture}", str(path)])
+    else:
+        # NAME_VERSION_ARCH.deb; the colon of an epoch is left out there.
+        said = path.name.removesuffix(".deb").split("_")
+    if len(said) != 3 or not all(said):
+        raise LabError(f"{path}: no Debian package tells its name, version and architecture so: {' '.join(said)[:200]}")
+    name, full, arch = said
+    version, _, release = full.rpartition("-") if "-" in full else (full, "", "")
+    return {"name": name, "version": version.rpartition(":")[2], "release": release, "arch": arch, "full_version": full}
+
+
+def _rpm_fields(path: Path) -> dict[str, str]:
+    if (program := shutil.which("rpm")) is not None:
+        said = _ask(
+            path, [program, "-qp", "--nosignature", "--qf", "%{NAME}\\n%{VERSION}\\n%{RELEASE}\\n%{ARCH}\\n%|EPOCH?{%{EPOCH}}|", str(path)]
+        )
+    else:
+        # NAME-VERSION-RELEASE.ARCH.rpm
+        rest, _, arch = path.name.removesuffix(".rpm").rpartition(".")
+        said = [*rest.rsplit("-", 2), arch, ""]
+    if len(said) != 5 or not all(said[:4]):
+        raise LabError(f"{path}: no RPM package tells its name, version, release and architecture so: {' '.join(said)[:200]}")
+    name, version, release, arch, epoch = said
+    return {
+        "name": name,
+        "version": version,
+        "release": release,
+        "arch": arch,
+        "full_version": f"{epoch}:" * bool(epoch) + f"{version}-{release}",
+    }
+
+
+def _ask(path: Path, argv: Sequence[str]) -> list[str]:
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_TOOL_S, stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{path}: {argv[0]} did not end within {_TOOL_S:.0f} s") from error
+    if done.returncode:
+        raise LabError(f"{path}: {done.stderr.decode(errors='replace').strip()[-500:] or 'it is no package'}")
+    return done.stdout.decode(errors="replace").split("\n")

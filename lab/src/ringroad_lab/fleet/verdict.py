@@ -1,0 +1,41 @@
+"""The verdict on a request's run: what its comparison with the baseline found."""
+
+from __future__ import annotations
+
+from ringroad_lab.comparison import compare_runs
+from ringroad_lab.errors import ReportError, StoreError
+from ringroad_lab.fleet.request import MEASURED
+from ringroad_lab.record import MeasurementStatus, RunRecord
+from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.store.result_store import ResultStore
+
+
+def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
+    """Compare a finished run with its baseline and keep the comparison; return the verdict, and what is to be said of it.
+
+    A single regression is one, as for the status of `ringroad-lab run`. Where there is nothing to compare with, as for the very first
+    build, the run is `measured`, or `invalid` if a measurement is.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    if not baseline:
+        return _alone(record), ""
+    try:
+        before = store.get_run(store.resolve(baseline, record))
+        if before.run_id == record.run_id:
+            return _alone(record), f"the baseline {baseline} is this very run"
+        comparison = compare_runs(before, record)
+    except (StoreError, ReportError) as error:
+        if isinstance(error, StoreError) and error.__cause__ is not None:
+            # Not the baseline is to blame, but the database.
+            raise
+        return _alone(record), f"not compared with {baseline}: {error}"
+    store.keep_comparison(before.run_id, record.run_id, comparison)
+    has_regression = any(row.is_headline and row.comparison.verdict is Verdict.REGRESSION for row in comparison.rows)
+    return Verdict.REGRESSION if has_regression else comparison.verdict, f"compared with run {before.run_id}"
+
+
+def _alone(record: RunRecord) -> str:
+    is_invalid = any(each.outcome.status is MeasurementStatus.INVALID for each in record.measurements)
+    return Verdict.INVALID if is_invalid else MEASURED

@@ -1,0 +1,127 @@
+"""Pages of requests, and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet import request as requested
+from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, RequestState
+from ringroad_lab.report.plain_text import printable_lines
+from ringroad_lab.store.models import Run
+from ringroad_lab.web.audit import USER_PREFIX
+from ringroad_lab.web.request_query import PAGE_REQUESTS, RequestQuery
+from ringroad_lab.web.site import Site
+
+_SHOWN_PAYLOAD_BYTES = 64 * 1024
+RequestId = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+def request_pages(site: Site) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter()
+    requests = site.requests
+
+    def existing(request_id: int) -> requested.Request:
+        try:
+            return requests.get(request_id)
+        except StoreError as error:
+            if error.__cause__ is not None:
+                # Not the number is to blame, but the database.
+                raise
+            raise HTTPException(404, "There is no such request") from error
+
+    @router.get("/requests", include_in_schema=False)
+    def show_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> Response:
+        visitor = site.reader(request)
+        total = requests.count(query.which)
+        return site.page(
+            request,
+            "requests.html.j2",
+            visitor,
+            query=query,
+            states=list(RequestState),
+            requests=requests.find(query.which, limit=PAGE_REQUESTS, offset=query.offset),
+            total=total,
+            pages=max(1, -(-total // PAGE_REQUESTS)),
+            counts=requests.source_counts(),
+            refused=site.refused,
+        )
+
+    @router.get("/requests/{request_id}", include_in_schema=False)
+    def show_request(request: Request, request_id: RequestId) -> Response:
+        visitor = site.reader(request)
+        found = existing(request_id)
+        payload = requests.payload(request_id)
+        with site.store.reading() as database:
+            has_run = found.run_id is not None and database.get(Run, found.run_id) is not None
+        return site.page(
+            request,
+            "request.html.j2",
+            visitor,
+            one=found,
+            changes=requests.changes(request_id),
+            payload=printable_lines(payload[:_SHOWN_PAYLOAD_BYTES].decode(errors="replace")),
+            payload_bytes=len(payload),
+            is_whole=len(payload) <= _SHOWN_PAYLOAD_BYTES,
+            has_run=has_run,
+            may_cancel=found.state in (RequestState.NEW, *UNDER_WAY),
+            may_retry=found.state in GIVEN_UP and not found.is_poison,
+        )
+
+    @router.post("/requests/{request_id}/cancel", include_in_schema=False)
+    def cancel(request: Request, request_id: RequestId) -> Response:
+        visitor = site.writer(request)
+        existing(request_id)
+        return _changed(request_id, lambda: requests.cancel(request_id, f"{USER_PREFIX}{visitor.user}"))
+
+    @router.post("/requests/{request_id}/retry", include_in_schema=False)
+    def retry(request: Request, request_id: RequestId) -> Response:
+        visitor = site.writer(request)
+        existing(request_id)
+        return _changed(request_id, lambda: requests.retry(request_id, f"{USER_PREFIX}{visitor.user}"))
+
+    @router.get("/api/requests")
+    def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
+        """Return requests, the newest first, and how many messages of each source came to what."""
+        site.api_reader(request)
+        found = requests.find(query.which, limit=PAGE_REQUESTS, offset=query.offset)
+        return {
+            "total": requests.count(query.which),
+            "page": query.page,
+            "requests": [each.as_json() for each in found],
+            "messages": [asdict(each) for each in requests.source_counts()],
+            "refused_since_start": dict(site.refused),
+        }
+
+    @router.get("/api/requests/{request_id}")
+    def one_request(request: Request, request_id: RequestId) -> dict[str, Any]:
+        """Return a request, and what became of it."""
+        site.api_reader(request)
+        return existing(request_id).as_json() | {"changes": [asdict(each) for each in requests.changes(request_id)]}
+
+    @router.get("/api/requests/{request_id}/payload")
+    def payload(request: Request, request_id: RequestId) -> Response:
+        """Return the message that a request came of, as it was received."""
+        site.api_reader(request)
+        existing(request_id)
+        # Whatever a stranger sent, no browser shows it.
+        headers = {"Content-Disposition": f'attachment; filename="request-{request_id}"'}
+        return Response(requests.payload(request_id), media_type="application/octet-stream", headers=headers)
+
+    return router
+
+
+def _changed(request_id: int, change: Callable[[], None]) -> Response:
+    try:
+        change()
+    except StoreError as error:
+        if error.__cause__ is not None:
+            raise
+        raise HTTPException(409, str(error)) from error
+    return RedirectResponse(f"/requests/{request_id}", 303)

@@ -1,0 +1,116 @@
+"""An engine whose jobs are simulated: their runs are fabricated, and nothing is measured. Its jobs outlive dispatchers, as real ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabricated_runs import fabricated_run
+from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.record import RunRecord, RunState
+from ringroad_lab.store.result_store import ResultStore
+from store_writers import head_of
+
+
+def tiny_run(run_id: str, **values: float) -> RunRecord:
+    return fabricated_run(
+        run_id=run_id, name="BRIDGE_VETH", capacities_fps={"ovs": values.get("capacity", 1e6)}, frames=("64",), repetitions=6, latency=False
+    )
+
+
+@dataclass
+class Cluster:
+    """What goes on whichever dispatcher looks at it."""
+
+    store: ResultStore
+    submitted: list[Job] = field(default_factory=list)
+    under_way: dict[str, Job] = field(default_factory=dict)
+    cancelled: list[str] = field(default_factory=list)
+    ended: dict[str, JobReport] = field(default_factory=dict)
+    is_down: bool = False
+    rooms: int = 1
+    on_submit: Callable[[Job], None] = lambda _job: None
+    """What a job does as soon as it is there."""
+
+    def begin(self, name: str) -> None:
+        """Have a job measure half of its run, unless an earlier one did."""
+        record = tiny_run(name)
+        if self.under_way[name].arguments[0] == "run":
+            self.store.begin_run(head_of(record))
+            for measurement in record.measurements[:3]:
+                self.store.add_measurement(name, measurement)
+
+    def finish(self, name: str, **values: float) -> None:
+        """Have a job measure the whole of its run, and end."""
+        record = tiny_run(name, **values)
+        if self.under_way[name].arguments[0] == "run":
+            self.store.begin_run(head_of(record))
+            there = 0
+        else:
+            there = len(self.store.get_run(name).measurements)
+        for measurement in record.measurements[there:]:
+            self.store.add_measurement(name, measurement)
+        self.store.end_run(record)
+        self.end(name, 0)
+
+    def finish_job(self, job: Job) -> None:
+        """Finish a job at once."""
+        self.finish(job.name)
+
+    def end(self, name: str, status: int | None, output: str = "") -> None:
+        del self.under_way[name]
+        self.ended[name] = JobReport(JobState.ENDED, status, output)
+
+    def stop(self, name: str) -> None:
+        """End a job as its run ends that is stopped: it can be gone on with."""
+        record = self.store.get_run(name)
+        self.store.end_run(record.model_copy(update={"state": RunState.STOPPED}))
+        self.end(name, 130)
+
+
+class SimulatedEngine(Engine):
+    """Submits to a cluster."""
+
+    name = "local"
+    title = "simulated"
+    is_of_machine = True
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(EngineSettings(None, Path("/nonexistent")))
+        self.cluster = cluster
+
+    def reserve(self) -> bool:
+        return len(self.cluster.under_way) < self.cluster.rooms
+
+    def expected_key(self, name: str) -> str:
+        return f"here/{name}"
+
+    def may_go_on(self, key: str) -> bool:
+        return key.startswith("here/")
+
+    def submit(self, job: Job) -> str:
+        self._check()
+        assert job.name not in self.cluster.under_way, "a run that is under way was submitted again"
+        assert len(self.cluster.under_way) < self.cluster.rooms, "the machine measures already"
+        self.cluster.submitted.append(job)
+        self.cluster.under_way[job.name] = job
+        self.cluster.on_submit(job)
+        return self.expected_key(job.name)
+
+    def state(self, key: str) -> JobReport:
+        self._check()
+        name = key.rpartition("/")[2]
+        return JobReport(JobState.RUNNING) if name in self.cluster.under_way else self.cluster.ended.get(name, JobReport(JobState.ENDED))
+
+    def cancel(self, key: str) -> None:
+        self._check()
+        self.cluster.cancelled.append(key)
+
+    def find(self, name: str) -> str | None:
+        self._check()
+        return self.expected_key(name) if name in self.cluster.under_way else None
+
+    def _check(self) -> None:
+        if self.cluster.is_down:
+            raise EngineError("the cluster is down")

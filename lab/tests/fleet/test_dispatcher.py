@@ -1,0 +1,313 @@
+"""The dispatcher over a simulated engine: from a request to its verdict, whatever fails, ends or is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_engine import Cluster, SimulatedEngine, tiny_run
+from sqlalchemy.orm import Session
+
+from fabricated_runs import EPOCH
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSettings
+from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.leases import Leases, this_process
+from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.settings import Occasion, Target
+from ringroad_lab.record import RunState
+from ringroad_lab.store.queries import RunFilter
+from ringroad_lab.store.result_store import ResultStore
+
+HERE = this_process().rpartition(":")[0]
+QUICK = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultStore]:
+    with ResultStore(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+@pytest.fixture
+def requests(store: ResultStore) -> Requests:
+    return Requests(store)
+
+
+@pytest.fixture
+def cluster(store: ResultStore) -> Cluster:
+    made = Cluster(store)
+    made.on_submit = made.finish_job
+    return made
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder for a store that is synced hundreds of times."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        yield Path(folder)
+
+
+class Listener:
+    """Somebody who is told."""
+
+    name = "listener"
+    target = Target(on=(Occasion.ALWAYS,))
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def send(self, notice: Notice, within_s: float) -> None:
+        self.notices.append(notice)
+
+
+def ask(requests: Requests, build: str = "ovs-3.5", **values: Any) -> int:  # noqa: ANN401
+    wanted = Wanted(**{"build": build, "scenario": "BRIDGE_VETH", "built_at": EPOCH, **values})
+    return requests.add(Message("koji", b"{}", EPOCH), [wanted])[1][0].id
+
+
+def dispatcher(cluster: Cluster, number: int = 1, **values: Any) -> Dispatcher:  # noqa: ANN401
+    """The dispatcher of a process of this machine that has ended."""
+    leases = Leases(cluster.store, "local", holder=values.pop("holder", f"{HERE}:{number}.00"), clock=values.pop("clock", lambda: EPOCH))
+    said = values.pop("said", [])
+    return Dispatcher(cluster.store, SimulatedEngine(cluster), leases, values.pop("settings", QUICK), say=said.append, **values)
+
+
+def dispatch(cluster: Cluster, number: int = 1, **values: Any) -> list[str]:  # noqa: ANN401
+    said: list[str] = []
+    dispatcher(cluster, number, said=said, **values).run(threading.Event(), once=True)
+    return said
+
+
+def one(requests: Requests) -> Request:
+    (request,) = requests.find()
+    return request
+
+
+def test_a_request_becomes_a_run_and_a_verdict_that_is_told(requests: Requests, cluster: Cluster) -> None:
+    order = Order(layers=("quick",), settings=("queues = 2",), labels={"version": "3.5"})
+    request_id, listener = ask(requests, order=order), Listener()
+    dispatch(cluster, everybody=[listener])
+    done = one(requests)
+    assert (done.state, done.verdict, done.attempts, done.lease_holder) == (RequestState.DONE, "measured", 1, "")
+    assert done.told_at > 0
+    (job,) = cluster.submitted
+    assert job.arguments == (
+        *("run", "BRIDGE_VETH", "--layer=quick", "--set=queues = 2"),
+        *("--label=version=3.5", "--label=build=ovs-3.5", f"--label=request={request_id}"),
+    )
+    assert [notice.record.run_id for notice in listener.notices] == [done.run_id]
+    assert [change.new for change in requests.changes(request_id)] == ["new", "submitted", "done"]
+
+
+@pytest.mark.parametrize(("capacity", "verdict"), [(0.7e6, "regression"), (1.3e6, "improvement")])
+def test_the_verdict_is_what_the_comparison_with_the_baseline_found(
+    requests: Requests, cluster: Cluster, store: ResultStore, capacity: float, verdict: str
+) -> None:
+    store.add_run(tiny_run("00000000-before"))
+    store.set_baseline("v3.4", "00000000-before")
+    cluster.on_submit = lambda job: cluster.finish(job.name, capacity=capacity)
+    ask(requests, order=Order(baseline="v3.4"))
+    listener = Listener()
+    dispatch(cluster, everybody=[listener])
+    done = one(requests)
+    assert done.verdict == verdict
+    assert listener.notices[0].comparison
+    assert listener.notices[0].comparison.baseline_run_id == "00000000-before"
+    assert store.comparisons(str(done.run_id))[0].baseline_run_id == "00000000-before"
+
+
+def test_the_first_build_has_nothing_to_be_compared_with(requests: Requests, cluster: Cluster) -> None:
+    ask(requests, order=Order(baseline="last-stable"))
+    dispatch(cluster)
+    assert (one(requests).state, one(requests).verdict) == (RequestState.DONE, "measured")
+    assert "no finished run" in requests.changes(1)[-1].why
+
+
+def test_a_run_that_fails_is_gone_on_with_and_at_last_given_up(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
+    def half(job: Job) -> None:
+        cluster.begin(job.name)
+        cluster.end(job.name, 1, "Traceback\nthe disk is full")
+
+    cluster.on_submit = half
+    ask(requests)
+    dispatch(cluster)
+    dead = one(requests)
+    assert (dead.state, dead.attempts, dead.lease_holder) == (RequestState.DEAD, 3, "")
+    assert "ended with status 1" in dead.last_error
+    assert "the disk is full" in dead.last_error
+    assert [job.arguments[0] for job in cluster.submitted] == ["run", "resume", "resume"]
+    cluster.on_submit = cluster.finish_job
+    requests.retry(dead.id, "tester")
+    dispatch(cluster)
+    assert (one(requests).state, one(requests).last_error) == (RequestState.DONE, "")
+    assert one(requests).run_id != dead.run_id
+    assert store.count(RunFilter(state=RunState.FINISHED)) == 1
+
+
+@pytest.mark.parametrize("status", [2, 3])
+def test_what_no_attempt_mends_is_given_up_at_once(requests: Requests, cluster: Cluster, status: int) -> None:
+    cluster.on_submit = lambda job: cluster.end(job.name, status, "no such setting")
+    ask(requests)
+    dispatch(cluster)
+    assert (one(requests).state, one(requests).attempts) == (RequestState.DEAD, 1)
+
+
+def test_an_engine_that_is_down_delays_and_loses_nothing(requests: Requests, cluster: Cluster) -> None:
+    ask(requests)
+    cluster.is_down = True
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        cluster.is_down = False
+
+    made = Dispatcher(cluster.store, SimulatedEngine(cluster), Leases(cluster.store, "local", holder=f"{HERE}:1.00"), QUICK, say=say)
+    made.run(threading.Event(), once=True)
+    assert "the cluster is down" in said[0]
+    assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
+
+
+def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster: Cluster) -> None:
+    cluster.on_submit = lambda job: cluster.begin(job.name)
+    request_id = ask(requests, package="ovs")
+    made = dispatcher(cluster)
+    made._step()
+    made._step()
+    assert requests.get(request_id).state is RequestState.RUNNING
+    requests.cancel(request_id, "tester")
+    made._step()
+    (key,) = cluster.cancelled
+    assert not made._step()
+    cluster.stop(key.rpartition("/")[2])
+    assert made._step()
+    assert (one(requests).state, one(requests).lease_holder) == (RequestState.CANCELLED, "")
+    # Taken, and not yet begun: a newer build takes its place.
+    requests.retry(request_id, "tester")
+    assert Leases(cluster.store, "local", holder=f"{HERE}:2.00").claim(lambda _key: False, str)
+    newer = ask(requests, "ovs-3.6", package="ovs", built_at=EPOCH + 1)
+    cluster.on_submit = cluster.finish_job
+    dispatch(cluster)
+    assert (requests.get(request_id).state, requests.get(request_id).lease_holder) == (RequestState.SUPERSEDED, "")
+    assert requests.get(newer).state is RequestState.DONE
+
+
+def test_ended_in_order_it_stops_its_run_which_then_goes_on(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
+    cluster.on_submit = lambda job: cluster.begin(job.name)
+    ask(requests)
+    ask(requests, "ovs-3.6")
+    stopping = threading.Event()
+    made = dispatcher(cluster)
+    thread = threading.Thread(target=made.run, args=(stopping,))
+    thread.start()
+    try:
+        assert wait_until(lambda: requests.find()[1].state is RequestState.RUNNING, 30)
+        stopping.set()
+        assert wait_until(lambda: bool(cluster.cancelled), 30)
+        cluster.stop(cluster.submitted[0].name)
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert [(each.state, each.attempts, each.lease_holder) for each in requests.find()] == [(RequestState.NEW, 0, "")] * 2
+    cluster.on_submit = cluster.finish_job
+    dispatch(cluster, 2)
+    assert [each.state for each in requests.find()] == [RequestState.DONE] * 2
+    assert [job.arguments[0] for job in cluster.submitted] == ["run", "resume", "run"]
+    assert store.count() == 2
+
+
+def test_a_machine_that_is_gone_is_waited_for_and_then_another_measures_anew(
+    requests: Requests, cluster: Cluster, store: ResultStore
+) -> None:
+    now = [1e10]
+    ask(requests)
+    gone = Leases(store, "local", holder="gone:1:2:3", clock=lambda: now[0] - 100)
+    taken = gone.claim(lambda _key: False, lambda run_id: f"gone/{run_id}")
+    assert taken
+    store.begin_run(tiny_run(str(taken.run_id)).model_copy(update={"measurements": (), "state": RunState.STOPPED}))
+    made = dispatcher(cluster, clock=lambda: now[0])
+    # By this machine's time the lease ended long ago only in the second try.
+    assert not made._leases.adopt(lambda request, is_gone: request.lease_until + ABANDONED_S < now[0])
+    now[0] += ABANDONED_S + 100
+    assert made._leases.adopt(lambda request, is_gone: request.lease_until + ABANDONED_S < now[0])
+    made.run(threading.Event(), once=True)
+    assert one(requests).state is RequestState.DONE
+    assert one(requests).run_id != taken.run_id
+    assert [job.arguments[0] for job in cluster.submitted] == ["run"]
+
+
+class Killed(BaseException):
+    """Nothing of the process goes on from here."""
+
+
+class CountedStore(ResultStore):
+    """A store that a dispatcher loses at its n-th use: before or after the transaction, once or for good."""
+
+    left = 10**9
+    after = False
+    error: type[BaseException] = Killed
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        with self._counted(), super().reading() as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        with self._counted(), super().writing() as session:
+            yield session
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.left -= 1
+        is_it = self.left == 0
+        if is_it and not self.after:
+            raise self.error("lost")
+        yield
+        if is_it:
+            raise self.error("lost")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("what", [Killed, StoreError])
+def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
+    in_memory: Path, what: type[BaseException], after: bool
+) -> None:
+    """The dispatcher ends, or loses the store, at its n-th use of the store, for every n until there is nothing more to do."""
+    ended_early = 0
+    location = str(in_memory / "results.db")
+    counted = CountedStore(location)
+    with ResultStore(location) as plain, counted:
+        requests = Requests(plain)
+        for step in range(1, 100):
+            cluster, listener = Cluster(plain), Listener()
+            cluster.on_submit = cluster.finish_job
+            request_id = ask(requests, f"build-{step}")
+            counted.left, counted.error, counted.after = step, what, after
+            leases = Leases(counted, "local", holder=f"{HERE}:1.00", clock=lambda: EPOCH)
+            first = Dispatcher(counted, SimulatedEngine(cluster), leases, QUICK, everybody=[listener], say=lambda _text: None)
+            try:
+                first.run(threading.Event(), once=True)
+            except Killed:
+                ended_early += 1
+            was_hit = counted.left <= 0
+            dispatch(cluster, 2, everybody=[listener])
+            request = requests.get(request_id)
+            assert (request.state, request.verdict, request.lease_holder) == (RequestState.DONE, "measured", ""), step
+            assert [change.new for change in requests.changes(request_id) if change.old != change.new].count("done") == 1
+            assert plain.count() == plain.count(RunFilter(state=RunState.FINISHED)) == step
+            assert {notice.record.run_id for notice in listener.notices} == {request.run_id}
+            if not was_hit:
+                break
+    assert step > 10
+    assert bool(ended_early) == (what is Killed)

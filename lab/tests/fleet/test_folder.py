@@ -1,0 +1,124 @@
+"""A folder of packages as a source: what is whole is taken once, and told by its own name, version and architecture."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.sources.folder import FolderWatcher, describe_package
+from ringroad_lab.store.result_store import ResultStore
+
+RULE = Rule(name="all", build="{name}-{full_version}.{arch}", scenario="BRIDGE_VETH", match={"@event": "package"})
+
+
+@pytest.fixture
+def requests(tmp_path: Path) -> Iterator[Requests]:
+    with ResultStore(str(tmp_path / "results.db")) as store:
+        yield Requests(store)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    made = tmp_path / "packages"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def without_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _program: None)
+
+
+def watcher(packages: Path, requests: Requests, said: list[str] | None = None) -> FolderWatcher:
+    return FolderWatcher("packages", packages, requests, [RULE], say=(said if said is not None else []).append)
+
+
+@pytest.mark.usefixtures("without_tools")
+def test_a_file_is_taken_once_when_two_looks_saw_the_same(packages: Path, requests: Requests) -> None:
+    said: list[str] = []
+    looks = watcher(packages, requests, said)
+    package = packages / "ovs_3.5.0-1_amd64.deb"
+    package.write_bytes(b"half")
+    for hidden in (".ovs_1_all.deb", "notes.txt"):
+        (packages / hidden).touch()
+    (packages / "folder.deb").mkdir()
+    looks.look()
+    assert requests.count() == 0
+    # It grows: not whole yet.
+    package.write_bytes(b"half and half")
+    looks.look()
+    assert requests.count() == 0
+    looks.look()
+    (request,) = requests.find()
+    assert (request.build, request.source, request.event) == ("ovs-3.5.0-1.amd64", "packages", "package")
+    assert said == [f"{package}: requested, request 1"]
+    # Neither another look nor another dispatcher takes it again.
+    looks.look()
+    for again in (watcher(packages, requests), watcher(packages, requests)):
+        again.look()
+        again.look()
+    assert requests.get(1).duplicates == 0
+    os.utime(package, ns=(1, 1))
+    looks.look()
+    looks.look()
+    assert requests.get(1).duplicates == 1
+    with pytest.raises(LabError, match="No such file"):
+        watcher(packages / "gone", requests).look()
+
+
+@pytest.mark.usefixtures("without_tools")
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("ovs_3.5.0-1ubuntu2_amd64.deb", ("ovs", "3.5.0", "1ubuntu2", "amd64", "3.5.0-1ubuntu2")),
+        ("ovs_3.5_all.deb", ("ovs", "3.5", "", "all", "3.5")),
+        ("open-vswitch-3.5.0-1.fc43.x86_64.rpm", ("open-vswitch", "3.5.0", "1.fc43", "x86_64", "3.5.0-1.fc43")),
+    ],
+)
+def test_without_a_program_that_reads_packages_the_names_of_files_tell(packages: Path, name: str, fields: tuple[str, ...]) -> None:
+    (packages / name).write_bytes(b"x")
+    found = describe_package(packages / name)
+    assert tuple(found[key] for key in ("name", "version", "release", "arch", "full_version")) == fields
+    assert (found["kind"], found["bytes"], len(str(found["sha256"]))) == (name[-3:], 1, 64)
+
+
+@pytest.mark.usefixtures("without_tools")
+@pytest.mark.parametrize("name", ["ovs.deb", "a_b_c_d.deb", "ovs.rpm", "-1-2.x.rpm"])
+def test_what_tells_nothing_is_kept_as_dead(packages: Path, requests: Requests, name: str) -> None:
+    (packages / name).write_bytes(b"x")
+    looks = watcher(packages, requests)
+    looks.look()
+    looks.look()
+    (dead,) = requests.find()
+    assert (dead.state, dead.is_poison) == (RequestState.DEAD, True)
+    assert name in dead.last_error
+    assert json.loads(requests.payload(dead.id)) == {"path": str(packages / name)}
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
+def test_a_debian_package_tells_itself_whatever_its_file_is_called(packages: Path, tmp_path: Path, requests: Requests) -> None:
+    control = tmp_path / "made" / "DEBIAN" / "control"
+    control.parent.mkdir(parents=True)
+    control.write_text("Package: ovs\nVersion: 1:3.5.0-1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: none\n")
+    path = packages / "--some name.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", control.parents[1], path], check=True, capture_output=True)
+    found = describe_package(path)
+    assert (found["name"], found["version"], found["release"], found["arch"]) == ("ovs", "3.5.0", "1", "all")
+    assert found["full_version"] == "1:3.5.0-1"
+    (packages / "broken.deb").write_bytes(b"no archive")
+    looks = watcher(packages, requests)
+    looks.look()
+    looks.look()
+    assert {each.state: each.build for each in requests.find()}[RequestState.NEW] == "ovs-1:3.5.0-1.all"
+    (dead,) = [each for each in requests.find() if each.is_poison]
+    assert "broken.deb" in dead.last_error

@@ -1,0 +1,70 @@
+"""A dispatcher over PostgreSQL whose connections are cut again and again: each request has one run and one verdict all the same."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pg8000.native
+import pytest
+from simulated_engine import Cluster, SimulatedEngine, tiny_run
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
+from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.leases import Leases
+from ringroad_lab.fleet.request import Message, RequestState, Wanted
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.store.result_store import ResultStore
+
+BUILDS = 4
+CUTS = 60
+
+
+@pytest.mark.parametrize("location", ["postgresql"], indirect=True)
+def test_connections_that_are_cut_delay_and_lose_nothing(store: ResultStore, location: str, postgres_socket: Path) -> None:
+    cluster, over = Cluster(store), threading.Event()
+    said: list[str] = []
+    cut = 0
+
+    def measure(job: Job) -> None:
+        while True:
+            try:
+                store.add_run(tiny_run(job.name))
+            except StoreError:
+                continue
+            cluster.end(job.name, 0)
+            return
+
+    def cut_connections() -> None:
+        nonlocal cut
+        connection = pg8000.native.Connection("lab", unix_sock=str(postgres_socket), database="postgres")
+        for _ in range(CUTS):
+            found = connection.run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = :user", user=urlsplit(location).username
+            )
+            cut += len(found or ())
+            if over.wait(0.03):
+                break
+        connection.close()
+
+    cluster.on_submit = measure
+    requests = Requests(store)
+    wanted = [Wanted(build=f"ovs-{number}", scenario="BRIDGE_VETH", built_at=0.0) for number in range(BUILDS)]
+    requests.add(Message("koji", b"{}", 0.0), wanted)
+    cutter = threading.Thread(target=cut_connections)
+    cutter.start()
+    settings = DispatcherSettings(retry_wait_s=0.0, poll_s=0.01)
+    try:
+        Dispatcher(store, SimulatedEngine(cluster), Leases(store, "local"), settings, say=said.append).run(threading.Event(), once=True)
+    finally:
+        over.set()
+        cutter.join()
+    assert cut > BUILDS
+    assert any("result store" in text for text in said)
+    done = requests.find()
+    assert [each.state for each in done] == [RequestState.DONE] * BUILDS
+    assert store.count() == len({each.run_id for each in done}) == BUILDS
+    for each in done:
+        assert [change.new for change in requests.changes(each.id)].count("done") == 1
