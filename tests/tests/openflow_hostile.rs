@@ -12,8 +12,7 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::first_message;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply, MultipartRequest,
-    MultipartRequestMessage, Reply, Request, SwitchConfig,
+    FlowCommand, FlowFlags, FlowMod, Fragments, Hello, Reply, Request, SwitchConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
 use ringroad_tests::daemon::PATIENCE;
@@ -149,28 +148,6 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
     tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
     tool.send(&Request::Barrier).unwrap();
     assert!(matches!(tool.receive(), Reply::Barrier));
-    neighbours.assert_served();
-    // An answer that is longer than what may wait of many, to somebody who reads it.
-    let all = FlowStatsRequest {
-        table: ringroad_openflow::table_id::ALL,
-        out_port: PortNo::ANY,
-        out_group: ringroad_openflow::group_id::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        matching: Match::default(),
-    };
-    let request = MultipartRequest::Flows(all);
-    tool.send(&Request::Multipart(MultipartRequestMessage { more: false, request })).unwrap();
-    let mut told = 0;
-    loop {
-        let Reply::Multipart(part) = tool.receive() else { panic!("no flows") };
-        let MultipartReply::Flows(flows) = part.reply else { panic!("no flows") };
-        told += flows.len() as u128;
-        if !part.more {
-            break;
-        }
-    }
-    assert_eq!(told, LIMIT);
     neighbours.assert_served();
 }
 

@@ -112,13 +112,14 @@ impl Session {
 
     /// The next whole message.
     pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
-        if self.waiting().len() > MAX_WAITING_BYTES {
-            self.ended = Some(Ended::TooSlow);
-        }
         if self.ended.is_some() {
             return None;
         }
         match first_message(self.input.get(self.taken..).unwrap_or(&[])) {
+            Ok(Some(_)) if self.waiting().len() > MAX_WAITING_BYTES => {
+                self.ended = Some(Ended::TooSlow);
+                None
+            }
             Ok(Some(message)) => {
                 let message = message.to_vec();
                 self.taken += message.len();
