@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from ringroad_lab.cli import request, serve
+from ringroad_lab.cli import dispatch, request, serve
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import Requests
@@ -25,7 +25,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def lab(*arguments: str) -> Result:
     app = typer.Typer()
-    for verb in (request, serve):
+    for verb in (request, serve, dispatch):
         verb.register(app)
     result = CliRunner().invoke(app, list(arguments))
     if isinstance(result.exception, LabError):
@@ -98,3 +98,8 @@ def test_the_web_page_begins_only_with_the_secrets_of_its_sources(tmp_path: Path
     fleet.write_text('[source.forge]\nkind = "github"\nsecret_file = "/nonexistent"\n')
     with pytest.raises(ScenarioError, match="source 'forge': /nonexistent cannot be read"):
         lab("serve", "--port", "0", "--fleet", str(fleet))
+
+
+def test_an_engine_that_is_not_there_is_told_with_one_that_is() -> None:
+    with pytest.raises(ScenarioError, match="no engine 'lokal'; did you mean 'local'"):
+        lab("dispatch", "--engine", "lokal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.errors import MachineBusyError, SandboxError
-from ringroad_lab.run.machine_lock import LOCK_VARIABLE, machine_lock
+from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, LOCK_VARIABLE, machine_holder, machine_lock, take_machine
 
 HOLD = (
     "import sys\nfrom ringroad_lab.run.machine_lock import machine_lock\n"
@@ -43,3 +44,34 @@ def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(SandboxError, match=f"the machine's lock .*{path} cannot be opened.*{LOCK_VARIABLE}"), machine_lock("a"):
             pytest.fail("there is no lock")
     assert not (tmp_path / "target").exists()
+
+
+def test_a_lock_is_handed_on_and_held_until_the_last_lets_it_go() -> None:
+    lock = take_machine("aaaa1111")
+    environment = {**os.environ, LOCK_DESCRIPTOR_VARIABLE: str(lock)}
+    heir = subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[lock], env=environment
+    )
+    os.close(lock)
+    assert heir.stdin is not None
+    assert heir.stdout is not None
+    with heir.stdin, heir.stdout:
+        assert heir.stdout.readline() == "held\n"
+        holder = machine_holder()
+        assert holder
+        assert (holder.pid, holder.run_id) == (heir.pid, "aaaa1111")
+        with pytest.raises(MachineBusyError, match=f"process {heir.pid}"):
+            take_machine("bbbb2222")
+        heir.kill()
+        heir.wait()
+    assert machine_holder() is None
+
+
+def test_what_is_handed_on_and_is_not_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = take_machine("aaaa1111")
+    with (tmp_path / "another").open("wb") as another:
+        for descriptor in ("x", "-1", "9999", str(another.fileno())):
+            monkeypatch.setenv(LOCK_DESCRIPTOR_VARIABLE, descriptor)
+            with pytest.raises(SandboxError, match="is not the machine's lock"), machine_lock("a"):
+                pytest.fail("it is no lock")
+    os.close(lock)

@@ -116,12 +116,15 @@ class Dispatcher:
             self._try(self._see_to, request)
         while self._leases.is_any_new() and self._engine.reserve():
             try:
-                request_or_none = self._leases.claim(self._engine.may_go_on, self._engine.expected_key)
-                if request_or_none is None:
+                claimed = self._leases.claim(self._engine.may_go_on, self._engine.expected_key)
+                if claimed is None:
                     break
-                self._try(self._start, request_or_none)
+                self._try(self._start, claimed)
             finally:
                 self._engine.release()
+            if self._said:
+                # Something fails: it is tried again after a pause.
+                break
         return not self._leases.held() and not self._leases.is_any_waiting()
 
     @contextmanager
@@ -236,12 +239,16 @@ class Dispatcher:
     def _wind_up(self) -> bool:
         """Have the jobs of this machine end, and give their requests back; return whether that is done."""
         self._leases.renew()
-        if not self._engine.is_of_machine:
-            # Its jobs go on, and the next dispatcher finds them.
-            return True
         is_over = True
         for request in self._leases.held():
             if request.state is RequestState.DONE:
+                # What is being told is not to be told again by the next dispatcher.
+                if request.id in self._telling:
+                    self._tell(request)
+                    is_over = False
+                continue
+            if not self._engine.is_of_machine:
+                # Its job goes on, and the next dispatcher finds it.
                 continue
             key, report = self._look(request)
             if report.state is not JobState.ENDED:

@@ -47,11 +47,11 @@ def machine_lock(run_id: str) -> Iterator[None]:
         MachineBusyError: another run has it; it is named.
         SandboxError: the file cannot be made.
     """
-    descriptor = _inherited()
-    if descriptor is None:
-        descriptor = take_machine(run_id)
+    inherited = _inherited()
+    descriptor = take_machine(run_id) if inherited is None else inherited
     try:
-        write_holder(descriptor, run_id)
+        if inherited is not None:
+            write_holder(descriptor, run_id)
         yield
     finally:
         os.close(descriptor)
