@@ -211,7 +211,9 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
         let mut reader = RawClient::connect(&daemon);
         let mut writer = reader.socket.try_clone().unwrap();
         scope.spawn(move || {
-            let request = encode_request(&Request::MacTable { switch: "none".into(), after: None, after_vlan: None }).unwrap();
+            let request =
+                encode_request(&Request::MacTable { switch: "none".into(), after: None, after_vlan: None })
+                    .unwrap();
             for _ in 0..count / 100 {
                 writer.write_all(&request.repeat(100)).unwrap();
             }
