@@ -107,6 +107,25 @@ def test_the_client_library_reads_every_metric_and_the_sums_are_exact(daemon: Da
     assert values(json.loads(daemon.run("--json", "metrics"))["openmetrics"]).keys() == metrics.keys()
 
 
+def test_flow_tables_count_what_passed_them(daemon: Daemon, endpoint: Endpoint) -> None:
+    """Only tables in use are there."""
+    daemon.run("attach", "vale0:b", "--for-program")
+    daemon.run("switch", "vale0", "--openflow")
+    daemon.run("flows", "add", "vale0", "in_port=2,actions=goto_table:2")
+    daemon.run("gen", "vale0:a", "--count", "1000")
+    metrics = values(endpoint.fetch("/metrics")[2])
+    switch = ("switch", "vale0")
+    names = ("flows", "lookups_total", "matches_total")
+    tables = {
+        number: [metrics.get((f"ringroad_openflow_table_{name}", (switch, ("table", number)))) for name in names]
+        for number in "012"
+    }
+    assert tables == {"0": [1, 1000, 1000], "1": [None, None, None], "2": [0, 1000, 0]}
+    assert metrics["ringroad_openflow_flow_mods_total", (switch,)] == 1
+    assert metrics["ringroad_openflow_packet_ins_total", (switch,)] == 0
+    assert metrics["ringroad_openflow_controllers", (switch,)] == 0
+
+
 def test_probes_see_a_waiting_port_and_a_daemon_that_is_gone(daemon: Daemon, endpoint: Endpoint) -> None:
     """A daemon that waits is healthy and not ready; one that has ended is neither."""
     assert endpoint.fetch("/healthz")[::2] == endpoint.fetch("/readyz")[::2] == (200, "ok\n")

@@ -10,6 +10,7 @@ pub mod flow_switch;
 pub mod frames;
 pub mod netmap_register;
 pub mod network;
+pub mod open_vswitch;
 pub mod passage;
 pub mod raw_port;
 pub mod service;

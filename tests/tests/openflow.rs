@@ -182,6 +182,96 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
 }
 
 #[test]
+fn an_explanation_says_what_frames_then_meet_and_changes_nothing() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-meter", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=1"]);
+    switch.ofctl(&[
+        "add-flow",
+        "table=0,priority=5,in_port=1,actions=meter:1,mod_dl_src:02:00:00:00:77:09,output:2,goto_table:1",
+    ]);
+    switch.ofctl(&["add-flow", "table=1,actions=NORMAL"]);
+    let frame = numbered(station(2), station(1), 7, LEN);
+    let digits: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    let explain = |switch: &FlowSwitch, arguments: &[&str]| {
+        let told = run(switch.daemon.ringroad(&[&["--json", "explain", "vale0"], arguments].concat()));
+        assert!(told.status.success(), "{}", stderr(&told));
+        serde_json::from_slice::<Value>(&told.stdout).unwrap()
+    };
+    let whole = ["--hex", &digits, "--in-port", "a"];
+    let before = explain(&switch, &whole);
+    for _ in 0..5 {
+        assert_eq!(explain(&switch, &whole), before, "neither the meter nor the addresses know of it");
+    }
+    assert_eq!(before["dropped"], Value::Null);
+    let ports = |output: &Value| output["ports"][0]["name"].as_str().unwrap().to_owned();
+    assert_eq!(ports(&before["outputs"][0]), "vale0:b");
+    pass(&mut switch.a, &frame);
+    for (output, port) in [(0, &mut switch.b), (1, &mut switch.c)] {
+        let came: String = receive(port).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(before["outputs"][output]["start"], came);
+    }
+    // NORMAL floods: port b gets it a second time.
+    let _ = receive(&mut switch.b);
+    let flows = switch.ofctl(&["dump-flows"]);
+    assert!(flows.contains("n_packets=1, n_bytes=100, priority=5"), "{flows}");
+    assert!(switch.ofctl(&["meter-stats"]).contains("packet_in_count:1"));
+    // The flow's new source address was learned at its port.
+    let back = ["in_port=2,dl_src=02:00:00:00:77:02,dl_dst=02:00:00:00:77:09,dl_type=0x88b5"];
+    switch.ofctl(&["add-flow", "in_port=2,actions=NORMAL"]);
+    let back = explain(&switch, &back);
+    assert_eq!(ports(&back["outputs"][0]), "vale0:a", "{back:#}");
+    assert_eq!(back["steps"][1]["reason"], "known");
+    // What is wrong is told.
+    for (arguments, part) in [
+        (&["in_port=9"][..], "no port"),
+        (&["tcp"], "in_port"),
+        (&["in_port=1,nw_dst=10.0.0.0/8,ip"], "leave the mask out"),
+        (&["in_port=1", "--hex", "00"], "--hex"),
+        (&["--pcap", "/nonexistent", "--in-port", "a"], "/nonexistent"),
+    ] {
+        let told = run(switch.daemon.ringroad(&[&["explain", "vale0"], arguments].concat()));
+        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+    }
+}
+
+#[test]
+fn an_explanation_of_groups_in_groups_ends() {
+    let switch = FlowSwitch::new(&[]);
+    // Each group leads to the one before twenty times: 20 to the power of 12 ways.
+    let bucket = |group: u32| format!(",bucket=group:{}", group - 1).repeat(20);
+    let mut groups = "group_id=1,type=all,bucket=output:2\n".to_owned();
+    for group in 2..14 {
+        groups.push_str(&format!("group_id={group},type=all{}\n", bucket(group)));
+    }
+    let file = switch.daemon.folder().join("groups");
+    std::fs::write(&file, groups).unwrap();
+    switch.ofctl(&["add-groups", file.to_str().unwrap()]);
+    switch.ofctl(&["add-flow", "actions=group:13"]);
+    let told = run(switch.daemon.ringroad(&["--json", "explain", "vale0", "in_port=1"]));
+    let explanation: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(
+        (&explanation["is_cut"], explanation["steps"].as_array().unwrap().len()),
+        (&true.into(), 2000)
+    );
+}
+
+#[test]
+fn a_mirror_shows_frames_as_they_came_and_as_they_leave() {
+    let mut switch = FlowSwitch::new(&[]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=mod_dl_src:02:00:00:00:77:09,output:2"]);
+    let mut look = switch.daemon.open("vale0:look");
+    for (source, seen) in [("vale0:a", 1), ("vale0:b", 9)] {
+        let set = run(switch.daemon.ringroad(&["mirror", source, "--to", "vale0:look"]));
+        assert!(set.status.success(), "{}", stderr(&set));
+        pass(&mut switch.a, &numbered(station(2), station(1), seen, LEN));
+        assert_eq!(number_of(&receive_from(&mut switch.b, station(9)), station(9)), Some(seen));
+        assert_eq!(number_of(&receive(&mut look), station(seen as u8)), Some(seen));
+        let ended = run(switch.daemon.ringroad(&["mirror", source, "--to", "vale0:look", "--remove"]));
+        assert!(ended.status.success(), "{}", stderr(&ended));
+    }
+}
+
+#[test]
 fn packets_go_to_the_controller_and_come_from_it() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "priority=1,in_port=1,actions=CONTROLLER:64"]);
@@ -302,16 +392,42 @@ fn a_switch_that_waits_for_its_tables_drops_all_frames() {
 }
 
 #[test]
-fn an_upgrade_gives_a_switch_empty_tables_again() {
+fn flows_groups_and_counters_go_through_an_upgrade() {
     let mut switch = FlowSwitch::new(&[]);
-    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    switch.ofctl(&["add-meter", "meter=1,kbps,band=type=drop,rate=1000000"]);
+    switch.ofctl(&["add-group", "group_id=7,type=all,bucket=mod_dl_src:02:00:00:00:77:09,output:2"]);
+    switch.ofctl(&["add-flow", "cookie=5,priority=9,idle_timeout=3000,in_port=1,actions=meter:1,group:7"]);
+    let flows: String = (0..10_000)
+        .map(|number| format!("priority=3,dl_type={:#x},actions=output:3\n", 0x6000 + number))
+        .collect();
+    let file = switch.daemon.folder().join("flows");
+    std::fs::write(&file, flows).unwrap();
+    switch.ofctl(&["add-flows", file.to_str().unwrap()]);
+    let passes = |switch: &mut FlowSwitch, number| {
+        pass(&mut switch.a, &numbered(station(2), station(1), number, LEN));
+        assert_eq!(number_of(&receive_from(&mut switch.b, station(9)), station(9)), Some(number));
+    };
+    passes(&mut switch, 1);
     switch.daemon.upgrade();
-    pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
-    switch.await_report("the frame without a flow", |_| switch.dropped("no_flow") == 1);
-    switch.await_report("the tables", |report| report["waiting"].is_null() && switch.socket().exists());
-    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
-    pass(&mut switch.a, &numbered(station(2), station(1), 1, LEN));
-    assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(1));
+    // At once, before the switch speaks OpenFlow again.
+    passes(&mut switch, 2);
+    switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
+    assert_eq!(switch.report()["flows"], 10_001);
+    let flow = switch.ofctl(&["dump-flows", "in_port=1"]);
+    assert!(
+        flow.contains("cookie=0x5") && flow.contains("n_packets=2, n_bytes=200, idle_timeout=3000"),
+        "{flow}"
+    );
+    assert!(switch.ofctl(&["dump-group-stats"]).contains("packet_count=2,byte_count=200"));
+    assert!(switch.ofctl(&["meter-stats"]).contains("packet_in_count:2"));
+    assert!(switch.ofctl(&["dump-tables"]).contains("active=10001, lookup=2, matched=2"));
+    // They are entries like others.
+    passes(&mut switch, 3);
+    switch.ofctl(&["del-groups"]);
+    assert_eq!(switch.report()["flows"], 10_000, "the flow went with its group");
+    switch.daemon.upgrade();
+    switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
+    assert_eq!(switch.report()["flows"], 10_000);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, config, container, demo, detach, doctor, down, flows, fwd, r#gen,
-    kinds, link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow, status,
-    switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
+    attach, bench, capture, completions, config, container, demo, detach, doctor, down, explain, flows, fwd,
+    r#gen, kinds, link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow,
+    status, switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Mirror(mirror::Mirror),
     Switch(switch::Switch),
     Flows(flows::Flows),
+    Explain(Box<explain::Explain>),
     Trace(trace::Trace),
     Gen(Box<r#gen::Gen>),
     Trial(Box<trial::Trial>),

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
@@ -68,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Mirror(verb) => verb.run(global, output),
         Command::Switch(verb) => verb.run(global, output),
         Command::Flows(verb) => verb.run(global, output),
+        Command::Explain(verb) => verb.run(global, output),
         Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),

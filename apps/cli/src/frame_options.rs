@@ -224,7 +224,7 @@ pub(crate) fn with_template(stream: StreamDefinition) -> Result<StreamDefinition
 }
 
 /// Frame number `index` of a capture file.
-fn frame_of(file: &Path, index: u64) -> Result<Vec<u8>, Failure> {
+pub(crate) fn frame_of(file: &Path, index: u64) -> Result<Vec<u8>, Failure> {
     let mut reader = CaptureReader::open(file)?;
     let mut frames = 0;
     while let Some(frame) = reader.next_frame()? {

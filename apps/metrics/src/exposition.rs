@@ -13,7 +13,8 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use ringroad_control::report::{
-    CounterReport, MOST_TURN_FRAMES, PortReport, StatusReport, SwitchReport, WorkerReport, WorkerState,
+    CounterReport, FlowTableReport, MOST_TURN_FRAMES, OpenFlowReport, PortReport, StatusReport, SwitchReport,
+    WorkerReport, WorkerState,
 };
 
 /// The metrics of a daemon that reports this.
@@ -129,6 +130,7 @@ impl Collector for Metrics {
         families.gauges("waiting_ports", "1 for each port whose device is missing or busy", waiting)?;
         workers(&mut families, &status.workers)?;
         switches(&mut families, &status.switches)?;
+        flow_tables(&mut families, &status.switches)?;
         ports(&mut families, &status.ports)
     }
 }
@@ -188,6 +190,53 @@ fn switches(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<()
     let accounts: Vec<_> =
         switches.iter().map(|switch| (vec![("switch", switch.name.as_str())], &switch.totals)).collect();
     families.accounts("switch", &accounts)
+}
+
+fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<(), Error> {
+    let named: Vec<_> = switches
+        .iter()
+        .filter_map(|switch| Some((switch.name.as_str(), switch.openflow.as_ref()?)))
+        .collect();
+    let values = |value: fn(&OpenFlowReport) -> u64| {
+        named.iter().map(move |&(name, report)| (vec![("switch", name)], value(report)))
+    };
+    let connected = |report: &OpenFlowReport| report.connected_controllers() as u64;
+    families.gauges(
+        "openflow_controllers",
+        "Controllers that it is to connect to",
+        values(|report| report.controllers.len() as u64),
+    )?;
+    families.gauges("openflow_connected_controllers", "Controllers that are connected", values(connected))?;
+    families.gauges("openflow_groups", "Groups", values(|report| report.groups))?;
+    families.gauges("openflow_meters", "Meters", values(|report| report.meters))?;
+    families.counters("openflow_flow_mods", "Changes of flow entries", values(|report| report.flow_mods))?;
+    families.counters("openflow_packet_ins", "Frames for controllers", values(|report| report.packet_ins))?;
+    families.counters(
+        "openflow_dropped_news",
+        "Messages that controllers did not get because they did not read",
+        values(|report| report.dropped_news),
+    )?;
+    let numbers: Vec<String> = (0..=u8::MAX).map(|number| number.to_string()).collect();
+    let of_tables = |value: fn(&FlowTableReport) -> u64| {
+        let numbers = &numbers;
+        named.iter().flat_map(move |&(name, report)| {
+            report.tables.iter().filter_map(move |table| {
+                let number = numbers.get(usize::from(table.table))?;
+                Some((vec![("switch", name), ("table", number.as_str())], value(table)))
+            })
+        })
+    };
+    families.gauges("openflow_table_flows", "Flow entries", of_tables(|table| table.flows))?;
+    families.counters(
+        "openflow_table_lookups",
+        "Frames that came to it",
+        of_tables(|table| table.lookups),
+    )?;
+    families.counters(
+        "openflow_table_matches",
+        "Frames that an entry matched",
+        of_tables(|table| table.matches),
+    )
 }
 
 fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error> {

@@ -14,7 +14,7 @@
 //! length over the limit or a descriptor is answered and the connection ends. The client bounds replies too
 //! ([`codec::MAX_REPLY_BYTES`], [`fd_passing::MAX_DESCRIPTORS`]) and gives up after a timeout.
 //!
-//! - [`message`], [`report`]: the messages; [`codec`]: bytes to messages and back.
+//! - [`message`], [`report`], [`explanation`]: the messages; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text
 //!   of strangers.
@@ -24,6 +24,7 @@
 pub mod codec;
 pub mod connection;
 pub mod error;
+pub mod explanation;
 pub mod fd_passing;
 pub mod guarded_file;
 pub mod listening_socket;

@@ -10,6 +10,7 @@ use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 pub use ringroad_ring::region::HugePages;
 use serde::{Deserialize, Serialize};
 
+use crate::explanation::Explanation;
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{
     ConfigDifference, ConfigReport, ListReport, MacEntryReport, OpenFlowReport, ReloadReport, SaveReport,
@@ -130,6 +131,9 @@ pub enum Request {
     },
     /// Asks for all switches with flow tables. Answered by [`Reply::OpenFlow`].
     OpenFlow,
+    /// Asks what would happen to a frame at a switch. Nothing counts it, meters do not measure it, and no address is
+    /// learned. Answered by [`Reply::Explained`].
+    Explain(FrameToExplain),
     /// Notes what happens to the next frames of a switch. There is one trace at a time: it ends with its client's
     /// connection. Answered by [`Reply::Done`].
     StartTrace {
@@ -237,6 +241,28 @@ pub struct OpenFlow {
     /// Path of the certificates of the CAs that sign those of controllers and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_cert: Option<String>,
+}
+
+/// A frame, and where it comes in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FrameToExplain {
+    /// Name of the switch, such as `vale0`.
+    pub switch: String,
+    /// The port that it comes in by: its name on the switch, or its number for flow tables.
+    pub from: String,
+    /// Its first bytes without FCS, in hexadecimal digits; at most 256 of them count.
+    pub start: String,
+    /// Its length, bytes; `None` where `start` is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_bytes: Option<u32>,
+    /// Metadata that it has at the first table.
+    #[serde(default)]
+    pub metadata: u64,
+    /// Tunnel that it comes from.
+    #[serde(default)]
+    pub tunnel_id: u64,
 }
 
 /// What a switch with flow tables does while no controller is connected.
@@ -367,6 +393,8 @@ pub enum Reply {
     Mirrors(Vec<Mirror>),
     /// The switches with flow tables.
     OpenFlow(Vec<OpenFlowReport>),
+    /// The way of the frame.
+    Explained(Explanation),
     /// The frames of a trace.
     Traced(TraceReport),
     /// Learned addresses are forgotten.

@@ -49,6 +49,14 @@ pub struct StatusReport {
     pub rejected_requests: u64,
 }
 
+impl OpenFlowReport {
+    /// How many controllers are connected.
+    #[must_use]
+    pub fn connected_controllers(&self) -> usize {
+        self.controllers.iter().filter(|controller| controller.is_connected).count()
+    }
+}
+
 /// A switch with flow tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -71,11 +79,40 @@ pub struct OpenFlowReport {
     pub refusal: String,
     /// Flow entries in all tables.
     pub flows: u64,
+    /// Groups.
+    #[serde(default)]
+    pub groups: u64,
+    /// Meters.
+    #[serde(default)]
+    pub meters: u64,
+    /// Changes of flow entries that controllers and tools have made.
+    #[serde(default)]
+    pub flow_mods: u64,
+    /// Frames that the switch has had for controllers.
+    #[serde(default)]
+    pub packet_ins: u64,
     /// Messages that a controller did not get because it did not read.
     pub dropped_news: u64,
+    /// The tables that have entries, or have had frames.
+    #[serde(default)]
+    pub tables: Vec<FlowTableReport>,
     /// Why the settings are not in force yet; empty where they are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting: String,
+}
+
+/// A flow table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FlowTableReport {
+    /// Its number.
+    pub table: u8,
+    /// Flow entries.
+    pub flows: u64,
+    /// Frames that came to it.
+    pub lookups: u64,
+    /// Frames that an entry of it matched.
+    pub matches: u64,
 }
 
 /// A connection to a controller.
@@ -174,6 +211,9 @@ pub struct SwitchReport {
     /// Sum over all ports, those that left included: once traffic has stopped, `received_frames + replicated_frames` is
     /// `delivered_frames` plus all drops.
     pub totals: CounterReport,
+    /// Its flow tables, if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openflow: Option<OpenFlowReport>,
 }
 
 /// What a reload did beside the changes that it applied.

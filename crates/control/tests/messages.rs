@@ -5,15 +5,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
+use ringroad_control::explanation::{
+    Explained, ExplainedFlow, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
+};
 use ringroad_control::message::{
-    AttachedPort, ErrorKind, ErrorReply, FailMode, HugePages, Mirror, MirrorDirection, OpenFlow, OpenedPort,
-    PortKind, PortWish,
+    AttachedPort, ErrorKind, ErrorReply, FailMode, FrameToExplain, HugePages, Mirror, MirrorDirection,
+    OpenFlow, OpenedPort, PortKind, PortWish,
 };
 use ringroad_control::report::{
-    ConfigDifference, ConfigReport, ControllerReport, CounterReport, KeyDifference, LinkReport, ListReport,
-    MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport, PortSettingsReport, ReloadReport,
-    SaveReport, StartedBy, StatusReport, SwitchReport, TraceReport, TracedDeliveryReport, TracedFrameReport,
-    TracedReason, TracedSource, UpgradeReport, WorkerReport, WorkerState,
+    ConfigDifference, ConfigReport, ControllerReport, CounterReport, FlowTableReport, KeyDifference,
+    LinkReport, ListReport, MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport,
+    PortSettingsReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport, TraceReport,
+    TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport, WorkerReport,
+    WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -27,6 +31,77 @@ fn wish() -> PortWish {
         huge_pages: HugePages::Require,
         tx: true,
         rx: false,
+    }
+}
+
+fn openflow_report() -> OpenFlowReport {
+    OpenFlowReport {
+        settings: openflow(),
+        datapath_id: "0000000000000abc".to_owned(),
+        socket: "/run/ringroad/vale0.mgmt".to_owned(),
+        controllers: vec![ControllerReport {
+            address: "tcp:127.0.0.1:6653".to_owned(),
+            is_connected: false,
+            problem: "Connection refused".to_owned(),
+        }],
+        tools: 1,
+        refused_tools: 1,
+        refusal: "127.0.0.1:49152: it shows no certificate".to_owned(),
+        flows: 2,
+        groups: 4,
+        meters: 5,
+        flow_mods: 6,
+        packet_ins: 7,
+        dropped_news: 3,
+        tables: vec![FlowTableReport { table: 3, flows: 2, lookups: 9, matches: 8 }],
+        waiting: "the address is in use".to_owned(),
+    }
+}
+
+fn explanation() -> Explanation {
+    let port = |number, name: &str| ExplainedPort { number, name: name.to_owned() };
+    let flow = ExplainedFlow {
+        priority: 5,
+        cookie: u64::MAX,
+        matching: "in_port=1".to_owned(),
+        actions: "dec_ttl,group:7".to_owned(),
+    };
+    let change = HeaderChange { field: "nw_ttl".to_owned(), before: Some("64".to_owned()), after: None };
+    let steps = [
+        Explained::Table { table: 0, flow: Some(flow) },
+        Explained::Meter { meter: 1, exceeded_band: Some(0) },
+        Explained::Action { action: "dec_ttl".to_owned(), changes: vec![change] },
+        Explained::Group { group: 7, chosen: 1 },
+        Explained::Bucket { bucket: 0 },
+        Explained::ActionSet,
+        Explained::Learned {
+            source: TracedSource::Moved,
+            source_port: Some("vale0:c".to_owned()),
+            reason: TracedReason::Unknown,
+        },
+        Explained::Output { to: "NORMAL".to_owned(), output: Some(0) },
+        Explained::Controllers { reason: "action".to_owned(), max_len: 64, output: 1 },
+        Explained::NotSent { to: "1".to_owned(), why: "came_from_there".to_owned() },
+        Explained::Table { table: 1, flow: None },
+        Explained::Dropped { cause: "no_flow".to_owned() },
+    ];
+    Explanation {
+        switch: "vale0".to_owned(),
+        from: port(1, "vale0:a"),
+        has_flow_tables: true,
+        headers: "ip,in_port=1".to_owned(),
+        frame_bytes: 60,
+        steps: (0..).zip(steps).map(|(depth, what)| ExplainedStep { depth, what }).collect(),
+        outputs: vec![ExplainedOutput {
+            ports: vec![port(2, "vale0:b")],
+            to_controllers: true,
+            queue: Some(3),
+            headers: String::new(),
+            start: "00".to_owned(),
+            frame_bytes: 60,
+        }],
+        dropped: Some("no_flow".to_owned()),
+        is_cut: true,
     }
 }
 
@@ -113,6 +188,14 @@ fn requests() -> Vec<Request> {
         Request::SetOpenFlow(openflow()),
         Request::RemoveOpenFlow { switch: "vale0".to_owned() },
         Request::OpenFlow,
+        Request::Explain(FrameToExplain {
+            switch: "vale0".to_owned(),
+            from: "1".to_owned(),
+            start: "00".repeat(60),
+            frame_bytes: Some(1500),
+            metadata: u64::MAX,
+            tunnel_id: 0,
+        }),
         Request::StartTrace { switch: "vale0".to_owned(), from: Some("a".to_owned()), count: 4096 },
         Request::Traced,
         Request::StopTrace,
@@ -206,6 +289,7 @@ fn status() -> StatusReport {
             refused_moves: 5,
             replicated_frames: 3,
             totals: CounterReport { received_frames: 8, ..CounterReport::default() },
+            openflow: Some(openflow_report()),
         }],
         ports: vec![port()],
         next: None,
@@ -266,22 +350,8 @@ fn replies() -> Vec<Reply> {
         Reply::Done,
         Reply::Forgotten { addresses: 3 },
         Reply::Mirrors(vec![mirror()]),
-        Reply::OpenFlow(vec![OpenFlowReport {
-            settings: openflow(),
-            datapath_id: "0000000000000abc".to_owned(),
-            socket: "/run/ringroad/vale0.mgmt".to_owned(),
-            controllers: vec![ControllerReport {
-                address: "tcp:127.0.0.1:6653".to_owned(),
-                is_connected: false,
-                problem: "Connection refused".to_owned(),
-            }],
-            tools: 1,
-            refused_tools: 1,
-            refusal: "127.0.0.1:49152: it shows no certificate".to_owned(),
-            flows: 2,
-            dropped_news: 3,
-            waiting: "the address is in use".to_owned(),
-        }]),
+        Reply::OpenFlow(vec![openflow_report()]),
+        Reply::Explained(explanation()),
         Reply::Traced(TraceReport { frames: vec![traced_frame()], left: 3 }),
         Reply::Saved(SaveReport {
             config: "/etc/ringroad/ringroadd.toml".to_owned(),

@@ -20,6 +20,7 @@ pub mod admission;
 mod claims;
 pub mod config;
 pub mod devices;
+mod explaining;
 pub mod listen;
 pub mod log_limit;
 pub mod logging;

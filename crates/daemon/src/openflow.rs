@@ -4,25 +4,30 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
-use ringroad_control::report::{ControllerReport, OpenFlowReport};
+use ringroad_control::report::{ControllerReport, FlowTableReport, OpenFlowReport};
 use ringroad_datapath::fabric::{MakeDecider, QueueParts, Share};
 use ringroad_drivers::dgram;
 use ringroad_flow_tables::control_frame::port_number;
 use ringroad_flow_tables::decider::{FlowDecider, NoFlows};
-use ringroad_flow_tables::state::{FlowState, Limits};
+use ringroad_flow_tables::state::handover::{Image, NoImage};
+use ringroad_flow_tables::state::{FlowState, Limits, WorkerTables};
+use ringroad_flow_tables::tables::TableUse;
 use ringroad_openflow_agent::address::{ListenAddress, Transport};
-use ringroad_openflow_agent::agent::{Agent, Identity, Port};
+use ringroad_openflow_agent::agent::{Agent, Identity, Port, Remains};
 use ringroad_openflow_agent::service::{Controllers, Listeners, Service};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::CounterSnapshot;
+use ringroad_port::plan::Decide;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
+use ringroad_switch::LearningSwitch;
 use rustix::net::SocketType;
 
 use self::settings::{Parsed, fail_mode, parse, read_tls};
@@ -33,7 +38,7 @@ use crate::refusal::{Refusal, fabric_refusal, refuse};
 /// The port behind which controllers are; no user can name one like that.
 const CONTROLLERS_PORT: &str = "(controllers)";
 /// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
-const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
+pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 /// The socket's owner alone may change flows.
 const SOCKET_MODE: u32 = 0o600;
 const BACKLOG: i32 = 16;
@@ -44,10 +49,33 @@ pub struct FlowSwitches {
     /// Where sockets for tools are.
     folder: PathBuf,
     running: BTreeMap<String, Running>,
+    /// Tables that workers decide by, or are to, of switches whose settings are not in force yet.
+    ready: BTreeMap<String, FlowTables>,
     /// Settings that could not be put in force yet, and why: they are tried again.
     waiting: BTreeMap<String, (OpenFlow, String)>,
     /// The fabric's revision at the last look.
     revision: u64,
+}
+
+/// What a switch needs before it is told who may change it.
+#[derive(Debug)]
+struct FlowTables {
+    state: FlowState,
+    /// For each worker, and for the agent as the last of them.
+    needs: Vec<WorkerTables>,
+    clock: Clock,
+    /// The other end of the port for controllers, once that is on the switch.
+    packets: Option<OwnedFd>,
+    /// What another process has left.
+    remains: Option<(Remains, Image)>,
+}
+
+impl FlowTables {
+    fn empty(workers: usize) -> Self {
+        // The agent counts like a worker.
+        let (state, needs) = FlowState::new(workers + 1, Limits::default());
+        Self { state, needs, clock: Clock::system(), packets: None, remains: None }
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +83,9 @@ struct Running {
     settings: OpenFlow,
     datapath_id: u64,
     service: Service,
+    /// What the workers see.
+    seen: WorkerTables,
+    clock: Clock,
     socket_path: PathBuf,
     /// Takes the socket's file away.
     _socket: BoundSocket,
@@ -97,6 +128,45 @@ impl FlowSwitches {
     /// Whether a switch has flow tables.
     pub(crate) fn has(&self, switch: &str) -> bool {
         self.running.contains_key(switch)
+            || self.ready.get(switch).is_some_and(|tables| tables.packets.is_some())
+    }
+
+    /// The threads of all switches.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&str, &Service)> {
+        self.running.iter().map(|(switch, running)| (switch.as_str(), &running.service))
+    }
+
+    /// Tables that workers decide by and that no thread serves yet, as another process left them.
+    pub(crate) fn waiting_tables(&self) -> impl Iterator<Item = (&str, &(Remains, Image), &FlowState)> {
+        self.ready
+            .iter()
+            .filter_map(|(switch, tables)| Some((switch.as_str(), tables.remains.as_ref()?, &tables.state)))
+    }
+
+    /// Makes the tables of a switch as another process has left them, for so many workers.
+    ///
+    /// # Errors
+    /// The image is not whole.
+    pub(crate) fn make_ready(
+        &mut self,
+        switch: &str,
+        remains: Remains,
+        records: Vec<u8>,
+        workers: usize,
+    ) -> Result<(), NoImage> {
+        let mut tables = FlowTables::empty(workers);
+        let image = tables.state.resume(records)?;
+        remains.resume_in(&mut tables.state);
+        tables.remains = Some((remains, image));
+        self.ready.insert(switch.to_owned(), tables);
+        Ok(())
+    }
+
+    /// The tables of a switch as its workers see them, and the workers' time, ns.
+    pub(crate) fn tables_of(&self, switch: &str) -> Option<(&WorkerTables, u64)> {
+        let ready = || self.ready.get(switch).and_then(|tables| Some((tables.needs.last()?, &tables.clock)));
+        let running = self.running.get(switch).map(|running| (&running.seen, &running.clock));
+        running.or_else(ready).map(|(seen, clock)| (seen, clock.now_ns()))
     }
 
     /// Takes settings over from a daemon that still has the sockets.
@@ -163,52 +233,106 @@ impl Ports {
                 Transport::Tls => listeners.tls.push(listener),
             }
         }
-        let (queue, packets) = dgram::pair().map_err(|error| failed(format!("no descriptor: {error}")))?;
-        let fabric = self.table.fabric_mut();
-        let workers = fabric.runners().len();
-        // The agent counts like a worker, as the last of them.
-        let (state, needs) = FlowState::new(workers + 1, Limits::default());
-        let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
-        let queues = vec![QueueParts::new(queue)];
-        fabric.resume((name, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
-        let started = (|| {
-            let learning =
-                fabric.learning(name).ok_or_else(|| failed(format!("there is no switch {name}")))?;
-            let identity = Identity {
-                switch: name.to_owned(),
-                datapath_id,
-                version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
-            };
-            let agent = Agent::new(identity, (state, workers), learning, fail_mode(settings.fail_mode));
-            let service = Service::start(agent, controllers, listeners, packets)
-                .map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
-            let clock = Clock::system();
-            let make = move |learning, worker: u8| -> Box<dyn ringroad_port::plan::Decide> {
-                let needs = needs.get(usize::from(worker)).cloned();
-                match needs {
-                    Some(needs) => {
-                        Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone()))
-                    }
-                    None => learning.decider(),
-                }
-            };
-            fabric.set_decider(name, Some(Box::new(make))).map_err(fabric_refusal)?;
-            Ok(service)
-        })();
-        match started {
-            Ok(service) => Ok(Running {
+        let workers = self.table.fabric().runners().len();
+        let tables = self.openflow.ready.remove(name).unwrap_or_else(|| FlowTables::empty(workers));
+        let begun = self
+            .join_controllers(name, tables)
+            .and_then(|tables| self.serve(settings, datapath_id, (controllers, listeners), tables))
+            .and_then(|(service, needs, clock)| {
+                let seen = needs.last().cloned().ok_or_else(|| failed("there is no worker".to_owned()))?;
+                self.decide_by(name, needs, clock.clone())?;
+                Ok((service, seen, clock))
+            });
+        match begun {
+            Ok((service, seen, clock)) => Ok(Running {
                 settings: settings.clone(),
                 datapath_id,
                 service,
+                seen,
+                clock,
                 socket_path,
                 _socket: socket,
                 known: BTreeMap::new(),
             }),
             Err(refusal) => {
-                let _ = fabric.detach(name, CONTROLLERS_PORT);
+                let _ = self.table.fabric_mut().detach(name, CONTROLLERS_PORT);
                 Err(refusal)
             }
         }
+    }
+
+    /// Puts the port for controllers onto a switch, if it is not there.
+    fn join_controllers(&mut self, switch: &str, mut tables: FlowTables) -> Result<FlowTables, Refusal> {
+        if tables.packets.is_none() {
+            let pair = dgram::pair();
+            let (queue, packets) =
+                pair.map_err(|error| refuse(ErrorKind::Busy, format!("no descriptor: {error}"), ""))?;
+            let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
+            let queues = vec![QueueParts::new(queue)];
+            let fabric = self.table.fabric_mut();
+            fabric.resume((switch, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
+            tables.packets = Some(packets);
+        }
+        Ok(tables)
+    }
+
+    /// Starts the thread that speaks for a switch.
+    fn serve(
+        &self,
+        settings: &OpenFlow,
+        datapath_id: u64,
+        (controllers, listeners): (Controllers, Listeners),
+        tables: FlowTables,
+    ) -> Result<(Service, Vec<WorkerTables>, Clock), Refusal> {
+        let name = settings.switch.as_str();
+        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
+        let FlowTables { state, needs, clock, packets, remains } = tables;
+        let learning = self.table.fabric().learning(name);
+        let learning = learning.ok_or_else(|| failed(format!("there is no switch {name}")))?;
+        let packets = packets.ok_or_else(|| failed("there is no port for controllers".to_owned()))?;
+        let identity = Identity {
+            switch: name.to_owned(),
+            datapath_id,
+            version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
+        };
+        let agent_worker = needs.len().saturating_sub(1);
+        let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
+        let remains = remains.as_ref().map(|(remains, _)| remains);
+        let service = Service::start(agent, controllers, listeners, packets, remains);
+        let service = service.map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
+        Ok((service, needs, clock))
+    }
+
+    /// Has the workers decide by flow tables.
+    fn decide_by(&mut self, switch: &str, needs: Vec<WorkerTables>, clock: Clock) -> Result<(), Refusal> {
+        let make = move |learning: Arc<LearningSwitch>, worker: u8| -> Box<dyn Decide> {
+            match needs.get(usize::from(worker)).cloned() {
+                Some(needs) => Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
+                None => learning.decider(),
+            }
+        };
+        self.table.fabric_mut().set_decider(switch, Some(Box::new(make))).map_err(fabric_refusal)
+    }
+
+    /// Has the workers of switches go on by the tables of another process, with what was counted there.
+    ///
+    /// # Errors
+    /// What cannot be taken up.
+    pub(crate) fn resume_flow_tables(&mut self, counts: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+        for (switch, mut tables) in std::mem::take(&mut self.openflow.ready) {
+            if !self.openflow.waiting.contains_key(&switch) {
+                continue;
+            }
+            if let (Some((_, image)), Some(counts)) = (&tables.remains, counts.get(&switch)) {
+                tables.state.resume_counts(image, counts);
+            }
+            let resumed = self.join_controllers(&switch, tables).and_then(|tables| {
+                self.decide_by(&switch, tables.needs.clone(), tables.clock.clone()).map(|()| tables)
+            });
+            let tables = resumed.map_err(|refusal| refusal.message)?;
+            self.openflow.ready.insert(switch, tables);
+        }
+        Ok(())
     }
 
     /// Has a switch learn addresses again.
@@ -223,6 +347,9 @@ impl Ports {
         if !waited {
             let what = format!("{switch} has no flow tables");
             return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad switch lists the switches that have"));
+        }
+        if self.openflow.ready.remove(switch).is_some_and(|tables| tables.packets.is_some()) {
+            return self.end_openflow(switch, None);
         }
         let fabric = self.table.fabric_mut();
         match fabric.has_decider(switch) {
@@ -310,26 +437,7 @@ impl Ports {
     /// The switches with flow tables.
     pub(crate) fn openflow_report(&self) -> Vec<OpenFlowReport> {
         let FlowSwitches { running, waiting, folder, .. } = &self.openflow;
-        let running = running.values().map(|running| {
-            let report = running.service.report();
-            let controllers = report.controllers.into_iter().map(|controller| ControllerReport {
-                address: controller.address,
-                is_connected: controller.is_connected,
-                problem: controller.problem.unwrap_or_default(),
-            });
-            OpenFlowReport {
-                settings: running.settings.clone(),
-                datapath_id: format!("{:016x}", running.datapath_id),
-                socket: running.socket_path.display().to_string(),
-                controllers: controllers.collect(),
-                tools: report.tools as u64,
-                refused_tools: report.refused_tools,
-                refusal: report.refusal.unwrap_or_default(),
-                flows: report.flows as u64,
-                dropped_news: report.dropped_news,
-                waiting: String::new(),
-            }
-        });
+        let running = running.values().map(Running::report);
         let waiting = waiting.values().map(|(settings, why)| OpenFlowReport {
             settings: settings.clone(),
             datapath_id: parse(settings)
@@ -341,10 +449,52 @@ impl Ports {
             refused_tools: 0,
             refusal: String::new(),
             flows: 0,
+            groups: 0,
+            meters: 0,
+            flow_mods: 0,
+            packet_ins: 0,
             dropped_news: 0,
+            tables: Vec::new(),
             waiting: why.clone(),
         });
         running.chain(waiting).collect()
+    }
+}
+
+impl Running {
+    fn report(&self) -> OpenFlowReport {
+        let report = self.service.report();
+        let controllers = report.controllers.into_iter().map(|controller| ControllerReport {
+            address: controller.address,
+            is_connected: controller.is_connected,
+            problem: controller.problem.unwrap_or_default(),
+        });
+        let tables = self.seen.tables.enter();
+        let (groups, meters) = tables.as_ref().map_or((0, 0), |tables| tables.groups_and_meters());
+        let used = tables.as_ref().map(|tables| tables.used()).unwrap_or_default();
+        let used = used.into_iter().map(|TableUse { table, flows, lookups, matches }| FlowTableReport {
+            table,
+            flows: flows as u64,
+            lookups,
+            matches,
+        });
+        OpenFlowReport {
+            settings: self.settings.clone(),
+            datapath_id: format!("{:016x}", self.datapath_id),
+            socket: self.socket_path.display().to_string(),
+            controllers: controllers.collect(),
+            tools: report.tools as u64,
+            refused_tools: report.refused_tools,
+            refusal: report.refusal.unwrap_or_default(),
+            flows: report.flows as u64,
+            groups: groups as u64,
+            meters: meters as u64,
+            flow_mods: report.counted.flow_mods,
+            packet_ins: report.counted.packet_ins,
+            dropped_news: report.counted.dropped_news,
+            tables: used.collect(),
+            waiting: String::new(),
+        }
     }
 }
 

@@ -794,6 +794,8 @@ impl Server {
             Request::SetOpenFlow(settings) => self.set_openflow(&settings),
             Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch),
             Request::OpenFlow => Ok(Reply::OpenFlow(self.parts.ports.openflow_report())),
+            Request::Explain(_) if !administers => denied("see where frames go"),
+            Request::Explain(frame) => self.parts.ports.explain(&frame).map(Reply::Explained),
             Request::StartTrace { .. } | Request::Traced | Request::StopTrace if !administers => {
                 denied("trace frames")
             }

@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use ringroad_control::codec::encoded_bytes;
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, PortSettingsReport,
-    SwitchReport, WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport,
+    PortSettingsReport, SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
 use ringroad_drivers::catalogue::port_name::PipeSide;
@@ -303,6 +303,8 @@ fn pipe_end_report(name: String, pipe: &PipePort<Client, Kept>, side: PipeSide) 
 /// All switches.
 #[must_use]
 pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
+    let mut openflow: BTreeMap<String, OpenFlowReport> =
+        ports.openflow_report().into_iter().map(|report| (report.settings.switch.clone(), report)).collect();
     let names = ports.table.fabric().switch_names();
     names
         .filter_map(|name| {
@@ -316,6 +318,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
                 refused_moves: totals.refused_moves,
                 replicated_frames: totals.totals.replicated_frames,
                 totals: counter_report(&totals.totals),
+                openflow: openflow.remove(name),
             })
         })
         .collect()

@@ -843,11 +843,7 @@ impl Fabric {
             };
             if !mirrors.is_empty() {
                 let learning = Arc::clone(&switch.learning);
-                let mirroring = Mirroring::new(decide, learning, mirrors.to_vec(), worker);
-                decide = match switch.policed {
-                    Some(_) => Box::new(mirroring.following_heads()),
-                    None => Box::new(mirroring),
-                };
+                decide = Box::new(Mirroring::new(decide, learning, mirrors.to_vec(), worker));
             }
             if let Some((_, trace)) = self.trace.as_ref().filter(|(traced, _)| traced == name) {
                 let tracing = Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace));

@@ -15,6 +15,7 @@ use crate::cache::{Known, WayCache};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
 use crate::fates::Fates;
 use crate::key::PIPELINE_WORDS;
+pub use crate::one_frame::cause;
 use crate::one_frame::{Judges, Noted, OneFrame};
 use crate::packet::Packet;
 use crate::pipeline::Scratch;
@@ -220,6 +221,10 @@ impl Decide for FlowDecider {
             tally.count(&tables, needs.worker, batch, range);
         }
         needs.turns.end();
+    }
+
+    fn own_port(&self) -> Option<PortIndex> {
+        Some(self.controllers)
     }
 }
 

@@ -24,6 +24,7 @@ mod one_frame;
 pub mod packed_match;
 pub mod packet;
 pub mod pipeline;
+pub mod sample_frame;
 mod shape;
 pub mod state;
 pub mod tables;

@@ -33,7 +33,8 @@ pub(crate) struct Band {
 
 /// What a meter says of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Metered {
+pub enum Metered {
+    /// No band is exceeded.
     Passes,
     /// It is above the rate of the band of this number.
     Exceeds(usize),
@@ -69,12 +70,25 @@ impl Meter {
     }
 
     /// Measures a packet. Of the bands whose rate is exceeded, the one with the highest rate counts.
-    pub(crate) fn measure(&self, bytes: usize, now_ns: u64) -> Metered {
+    #[must_use]
+    pub fn measure(&self, bytes: usize, now_ns: u64) -> Metered {
+        self.judge(bytes, |band, units| band.takes(units, now_ns))
+    }
+
+    /// What [`Meter::measure`] would say, with nothing measured.
+    #[must_use]
+    pub fn foresee(&self, bytes: usize, now_ns: u64) -> Metered {
+        let takes =
+            |band: &Band, units| band.room(band.full_at.load(Ordering::Relaxed), units, now_ns).is_some();
+        self.judge(bytes, takes)
+    }
+
+    fn judge(&self, bytes: usize, takes: impl Fn(&Band, u64) -> bool) -> Metered {
         let is_per_packet = self.config.flags.contains(MeterFlags::PKTPS);
         let units = if is_per_packet { 1 } else { bytes as u64 * 8 };
         let mut exceeded: Option<(u64, usize)> = None;
         for (number, band) in self.bands.iter().enumerate() {
-            if !band.takes(units, now_ns) && exceeded.is_none_or(|(unit, _)| band.unit < unit) {
+            if !takes(band, units) && exceeded.is_none_or(|(unit, _)| band.unit < unit) {
                 exceeded = Some((band.unit, number));
             }
         }
@@ -83,20 +97,19 @@ impl Meter {
 }
 
 impl Band {
+    /// When the bucket would be full again if it took so many units; `None` where it has no room for them.
+    fn room(&self, full_at: u64, units: u64, now_ns: u64) -> Option<u64> {
+        let needed = ((u128::from(units) * u128::from(self.unit)) >> 32) as u64;
+        let then = full_at.max(now_ns).saturating_add(needed);
+        (self.unit != 0 && then - now_ns <= self.burst_ns.max(needed)).then_some(then)
+    }
+
     /// Whether the bucket has room for so many units; they are in it then.
     fn takes(&self, units: u64, now_ns: u64) -> bool {
-        if self.unit == 0 {
-            return false;
-        }
-        let needed = ((u128::from(units) * u128::from(self.unit)) >> 32) as u64;
         let mut full_at = self.full_at.load(Ordering::Relaxed);
         // Another worker may be first a few times; then the packet passes, rather than that this worker goes on trying.
         for _ in 0..8 {
-            let begin = full_at.max(now_ns);
-            let then = begin.saturating_add(needed);
-            if then - now_ns > self.burst_ns.max(needed) {
-                return false;
-            }
+            let Some(then) = self.room(full_at, units, now_ns) else { return false };
             match self.full_at.compare_exchange_weak(full_at, then, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(other) => full_at = other,
@@ -147,6 +160,17 @@ mod tests {
         assert_eq!(meter.measure(64, 0), Metered::Passes);
         assert_eq!(meter.measure(64, 0), Metered::Exceeds(1));
         assert_eq!(meter.measure(64, 0), Metered::Exceeds(0));
+    }
+
+    #[test]
+    fn what_is_foreseen_is_not_measured() {
+        let flags = MeterFlags::PKTPS | MeterFlags::BURST;
+        let meter = meter(flags, vec![MeterBand::Drop { rate: 20, burst: 2 }]);
+        for _ in 0..2 {
+            assert_eq!([meter.foresee(64, 0); 3], [Metered::Passes; 3]);
+            assert_eq!(meter.measure(64, 0), Metered::Passes);
+        }
+        assert_eq!([meter.foresee(64, 0), meter.measure(64, 0)], [Metered::Exceeds(0); 2]);
     }
 
     #[test]

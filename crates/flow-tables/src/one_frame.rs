@@ -51,7 +51,9 @@ fn header_of(head: &[u8]) -> FrameHeader {
     FrameHeader::from_words(word(0), word(6), 0)
 }
 
-fn cause(dropped: Dropped) -> DropCause {
+/// The cause under which a frame counts.
+#[must_use]
+pub fn cause(dropped: Dropped) -> DropCause {
     match dropped {
         Dropped::NoFlow => DropCause::NoFlow,
         Dropped::ByFlow => DropCause::ByFlow,

@@ -3,7 +3,8 @@
 mod checksums;
 
 use ringroad_openflow::action::{Action, PortNo};
-use ringroad_openflow::oxm::{Field, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::text::Headers;
 
 use ringroad_port::frame::Fragment;
 
@@ -171,6 +172,27 @@ impl Packet {
     pub fn changed_head(&self) -> Option<(usize, &[u8])> {
         let is_other = self.is_changed && self.original.get(..self.taken) != Some(&self.head);
         is_other.then_some((self.taken, &*self.head))
+    }
+
+    /// All fields that it has; those of the pipeline where they are not zero.
+    #[must_use]
+    pub fn headers(&self) -> Headers {
+        let is_told = |field: Field, value: u128| match field {
+            Field::InPhyPort => false,
+            Field::Metadata | Field::TunnelId | Field::VlanVid | Field::Ipv6Exthdr => value != 0,
+            _ => true,
+        };
+        let fields = Field::ALL.into_iter().filter_map(|field| {
+            let value = self.field(field).filter(|&value| is_told(field, value))?;
+            Some(FieldMatch::exact(field, value))
+        });
+        let ttl = |at: Option<usize>| self.head.get(at?).copied();
+        Headers {
+            // A packet has what its fields need.
+            fields: Match::new(fields).unwrap_or_default(),
+            nw_ttl: ttl(self.network_ttl()),
+            mpls_ttl: ttl(self.layout.mpls.map(|label| label + 3)),
+        }
     }
 
     /// Length of the packet as it is now, bytes.

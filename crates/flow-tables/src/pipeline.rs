@@ -5,7 +5,7 @@ use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
 
 use crate::counters::CounterId;
 use crate::flow::Flow;
-use crate::meter::Metered;
+use crate::meter::{Meter, Metered};
 use crate::packet::{Packet, Unable};
 use crate::tables::{Fragments, Tables};
 use crate::trail::{Trail, keeps_trail};
@@ -75,6 +75,47 @@ pub trait Sink {
     fn looked_up(&mut self, table: u8, found: Option<&Flow>);
     /// The packet, which has so many bytes now, counts here.
     fn count(&mut self, counter: CounterId, bytes: usize);
+
+    // What follows is for those who explain the way; it costs others nothing.
+
+    /// A meter judges the packet, which has so many bytes.
+    #[inline]
+    fn measure(&mut self, meter: &Meter, bytes: usize, now_ns: u64) -> Metered {
+        meter.measure(bytes, now_ns)
+    }
+    /// An action on headers was done, and the packet is now like this.
+    #[inline]
+    fn changed(&mut self, _packet: &Packet, _action: &Action) {}
+    /// The action set of the packet, or of a bucket, is done next.
+    #[inline]
+    fn does_action_set(&mut self) {}
+    /// The packet came to a group, which has so many buckets for it.
+    #[inline]
+    fn grouped(&mut self, _group: u32, _chosen: usize) {}
+    /// A copy of the packet goes through a bucket of the group. False where the walk is to end.
+    #[inline]
+    fn enters_bucket(&mut self, _packet: &Packet, _bucket: usize) -> bool {
+        true
+    }
+    /// That copy has come to its end; the packet goes on as it was.
+    #[inline]
+    fn leaves_bucket(&mut self) {}
+    /// The packet does not go to this port.
+    #[inline]
+    fn not_sent(&mut self, _port: PortNo, _why: NotSent) {}
+}
+
+/// Why an output sends a packet nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NotSent {
+    /// It came by this port, which only `IN_PORT` means then.
+    CameFromThere,
+    /// The switch has no such port.
+    NoSuchPort,
+    /// A controller has disabled the port for frames that leave.
+    Disabled,
+    /// Its controllers are not told of packets of this port.
+    NoPacketIn,
 }
 
 /// One of each kind of action (OpenFlow 1.3.5, 5.10), in the order in which they are done.
@@ -304,7 +345,9 @@ impl<S: Sink> Walk<'_, S> {
         // Deleting a meter deletes its flows.
         let meter = self.tables.meters.get(&meter)?;
         self.sink.count(meter.counter, packet.bytes());
-        let Metered::Exceeds(number) = meter.measure(packet.bytes(), self.now_ns) else { return Some(()) };
+        let Metered::Exceeds(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
+            return Some(());
+        };
         if let Some(band) = meter.bands.get(number) {
             self.sink.count(band.counter, packet.bytes());
         }
@@ -339,6 +382,7 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn apply_set(&mut self, packet: &mut Packet, set: &ActionSet, depth: usize) -> Option<()> {
+        self.sink.does_action_set();
         set.on_headers().try_for_each(|action| self.on_headers(packet, &action))?;
         self.queue = set.queue.or(self.queue);
         match (set.group, set.output) {
@@ -355,7 +399,10 @@ impl<S: Sink> Walk<'_, S> {
             self.trail.close();
         }
         match packet.apply(action) {
-            Ok(()) => Some(()),
+            Ok(()) => {
+                self.sink.changed(packet, action);
+                Some(())
+            }
             Err(Unable::TooLong) => {
                 self.sink.dropped(Dropped::TooLong);
                 None
@@ -372,7 +419,9 @@ impl<S: Sink> Walk<'_, S> {
     fn group(&mut self, packet: &Packet, number: u32, depth: usize) {
         let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
         self.sink.count(group.counter, packet.bytes());
-        for chosen in group.chosen(packet, self.tables) {
+        let chosen = group.chosen(packet, self.tables);
+        self.sink.grouped(number, chosen.len());
+        for chosen in chosen {
             let (Some(bucket), Some(&counter)) =
                 (group.buckets.get(chosen), group.bucket_counters.get(chosen))
             else {
@@ -382,6 +431,9 @@ impl<S: Sink> Walk<'_, S> {
                 return;
             }
             self.sink.count(counter, packet.bytes());
+            if !self.sink.enters_bucket(packet, chosen) {
+                return;
+            }
             let mut set = ActionSet::default();
             set.write(&bucket.actions);
             let queue = self.queue;
@@ -391,6 +443,7 @@ impl<S: Sink> Walk<'_, S> {
                 self.is_settled = true;
             }
             self.queue = queue;
+            self.sink.leaves_bucket();
         }
     }
 
@@ -421,13 +474,16 @@ impl<S: Sink> Walk<'_, S> {
             PortNo::FLOOD => Target::Flood,
             PortNo::NORMAL => Target::Normal,
             // Back to where it came from only by the name for that.
-            port if port == packet.in_port || !port.is_physical() => return,
+            port if port == packet.in_port => return self.sink.not_sent(port, NotSent::CameFromThere),
+            port if !port.is_physical() => return self.sink.not_sent(port, NotSent::NoSuchPort),
             port => Target::Port(port),
         };
-        if let Target::Port(port) = target
-            && self.tables.ports.get(port).is_none_or(|state| !may_send(state.config))
-        {
-            return;
+        if let Target::Port(port) = target {
+            match self.tables.ports.get(port) {
+                Some(state) if may_send(state.config) => {}
+                Some(_) => return self.sink.not_sent(port, NotSent::Disabled),
+                None => return self.sink.not_sent(port, NotSent::NoSuchPort),
+            }
         }
         self.is_settled = true;
         self.sink.output(packet, target, self.queue);
@@ -436,11 +492,11 @@ impl<S: Sink> Walk<'_, S> {
     fn packet_in(&mut self, packet: &Packet, reason: PacketInReason, max_len: u16) {
         let config =
             self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
-        if !config.contains(PortConfig::NO_PACKET_IN) {
-            self.is_settled = true;
-            self.sink
-                .packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
+        if config.contains(PortConfig::NO_PACKET_IN) {
+            return self.sink.not_sent(PortNo::CONTROLLER, NotSent::NoPacketIn);
         }
+        self.is_settled = true;
+        self.sink.packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tables as controllers change them and ask for them.
 
 mod groups;
+pub mod handover;
 mod meters;
 mod reports;
 

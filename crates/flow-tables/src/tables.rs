@@ -125,6 +125,19 @@ impl Default for Tables {
     }
 }
 
+/// How a table is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableUse {
+    /// Its number.
+    pub table: u8,
+    /// Flow entries.
+    pub flows: usize,
+    /// Packets that came to it.
+    pub lookups: u64,
+    /// Packets that an entry of it matched.
+    pub matches: u64,
+}
+
 /// A change. Each is whole: workers see all of it, or nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
@@ -144,6 +157,25 @@ impl Tables {
     #[must_use]
     pub fn ports(&self) -> &Ports {
         &self.ports
+    }
+
+    /// The tables that have entries, or have had packets.
+    #[must_use]
+    pub fn used(&self) -> Vec<TableUse> {
+        let tables = (0..).zip(&self.tables).zip(self.lookups.iter());
+        let uses = tables.map(|((table, entries), &(lookups, matched))| TableUse {
+            table,
+            flows: entries.len(),
+            lookups: self.counters.total(lookups).packets,
+            matches: self.counters.total(matched).packets,
+        });
+        uses.filter(|table| table.flows > 0 || table.lookups > 0).collect()
+    }
+
+    /// How many groups, and how many meters, there are.
+    #[must_use]
+    pub fn groups_and_meters(&self) -> (usize, usize) {
+        (self.groups.len(), self.meters.len())
     }
 
     /// Counts a packet that the thread of this worker's number took through a table.

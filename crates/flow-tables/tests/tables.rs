@@ -529,3 +529,78 @@ proptest! {
         prop_assert_eq!(state.flow_stats(&everything, 0).unwrap().len(), model.len());
     }
 }
+
+#[test]
+fn tables_go_on_in_another_process_as_they_were() {
+    let mut before = state();
+    let meter = MeterMod {
+        command: MeterCommand::Add,
+        flags: MeterFlags::KBPS,
+        meter: 3,
+        bands: vec![MeterBand::Drop { rate: 1_000_000, burst: 0 }],
+    };
+    before.meter_mod(&meter, NS).unwrap();
+    let to_2 = bucket(1, PortNo::ANY, vec![output(2)]);
+    let seven = group(GroupCommand::Add, GroupKind::All, 7, vec![to_2]);
+    before.group_mod(&seven, 2 * NS).unwrap();
+    let timed = FlowMod {
+        idle_timeout_s: 10,
+        cookie: 5,
+        ..add(
+            1,
+            9,
+            vec![exact(Field::InPort, 1)],
+            Instructions { meter: Some(3), ..apply(vec![Action::Group(7)]) },
+        )
+    };
+    before.flow_mod(&timed, 3 * NS).unwrap();
+    before.flow_mod(&add(0, 1, vec![], apply(vec![output(3)])), 4 * NS).unwrap();
+    before.publish();
+    let image = before.image();
+    let all = FlowStatsRequest {
+        table: table_id::ALL,
+        out_port: PortNo::ANY,
+        out_group: group_id::ANY,
+        cookie: 0,
+        cookie_mask: 0,
+        matching: Match::default(),
+    };
+    // What is counted after the image was made goes along as well.
+    let mut packet = Packet::default();
+    packet.load(PortNo(1), &[0; 60], 60, false);
+    let mut counter = Counting(&before);
+    before.tables().receive(&mut packet, 5 * NS, &mut Scratch::default(), &mut counter);
+    let counts = before.counts(&image);
+    let (mut after, _) = FlowState::new(3, Limits::default());
+    let resumed = after.resume(image.bytes.clone()).unwrap();
+    after.resume_counts(&resumed, &counts);
+    let now = 6 * NS;
+    assert_eq!(after.flow_stats(&all, now), before.flow_stats(&all, now));
+    assert_eq!(after.flow_stats(&all, now).unwrap()[0].packets, 1);
+    assert_eq!(after.group_stats(group_id::ALL, now), before.group_stats(group_id::ALL, now));
+    assert_eq!(after.meter_stats(meter_id::ALL, now), before.meter_stats(meter_id::ALL, now));
+    assert_eq!(after.table_stats(), before.table_stats());
+    assert_eq!(after.tables().used(), before.tables().used());
+    // Ages go on.
+    assert!(after.expire(12 * NS).is_empty() && after.flows() == 2);
+    assert_eq!(after.expire(14 * NS).len(), 1);
+    for wrong in [&image.bytes[..20], &[0; 40]] {
+        assert!(FlowState::new(1, Limits::default()).0.resume(wrong.to_vec()).is_err());
+    }
+}
+
+/// Counts as the only worker would.
+struct Counting<'state>(&'state FlowState);
+
+impl Sink for Counting<'_> {
+    fn output(&mut self, _: &Packet, _: Target, _: Option<u32>) {}
+    fn packet_in(&mut self, _: &Packet, _: ToController) {}
+    fn dropped(&mut self, _: Dropped) {}
+    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+        self.0.tables().count_lookup(0, table, found.is_some());
+    }
+    fn count(&mut self, counter: CounterId, bytes: usize) {
+        let count = ringroad_flow_tables::counters::Count { packets: 1, bytes: bytes as u64 };
+        self.0.tables().count(0, counter, count);
+    }
+}

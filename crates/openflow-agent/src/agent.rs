@@ -27,6 +27,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::{FrameHeader, LearningSwitch};
+use serde::{Deserialize, Serialize};
 
 use crate::features::table_features;
 use crate::session::{Ended, MAX_MULTIPART_BYTES, News, Peer, Session};
@@ -76,6 +77,40 @@ impl Port {
     }
 }
 
+/// What an agent leaves to one in another process, beside its tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remains {
+    /// The agent's time when all began, ns of CLOCK_MONOTONIC: ages go on.
+    pub start_ns: u64,
+    /// Whether fragments are dropped.
+    pub drops_fragments: bool,
+    /// How much of a packet with an invalid TTL controllers get.
+    pub miss_send_bytes: u16,
+    /// Whether it is a learning switch for want of a controller.
+    pub is_standalone: bool,
+    /// The ports: number, what controllers have configured, whether it is live.
+    pub ports: Vec<(u32, u32, bool)>,
+    /// The greatest generation number of a controller.
+    pub generation: Option<u64>,
+    /// What was counted.
+    pub counted: Counted,
+}
+
+impl Remains {
+    /// Puts what workers need of it into the tables.
+    pub fn resume_in(&self, state: &mut FlowState) {
+        for &(number, config, is_live) in &self.ports {
+            let port = tables::PortState { config: PortConfig(config), is_live };
+            state.set_port(PortNo(number), Some(port));
+        }
+        state.set_fragments(match self.drops_fragments {
+            true => tables::Fragments::Drop,
+            false => tables::Fragments::Normal,
+        });
+        state.publish();
+    }
+}
+
 /// Where a controller's packets leave: these ports, and the bytes.
 pub type Outgoing = (PortMask, Vec<u8>);
 
@@ -99,10 +134,23 @@ pub struct Agent {
     fail_mode: FailMode,
     is_standalone: bool,
     outgoing: Vec<Outgoing>,
+    counted: Counted,
+}
+
+/// What an agent has counted since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Changes of flow entries that were made.
+    pub flow_mods: u64,
+    /// Packets that the switch had for controllers.
+    pub packet_ins: u64,
+    /// News that were dropped because the other side did not read.
+    pub dropped_news: u64,
 }
 
 impl Agent {
-    /// A switch without ports and flows.
+    /// A switch with the flows of `state`, and without ports. Without flows of an agent before it, it is to be told that
+    /// it has no controller ([`Agent::lose_controllers`]).
     #[must_use]
     pub fn new(
         identity: Identity,
@@ -110,7 +158,7 @@ impl Agent {
         switch: Arc<LearningSwitch>,
         fail_mode: FailMode,
     ) -> Self {
-        let mut agent = Self {
+        Self {
             identity,
             state,
             switch,
@@ -124,11 +172,32 @@ impl Agent {
             fail_mode,
             is_standalone: false,
             outgoing: Vec::new(),
-        };
-        if fail_mode == FailMode::Standalone {
-            agent.stand_alone(0);
+            counted: Counted::default(),
         }
-        agent
+    }
+
+    /// Goes on where another agent stopped, whose tables this one was made with.
+    pub fn resume(&mut self, remains: &Remains) {
+        self.fragments = if remains.drops_fragments { Fragments::Drop } else { Fragments::Normal };
+        self.miss_send_bytes = remains.miss_send_bytes;
+        self.is_standalone = remains.is_standalone;
+        self.generation = remains.generation;
+        self.counted = remains.counted;
+    }
+
+    /// What it leaves to an agent in another process; `start_ns` is the beginning of its time.
+    #[must_use]
+    pub fn remains(&self, start_ns: u64) -> Remains {
+        let ports = self.state.tables().ports().iter();
+        Remains {
+            start_ns,
+            drops_fragments: self.state.fragments() == tables::Fragments::Drop,
+            miss_send_bytes: self.miss_send_bytes,
+            is_standalone: self.is_standalone,
+            ports: ports.map(|(number, port)| (number.0, port.config.0, port.is_live)).collect(),
+            generation: self.generation,
+            counted: self.counted(),
+        }
     }
 
     /// Begins a connection.
@@ -140,7 +209,9 @@ impl Agent {
 
     /// Forgets a connection.
     pub fn disconnect(&mut self, id: SessionId) {
-        self.sessions.remove(&id);
+        if let Some(session) = self.sessions.remove(&id) {
+            self.counted.dropped_news += session.dropped_news;
+        }
     }
 
     /// A connection.
@@ -160,10 +231,11 @@ impl Agent {
         &self.state
     }
 
-    /// News that were dropped because the other side did not read, on all connections that are there.
+    /// What was counted.
     #[must_use]
-    pub fn dropped_news(&self) -> u64 {
-        self.sessions.values().map(|session| session.dropped_news).sum()
+    pub fn counted(&self) -> Counted {
+        let dropped_now: u64 = self.sessions.values().map(|session| session.dropped_news).sum();
+        Counted { dropped_news: self.counted.dropped_news + dropped_now, ..self.counted }
     }
 
     /// Takes what controllers want to send, to be put onto the switch.
@@ -211,8 +283,12 @@ impl Agent {
     pub fn set_port(&mut self, number: PortNo, mut port: Port) {
         let old = self.ports.get(&number);
         let reason = if old.is_some() { PortStatusReason::Modify } else { PortStatusReason::Add };
-        if let Some(old) = old {
-            (port.config, port.since_ns) = (old.config, old.since_ns);
+        match old {
+            Some(old) => (port.config, port.since_ns) = (old.config, old.since_ns),
+            // What another agent has left.
+            None => {
+                port.config = self.state.tables().ports().get(number).map_or(port.config, |port| port.config)
+            }
         }
         self.ports.insert(number, port);
         self.show_port(number, reason);
@@ -290,6 +366,7 @@ impl Agent {
     }
 
     fn pass_on(&mut self, header: PacketInHeader, packet: &[u8]) {
+        self.counted.packet_ins += 1;
         let news = News::PacketIn(header.reason as u32);
         if !self.sessions.values().any(|session| session.wants(news)) {
             return;
@@ -417,6 +494,7 @@ impl Agent {
             Request::PacketOut(packet) => self.packet_out(&packet, now_ns)?,
             Request::FlowMod(change) => {
                 let removed = self.state.flow_mod(&change, now_ns)?;
+                self.counted.flow_mods += 1;
                 self.tell_removed(removed);
             }
             Request::GroupMod(change) => {

@@ -38,8 +38,9 @@ impl Dialed {
         Self { address, state: Dialing::Waiting(now), wait: FIRST_WAIT, problem: None }
     }
 
-    /// Goes on with connecting, in a thread that rings `wake` when it is done. Returns a new connection.
-    pub(crate) fn dial(&mut self, wake: &Arc<OwnedFd>, now: Instant) -> Option<TcpStream> {
+    /// Goes on with connecting, in a thread that rings `wake` when it is done. Returns a new connection, or why there is
+    /// none; `None` while nothing has come of it.
+    pub(crate) fn dial(&mut self, wake: &Arc<OwnedFd>, now: Instant) -> Option<Result<TcpStream, String>> {
         match &self.state {
             Dialing::Waiting(at) if *at <= now => {
                 let (done, result) = channel();
@@ -50,13 +51,12 @@ impl Dialed {
                 };
                 match std::thread::Builder::new().name("openflow-dial".to_owned()).spawn(connecting) {
                     Ok(_) => self.state = Dialing::Connecting(result),
-                    Err(error) => self.lost(error.to_string(), now),
+                    Err(error) => return Some(Err(error.to_string())),
                 }
             }
             Dialing::Connecting(result) => match result.try_recv() {
-                Ok(Ok(stream)) => return Some(stream),
-                Ok(Err(problem)) => self.lost(problem, now),
-                Err(TryRecvError::Disconnected) => self.lost("the attempt was given up".to_owned(), now),
+                Ok(result) => return Some(result),
+                Err(TryRecvError::Disconnected) => return Some(Err("the attempt was given up".to_owned())),
                 Err(TryRecvError::Empty) => {}
             },
             Dialing::Waiting(_) | Dialing::Connected(_) => {}

@@ -6,14 +6,18 @@ use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ringroad_openflow::action::PortNo;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::ControllerAddress;
-use crate::agent::{Agent, FailMode, Port};
+use crate::agent::{Agent, Counted, FailMode, Port, Remains};
 use crate::tls::Tls;
 use crate::turn::{Owner, Turn};
+
+/// How long the thread may take to answer its owner.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection to a controller, as reports have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,8 +43,8 @@ pub struct Report {
     pub refusal: Option<String>,
     /// Flow entries.
     pub flows: usize,
-    /// News that a controller did not get because it did not read.
-    pub dropped_news: u64,
+    /// What was counted.
+    pub counted: Counted,
 }
 
 /// Whom a switch speaks to.
@@ -58,6 +62,9 @@ pub(crate) enum Command {
     SetPort(PortNo, Box<Port>),
     RemovePort(PortNo),
     Controllers(Controllers, FailMode),
+    Freeze(Sender<(Remains, Vec<u8>)>),
+    Counts(Sender<Vec<u8>>),
+    Thaw,
     End,
 }
 
@@ -82,7 +89,8 @@ pub struct Listeners {
 }
 
 impl Service {
-    /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet.
+    /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet. With
+    /// `remains` the agent's time goes on.
     ///
     /// # Errors
     /// The kernel's: no thread, or no descriptor.
@@ -91,6 +99,7 @@ impl Service {
         controllers: Controllers,
         listeners: Listeners,
         packets: OwnedFd,
+        remains: Option<&Remains>,
     ) -> std::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, received) = channel();
@@ -102,7 +111,7 @@ impl Service {
             listener.set_nonblocking(true)?;
         }
         let owner = Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report) };
-        let turn = Turn::new(agent, controllers, listeners, packets, owner);
+        let turn = Turn::new(agent, controllers, listeners, packets, owner, remains);
         let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || turn.run())?;
         Ok(Self { commands, wake, report, thread: Some(thread) })
     }
@@ -126,6 +135,28 @@ impl Service {
     /// Other controllers, another fail mode, or other certificates. Connections to controllers that stay go on.
     pub fn set_controllers(&self, controllers: Controllers, fail_mode: FailMode) {
         self.tell(Command::Controllers(controllers, fail_mode));
+    }
+
+    /// Has the thread do nothing from now on, and says what another process needs to go on: that of the agent, and the
+    /// records of the tables' image. `None` where the thread does not answer.
+    #[must_use]
+    pub fn freeze(&self) -> Option<(Remains, Vec<u8>)> {
+        let (reply, answer) = channel();
+        self.tell(Command::Freeze(reply));
+        answer.recv_timeout(ANSWER_WITHIN).ok()
+    }
+
+    /// What was counted for all that is in the image. `None` where the thread was not frozen, or does not answer.
+    #[must_use]
+    pub fn counts(&self) -> Option<Vec<u8>> {
+        let (reply, answer) = channel();
+        self.tell(Command::Counts(reply));
+        answer.recv_timeout(ANSWER_WITHIN).ok()
+    }
+
+    /// Has a frozen thread go on.
+    pub fn thaw(&self) {
+        self.tell(Command::Thaw);
     }
 
     /// What is going on.

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringroad_flow_tables::control_frame::packet_out_header;
+use ringroad_flow_tables::state::handover::Image;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::address::{ControllerAddress, Transport};
-use crate::agent::{Agent, SessionId};
+use crate::agent::{Agent, Remains, SessionId};
 use crate::dialing::{CONNECT_WITHIN, Dialed};
 use crate::service::{Command, ControllerReport, Controllers, Listeners, Report};
 use crate::session::{Ended, Peer};
@@ -72,6 +73,8 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Turn {
     agent: Agent,
+    /// The image of the tables, while the thread does nothing.
+    frozen: Option<Image>,
     start: Instant,
     dialed: Vec<Dialed>,
     tls: Option<Tls>,
@@ -85,17 +88,26 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// As [`Service::start`](crate::service::Service::start) has it.
     pub(crate) fn new(
-        agent: Agent,
+        mut agent: Agent,
         controllers: Controllers,
         listeners: Listeners,
         packets: OwnedFd,
         owner: Owner,
+        remains: Option<&Remains>,
     ) -> Self {
         let now = Instant::now();
+        let age = remains.map_or(0, |remains| monotonic_ns().saturating_sub(remains.start_ns));
+        match remains {
+            Some(remains) => agent.resume(remains),
+            // Until one comes.
+            None => agent.lose_controllers(0),
+        }
         Self {
             agent,
-            start: now,
+            frozen: None,
+            start: now.checked_sub(Duration::from_nanos(age)).unwrap_or(now),
             dialed: controllers.addresses.into_iter().map(|address| Dialed::new(address, now)).collect(),
             tls: controllers.tls,
             listeners,
@@ -111,6 +123,10 @@ impl Turn {
     /// Serves until the owner ends it.
     pub(crate) fn run(mut self) {
         while self.obey() {
+            if self.frozen.is_some() {
+                let _ = poll(&mut [PollFd::new(&self.owner.wake, PollFlags::IN)], None);
+                continue;
+            }
             self.dial();
             self.tell_report();
             let ready = self.wait();
@@ -143,6 +159,18 @@ impl Turn {
                     self.tls = controllers.tls;
                     self.change_controllers(controllers.addresses);
                 }
+                Ok(Command::Freeze(reply)) => {
+                    let image = self.frozen.insert(self.agent.state().image());
+                    let records = std::mem::take(&mut image.bytes);
+                    let start_ns = monotonic_ns().saturating_sub(self.now_ns());
+                    let _ = reply.send((self.agent.remains(start_ns), records));
+                }
+                Ok(Command::Counts(reply)) => {
+                    if let Some(image) = &self.frozen {
+                        let _ = reply.send(self.agent.state().counts(image));
+                    }
+                }
+                Ok(Command::Thaw) => self.frozen = None,
                 Ok(Command::End) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
@@ -174,16 +202,29 @@ impl Turn {
     /// Connects to the controllers whose time has come.
     fn dial(&mut self) {
         let now = Instant::now();
+        let mut has_failed = false;
         for (place, dialed) in self.dialed.iter_mut().enumerate() {
-            let Some(stream) = dialed.dial(&self.owner.wake, now) else { continue };
-            match dialed_stream(stream, &dialed.address, self.tls.as_ref()) {
+            let stream = match dialed.dial(&self.owner.wake, now) {
+                Some(Ok(stream)) => dialed_stream(stream, &dialed.address, self.tls.as_ref()),
+                Some(Err(problem)) => Err(problem),
+                None => continue,
+            };
+            match stream {
                 Ok(stream) => {
                     let id = self.agent.connect(Peer::Controller);
                     self.links.insert(id, Link::new(stream, Some(place), None));
                     dialed.connected(id);
                 }
-                Err(problem) => dialed.lost(problem, now),
+                Err(problem) => {
+                    has_failed = true;
+                    dialed.lost(problem, now);
+                }
             }
+        }
+        // The flows of an agent before may be those of a controller that is not there any more.
+        if has_failed && !self.agent.is_controlled() {
+            let now_ns = self.now_ns();
+            self.agent.lose_controllers(now_ns);
         }
     }
 
@@ -402,10 +443,16 @@ impl Turn {
             refused_tools: self.refused_tools,
             refusal: self.refusal.clone(),
             flows: self.agent.state().flows(),
-            dropped_news: self.agent.dropped_news(),
+            counted: self.agent.counted(),
         };
         *self.owner.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, which all processes share.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// The stream of a connection to this controller.

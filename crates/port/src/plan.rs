@@ -56,6 +56,12 @@ pub trait Decide: Debug + Send {
 
     /// Says that the frames `range` of `batch` have gone where `plan` said. Here a decider counts.
     fn executed(&mut self, _from: PortIndex, _batch: &Batch, _range: Range<usize>, _plan: &Plan) {}
+
+    /// A port of the switch that serves this decider alone: frames from and to it are no users', and begin with a header
+    /// that only the decider knows.
+    fn own_port(&self) -> Option<PortIndex> {
+        None
+    }
 }
 
 /// What becomes of a frame.

@@ -359,7 +359,7 @@ impl MacTable {
                 vlan: if self.has_vlans() { (set ^ self.set_index(entry.mac())) as u16 } else { 0 },
                 port: entry.port(),
                 age_ticks,
-                is_static: self.statics.port_of(entry.mac()).is_some(),
+                is_static: self.static_port(entry.mac()).is_some(),
             })
         })
     }

@@ -6,6 +6,9 @@
 //! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Else a program
 //! that looks on would disturb what it looks at.
 //!
+//! Where a frame leaves with other headers, a mirror of received frames gets it as it came, and one of delivered frames as
+//! it leaves; one of both gets both. The port gets each form of a frame once.
+//!
 //! A mirror that samples takes one frame of each so many in a row, at a place that looks like chance: else traffic that
 //! repeats would show the same frame again and again.
 
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
-use ringroad_port::plan::{CopiesId, Decide, Destination, Fate, FrameCopy, HeadId, Plan};
+use ringroad_port::plan::{CopiesId, Decide, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
@@ -45,12 +48,14 @@ pub struct Mirroring {
     outlets: PortMask,
     /// This worker, for records.
     worker: u8,
-    /// Whether frames that leave with other heads are copied too, as they came.
-    follows_heads: bool,
     /// Frames of each port that this worker has executed: which one a mirror samples depends on it.
     executed: Box<[u64; MAX_PORTS]>,
     /// The copies of one frame.
     copies: Vec<FrameCopy>,
+    /// Those that the inner decider has made of it, each with its ports.
+    decided: Vec<(FrameCopy, PortMask)>,
+    /// [`Decide::own_port`] of the inner decider.
+    own_port: Option<PortIndex>,
 }
 
 /// The ports that look on at a frame: those that get it, and those that get a record.
@@ -75,6 +80,30 @@ fn is_sampled(number: u64, sample: u32) -> bool {
     ((mixed >> 32) * sample) >> 32 == place
 }
 
+/// Whether a frame is the same with either head.
+fn is_same_form(
+    (batch, frame): (&Batch, usize),
+    one: Option<HeadId>,
+    other: Option<HeadId>,
+    plan: &Plan,
+) -> bool {
+    if one == other {
+        return true;
+    }
+    match (one.and_then(|one| plan.head_of(one)), other.and_then(|other| plan.head_of(other))) {
+        (Some(one), Some(other)) => one == other,
+        // A head may be what the frame began with anyway.
+        (Some(head), None) | (None, Some(head)) => {
+            let (mut start, mut len) = ([0; MAX_HEAD_BYTES], 0);
+            for fragment in batch.frame(frame) {
+                len += fragment.bytes().read(start.get_mut(len..head.replaces).unwrap_or_default());
+            }
+            head.replaces == head.bytes.len() && start.get(..len) == Some(head.bytes)
+        }
+        (None, None) => true,
+    }
+}
+
 impl Mirroring {
     /// Adds `mirrors` to what `inner` decides for `switch` on the worker of this number.
     #[must_use]
@@ -86,56 +115,24 @@ impl Mirroring {
     ) -> Self {
         let outlets = mirrors.iter().map(|mirror| mirror.to).collect();
         let executed = Box::new([0; MAX_PORTS]);
-        let copies = Vec::with_capacity(4);
-        Self { inner, switch, mirrors, outlets, worker, follows_heads: false, executed, copies }
-    }
-
-    /// The same, which copies frames that leave with other heads too: as they came.
-    #[must_use]
-    pub fn following_heads(self) -> Self {
-        Self { follows_heads: true, ..self }
-    }
-
-    fn ports_of(&self, destination: Destination, from: PortIndex, plan: &Plan) -> PortMask {
-        match destination {
-            Destination::Port(port) => [port].into_iter().collect(),
-            Destination::Others => {
-                let mut others = self.switch.ports.mask();
-                others.remove(from);
-                others
-            }
-            Destination::Ports(set) => plan.ports(set),
-        }
+        let own_port = inner.own_port();
+        let (copies, decided) = (Vec::with_capacity(3), Vec::new());
+        Self { inner, switch, mirrors, outlets, worker, executed, copies, decided, own_port }
     }
 
     /// The ports to which a frame goes from the port `from`.
     fn members(&self, fate: Fate, from: PortIndex, plan: &Plan) -> PortMask {
         let members = match fate {
-            Fate::Port(port) => self.ports_of(Destination::Port(port), from, plan),
-            Fate::Flood => self.ports_of(Destination::Others, from, plan),
+            Fate::Port(port) => [port].into_iter().collect(),
+            Fate::Flood => {
+                let mut others = self.switch.ports.mask();
+                others.remove(from);
+                others
+            }
             Fate::Ports(set) => plan.ports(set),
-            Fate::Copies(copies) if self.follows_heads => plan
-                .copies_of(copies)
-                .iter()
-                .fold(PortMask::EMPTY, |all, copy| all.or(self.ports_of(copy.to, from, plan))),
             Fate::Copies(_) | Fate::Drop(_) => PortMask::EMPTY,
         };
         members.but(self.outlets)
-    }
-
-    /// Adds copies with other heads to those of this frame, but for those to ports that look on.
-    fn add_copies(&mut self, copies: CopiesId, from: PortIndex, plan: &mut Plan) {
-        for number in 0..plan.copies_of(copies).len() {
-            let Some(&copy) = plan.copies_of(copies).get(number) else { return };
-            let all = self.ports_of(copy.to, from, plan);
-            let members = all.but(self.outlets);
-            let to = match copy.to {
-                _ if members.is_empty() => None,
-                to if members == all => Some(to),
-                _ => plan.set(members).map(Destination::Ports),
-            };
-            self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
-        }
     }
 
     /// The ports that look on at frame number `number` of the port `from`, which goes to `members`.
@@ -150,6 +147,72 @@ impl Mirroring {
             }
         }
         lookers
+    }
+
+    /// Adds what mirrors get of a frame that leaves as copies, and takes their ports out of these.
+    fn look_at_copies(
+        &mut self,
+        (batch, frame): (&Batch, usize),
+        (number, from): (u64, PortIndex),
+        copies: CopiesId,
+        plan: &mut Plan,
+    ) {
+        self.decided.clear();
+        for &copy in plan.copies_of(copies) {
+            let members = self.members(copy.to.into(), from, plan);
+            self.decided.push((copy, members));
+        }
+        self.decided.retain(|(_, members)| !members.is_empty());
+        self.copies.clear();
+        let mut all = PortMask::EMPTY;
+        for &(copy, members) in &self.decided {
+            let to = match copy.to {
+                Destination::Ports(set) if plan.ports(set) != members => {
+                    plan.set(members).map(Destination::Ports)
+                }
+                Destination::Others => plan.set(members).map(Destination::Ports),
+                to => Some(to),
+            };
+            self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
+            all = all.or(members);
+        }
+        // What comes by the decider's own port has a header in front that is no part of the frame.
+        let is_own = self.own_port == Some(from);
+        let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.head) } else { None };
+        let leaving = self.copies.len();
+        let mut records = PortMask::EMPTY;
+        for mirror in self.mirrors.iter().filter(|mirror| is_sampled(number, mirror.sample)) {
+            let is_received = mirror.received.contains(from);
+            let is_delivered = |members: PortMask| {
+                members.iter().any(|port| mirror.delivered.contains(port) && Some(port) != self.own_port)
+            };
+            if mirror.records {
+                if !is_own && (is_received || is_delivered(all)) {
+                    records.insert(mirror.to);
+                }
+                continue;
+            }
+            let delivered = self.decided.iter().filter(|(_, members)| is_delivered(*members));
+            let heads =
+                is_received.then_some(as_it_came).into_iter().chain(delivered.map(|(copy, _)| copy.head));
+            for head in heads {
+                let copy = FrameCopy { to: Destination::Port(mirror.to), head };
+                let mut others = self.copies.iter().skip(leaving);
+                let is_known = others.any(|other| {
+                    other.to == copy.to && is_same_form((batch, frame), other.head, copy.head, plan)
+                });
+                if !is_known {
+                    self.copies.push(copy);
+                }
+            }
+        }
+        if !records.is_empty()
+            && let head @ Some(_) = self.record((batch, frame), (number, from, all), plan)
+            && let Some(set) = plan.set(records)
+        {
+            self.copies.push(FrameCopy { to: Destination::Ports(set), head });
+        }
+        plan.copy(frame, &self.copies);
     }
 
     /// The record of a frame, in place of all of it.
@@ -190,8 +253,12 @@ impl Decide for Mirroring {
         let executed = self.executed.get(usize::from(from.0)).copied().unwrap_or_default();
         for frame in frames {
             let fate = plan.fate(frame);
-            let members = self.members(fate, from, plan);
             let number = executed + (frame - first) as u64;
+            if let Fate::Copies(copies) = fate {
+                self.look_at_copies((batch, frame), (number, from), copies, plan);
+                continue;
+            }
+            let members = self.members(fate, from, plan);
             let lookers = self.lookers(number, from, members);
             let mut ports = lookers.frames;
             self.copies.clear();
@@ -206,7 +273,6 @@ impl Decide for Mirroring {
                 Fate::Port(_) | Fate::Flood | Fate::Ports(_) => {
                     ports = members.iter().chain(ports.iter()).collect();
                 }
-                Fate::Copies(copies) if self.follows_heads => self.add_copies(copies, from, plan),
                 Fate::Copies(_) | Fate::Drop(_) => continue,
             }
             if !ports.is_empty()

@@ -33,11 +33,22 @@ fn decided(
     count: usize,
     bytes: &'static [u8],
 ) -> (Batch, Plan, Mirroring) {
+    decided_by(Box::new(Always(fate)), mirrors, from, count, bytes)
+}
+
+/// The same with another decider.
+fn decided_by(
+    inner: Box<dyn Decide>,
+    mirrors: &[Mirror],
+    from: u8,
+    count: usize,
+    bytes: &'static [u8],
+) -> (Batch, Plan, Mirroring) {
     let switch = LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap());
     for port in 0..5 {
         assert!(switch.ports.insert(PortIndex(port)));
     }
-    let mut decider = Mirroring::new(Box::new(Always(fate)), Arc::new(switch), mirrors.to_vec(), 3);
+    let mut decider = Mirroring::new(inner, Arc::new(switch), mirrors.to_vec(), 3);
     let mut batch = Batch::new();
     for _ in 0..count {
         // SAFETY: the bytes outlive the batch, and nothing writes them.
@@ -117,6 +128,73 @@ fn several_mirrors_look_on_and_a_sampling_one_at_one_frame_of_each_so_many() {
     for place in 0..3 {
         assert!(places.iter().filter(|other| **other == place).count() > 10, "{places:?}");
     }
+}
+
+/// Sends each frame to port 1 with another head, to ports 2 and 4 as it came, and to its own port with a header in front.
+#[derive(Debug)]
+struct Rewrites;
+
+const OWN_PORT: PortIndex = PortIndex(3);
+
+impl Decide for Rewrites {
+    fn decide(&mut self, _from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        for frame in first..batch.frames() {
+            let (other, in_front) = (plan.head(12, b"other"), plan.head(0, b"header"));
+            let set = plan.set(mask([2, 4])).unwrap();
+            let copy = |to, head| FrameCopy { to, head };
+            plan.copy(
+                frame,
+                &[
+                    copy(Destination::Port(PortIndex(1)), other),
+                    copy(Destination::Ports(set), None),
+                    copy(Destination::Port(OWN_PORT), in_front),
+                ],
+            );
+        }
+    }
+
+    fn own_port(&self) -> Option<PortIndex> {
+        Some(OWN_PORT)
+    }
+}
+
+#[test]
+fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
+    let seen = |mirrors: &[Mirror], from: u8| {
+        let (_, plan, _) = decided_by(Box::new(Rewrites), mirrors, from, 1, &[0; 60]);
+        let Fate::Copies(id) = plan.fate(0) else { panic!("{:?}", plan.fate(0)) };
+        let of = |copy: &FrameCopy| {
+            let ports = match copy.to {
+                Destination::Port(port) => vec![port.0],
+                Destination::Ports(set) => plan.ports(set).iter().map(|port| port.0).collect(),
+                Destination::Others => unreachable!(),
+            };
+            let head = copy
+                .head
+                .and_then(|head| plan.head_of(head))
+                .map_or("", |head| str::from_utf8(head.bytes).unwrap());
+            (ports, head.to_owned())
+        };
+        let mut all: Vec<(Vec<u8>, String)> = plan.copies_of(id).iter().map(of).collect();
+        let decided = [(vec![1], "other"), (vec![2], ""), (vec![3], "header")];
+        let decided = decided.map(|(ports, head)| (ports, head.to_owned()));
+        assert_eq!(all[..3], decided, "the mirror's port is taken out");
+        let forms = all.split_off(3).into_iter().map(|(ports, head)| {
+            assert_eq!(ports, [4]);
+            head
+        });
+        forms.collect::<Vec<_>>()
+    };
+    let [received, delivered] = [mask([0]), mask([1])];
+    assert_eq!(seen(&[Mirror { received, ..NONE }], 0), [""]);
+    assert_eq!(seen(&[Mirror { received, ..NONE }], 1), [""; 0]);
+    assert_eq!(seen(&[Mirror { delivered, ..NONE }], 0), ["other"]);
+    assert_eq!(seen(&[Mirror { received, delivered, ..NONE }], 0), ["", "other"]);
+    let unchanged = Mirror { received, delivered: mask([2]), ..NONE };
+    assert_eq!(seen(&[unchanged, unchanged], 0), [""], "once, though all say so");
+    // What is behind the decider's own port sees headers of its own.
+    assert_eq!(seen(&[Mirror { delivered: mask([3]), ..NONE }], 0), [""; 0]);
+    assert_eq!(seen(&[Mirror { received: PortMask::all(), ..NONE }], 3), ["other"]);
 }
 
 /// The record that a copy of a frame is, and the port that gets it.

@@ -69,8 +69,7 @@ impl Bed {
 
     /// With these mirrors before it.
     fn mirrored(mut self, mirrors: Vec<Mirror>) -> Self {
-        let mirroring = Mirroring::new(self.decider, Arc::clone(&self.switch), mirrors, 0);
-        self.decider = Box::new(mirroring.following_heads());
+        self.decider = Box::new(Mirroring::new(self.decider, Arc::clone(&self.switch), mirrors, 0));
         self
     }
 
@@ -198,7 +197,7 @@ impl Model {
     }
 }
 
-fn ways<const N: usize>(ways: [(u8, Vec<u8>); N]) -> Ways {
+fn ways(ways: impl IntoIterator<Item = (u8, Vec<u8>)>) -> Ways {
     Ok(ways.into_iter().collect())
 }
 
@@ -328,22 +327,34 @@ fn a_static_address_holds_in_the_vlans_of_its_port() {
 }
 
 #[test]
-fn a_mirror_gets_frames_as_they_came_and_is_in_no_vlan() {
-    let mirror = Mirror {
-        received: [PortIndex(0)].into_iter().collect(),
-        delivered: [PortIndex(2)].into_iter().collect(),
-        to: PortIndex(3),
+fn mirrors_get_frames_as_they_came_and_as_they_leave_and_are_in_no_vlan() {
+    let mask = |ports: &[u8]| ports.iter().copied().map(PortIndex).collect();
+    let mirror = |received: &[u8], delivered: &[u8], to| Mirror {
+        received: mask(received),
+        delivered: mask(delivered),
+        to: PortIndex(to),
         sample: 1,
         records: false,
     };
-    let mut bed =
-        Bed::new(&[access(10), access(10), trunk("10,20", None), trunk("all", Some(10)), access(20)])
-            .mirrored(vec![mirror]);
+    let settings = [
+        access(10),
+        access(10),
+        trunk("10,20", None),
+        trunk("all", Some(10)),
+        access(20),
+        trunk("all", Some(10)),
+        access(10),
+    ];
+    let mirrors = vec![mirror(&[0], &[], 3), mirror(&[], &[2], 5), mirror(&[0], &[1], 6)];
+    let mut bed = Bed::new(&settings).mirrored(mirrors);
     let plain = frame(BROADCAST, 1, &[]);
     let tagged = frame(BROADCAST, 1, &[10]);
-    assert_eq!(bed.send(0, &plain), ways([(1, plain.clone()), (2, tagged), (3, plain.clone())]));
+    let as_it_came = [(1, plain.clone()), (3, plain.clone()), (6, plain.clone())];
+    let sent = bed.send(0, &plain);
+    assert_eq!(sent, ways(as_it_came.into_iter().chain([(2, tagged.clone()), (5, tagged)])));
     assert_eq!(bed.send(2, &frame(BROADCAST, 2, &[20])), ways([(4, frame(BROADCAST, 2, &[]))]));
-    assert_eq!(bed.send(4, &frame(2, 3, &[])), ways([(2, frame(2, 3, &[20])), (3, frame(2, 3, &[]))]));
+    let answer = frame(2, 3, &[20]);
+    assert_eq!(bed.send(4, &frame(2, 3, &[])), ways([(2, answer.clone()), (5, answer)]));
     assert_eq!(bed.send(3, &plain), Err(DropCause::MirrorPort));
 }
 

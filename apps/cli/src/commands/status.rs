@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args;
-use ringroad_control::report::{CounterReport, StartedBy, StatusReport, SwitchReport, WorkerState};
+use ringroad_control::report::{
+    CounterReport, OpenFlowReport, StartedBy, StatusReport, SwitchReport, WorkerState,
+};
 
 use super::list::ports_table;
 use crate::arguments::Global;
@@ -48,7 +50,12 @@ fn text(status: &StatusReport) -> String {
         size(status.huge_page_bytes),
         grouped(status.rejected_requests),
     );
-    let _ = write!(text, "\n{}\n{}\n{}", workers(status), switches(status), ports_table(&status.ports));
+    let _ = write!(text, "\n{}\n{}", workers(status), switches(status));
+    let flow_switches = status.switches.iter().filter_map(|switch| switch.openflow.as_ref());
+    for report in flow_switches {
+        let _ = writeln!(text, "{}", flow_tables(report));
+    }
+    let _ = write!(text, "\n{}", ports_table(&status.ports));
     text
 }
 
@@ -122,6 +129,24 @@ fn switches(status: &StatusReport) -> String {
     columns.lines_or("no switches")
 }
 
+/// A line about a switch with flow tables.
+fn flow_tables(report: &OpenFlowReport) -> String {
+    let mut words = format!("{}: {} flows", report.settings.switch, grouped(report.flows));
+    let counts = [(report.groups, "groups"), (report.meters, "meters")];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(words, ", {} {what}", grouped(count));
+    }
+    let controllers = match report.controllers.len() {
+        0 => "no controller".to_owned(),
+        all => format!("{} of {all} controllers", report.connected_controllers()),
+    };
+    let _ = write!(words, ", {controllers}, {} packet-ins", grouped(report.packet_ins));
+    if !report.waiting.is_empty() {
+        let _ = write!(words, "; waiting: {}", report.waiting);
+    }
+    words
+}
+
 /// Received and replicated frames that were neither delivered nor dropped.
 fn unaccounted(switch: &SwitchReport) -> i128 {
     let CounterReport { received_frames, delivered_frames, drops, .. } = &switch.totals;
@@ -163,6 +188,7 @@ mod tests {
             refused_moves: 0,
             replicated_frames: 100,
             totals,
+            openflow: None,
         };
         assert_eq!(unaccounted(&switch), 0);
         switch.totals.delivered_frames -= 1;

@@ -125,5 +125,6 @@ fn text(interval: &Interval) -> String {
             drops(&port.drops_total),
         ]);
     }
-    format!("{}Gbit/s are L1; {CONVENTION}", columns.lines_or("no ports"))
+    let flow_tables: String = interval.flow_tables.iter().map(|rates| rates.words() + "\n").collect();
+    format!("{}{flow_tables}Gbit/s are L1; {CONVENTION}", columns.lines_or("no ports"))
 }

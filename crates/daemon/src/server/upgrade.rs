@@ -1,5 +1,6 @@
 //! A server hands over to a new process, and a new process goes on as the server ([`crate::succession`]).
 
+use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +30,7 @@ use crate::revival::Revival;
 use crate::service_manager::ServiceManager;
 use crate::succession::arrival::{Clients, Reopening};
 use crate::succession::departure::Baggage;
-use crate::succession::state::{SessionState, State};
+use crate::succession::state::{PortsState, SessionState, State};
 use crate::succession::{Channel, ChannelError, Estate, FORM, Message, STANDSTILL, START_TIME};
 
 /// How long the workers may take to send on what they have received.
@@ -74,6 +75,7 @@ impl Server {
         // It has not begun, and does not any more.
         let _ = child.kill();
         let _ = child.wait();
+        self.parts.ports.openflow.thaw();
         self.parts.ports.table.fabric().hold(false)?;
         warn!(%reason, "the upgrade has failed; this process goes on");
         Ok(refusal(&reason))
@@ -82,8 +84,8 @@ impl Server {
     /// Hands over, and ends this process. Returns the reason where the other process does not go on.
     fn hand_over(&self, asking: &Session, child: &Child, channel: &Channel) -> Result<Stays, ServerError> {
         let fabric = self.parts.ports.table.fabric();
-        match channel.receive(Instant::now() + START_TIME) {
-            Ok((Message::Ready { form: FORM, .. }, _)) => {}
+        let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
+            Ok((Message::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
             Ok((Message::Ready { version, .. }, _)) => {
                 return Ok(format!(
                     "ringroadd {} cannot hand over to ringroadd {version}; restart the daemon instead",
@@ -91,6 +93,20 @@ impl Server {
                 ));
             }
             other => return Ok(unexpected(other)),
+        };
+        let openflow = &self.parts.ports.openflow;
+        if takes_flow_tables && !openflow.is_empty() {
+            // Nothing stands still yet but the tables.
+            let (tables, files) = openflow.freeze();
+            let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+            let deadline = Instant::now() + START_TIME;
+            if let Err(error) = channel.send(&Message::FlowTables(tables), &files, deadline) {
+                return Ok(error.to_string());
+            }
+            match channel.receive(deadline) {
+                Ok((Message::FlowTablesReady, _)) => {}
+                other => return Ok(unexpected(other)),
+            }
         }
         let stopped_at_ns = monotonic_ns();
         fabric.hold(true)?;
@@ -98,6 +114,7 @@ impl Server {
         if !fabric.come_to_rest(Instant::now() + REST_TIME)? {
             return Ok("the workers did not come to rest; try again".to_owned());
         }
+        let counts = if takes_flow_tables { openflow.frozen_counts() } else { BTreeMap::new() };
         let mut baggage = Baggage::default();
         let listener = baggage.share(&self.parts.listener);
         let sessions = self.sessions.values().chain([asking]);
@@ -122,7 +139,13 @@ impl Server {
             sessions,
             asking: asking.client.id,
             stopped_at_ns,
-            ports: self.parts.ports.leave(&mut baggage)?,
+            ports: PortsState {
+                flow_counts: counts
+                    .iter()
+                    .map(|(switch, file)| (switch.clone(), baggage.share(file)))
+                    .collect(),
+                ..self.parts.ports.leave(&mut baggage)?
+            },
         };
         let message = Message::State(Box::new(state));
         if let Err(error) = channel.send(&message, &baggage.descriptors(), deadline) {
@@ -158,7 +181,8 @@ impl Server {
         let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
         let told = |error: &dyn std::fmt::Display| error.to_string();
         fabric.hold(true).map_err(|error| told(&error))?;
-        let (state, mut estate) = successor.receive_state()?;
+        let mut openflow = FlowSwitches::beside(&socket);
+        let (state, mut estate) = successor.receive_state(&mut openflow, fabric.runners().len())?;
         // Its file stays where this process does not go on.
         let listener =
             ListeningSocket::resume(&socket, estate.take(state.listener)?).map_err(|e| told(&e))?;
@@ -175,7 +199,7 @@ impl Server {
             sessions.push(session);
         }
         let mut ports = Ports::new(fabric, quotas).map_err(|error| told(&error))?;
-        ports.openflow = FlowSwitches::beside(&socket);
+        ports.openflow = openflow;
         ports.permissions = rules(&config);
         ports.rules = PortRules::new(&state.config.port_policy);
         let kept = state.ports.on_switches.len() + state.ports.devices.len() + state.ports.pipes.len();
@@ -255,9 +279,11 @@ impl Server {
             problems.push(format!("listening: {error}"));
         }
         // Its devices are free then.
-        if let Err(error) = successor.channel.await_end(Instant::now() + END_TIME) {
+        if let Err(error) = successor.await_end() {
             problems.push(format!("the end of the process before: {error}"));
         }
+        self.parts.ports.retry_openflow();
+        self.parts.ports.follow_openflow();
         let lost = self.parts.ports.open_anew(reopenings);
         self.parts.ports.revive();
         match self.reload(asking) {
@@ -305,6 +331,8 @@ pub struct NewParts {
 #[derive(Debug)]
 pub struct Successor {
     channel: Channel,
+    /// The other process.
+    process: OwnedFd,
 }
 
 impl Successor {
@@ -316,16 +344,44 @@ impl Successor {
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
         let null = std::fs::File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
-        Ok(Self { channel: Channel::new(socket) })
+        // It lives as long as this one has not begun.
+        let parent =
+            rustix::process::getppid().ok_or_else(|| std::io::Error::other("no process before this one"))?;
+        let process = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())?;
+        Ok(Self { channel: Channel::new(socket), process })
     }
 
-    fn receive_state(&self) -> Result<(State, Estate), String> {
-        let ready = Message::Ready { form: FORM, version: env!("CARGO_PKG_VERSION").to_owned() };
-        let sent = self.channel.send(&ready, &[], Instant::now() + START_TIME);
-        sent.map_err(|error| error.to_string())?;
-        match self.channel.receive(Instant::now() + START_TIME) {
+    /// The state, after flow tables for so many workers, if such come before it.
+    fn receive_state(&self, openflow: &mut FlowSwitches, workers: usize) -> Result<(State, Estate), String> {
+        let ready = Message::Ready {
+            form: FORM,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            takes_flow_tables: true,
+        };
+        let send = |message| self.channel.send(&message, &[], Instant::now() + START_TIME);
+        send(ready).map_err(|error| error.to_string())?;
+        let receive = || self.channel.receive(Instant::now() + START_TIME);
+        let mut received = receive();
+        if let Ok((Message::FlowTables(states), descriptors)) = received {
+            openflow.prepare(states, &mut Estate::new(descriptors), workers)?;
+            send(Message::FlowTablesReady).map_err(|error| error.to_string())?;
+            received = receive();
+        }
+        match received {
             Ok((Message::State(state), descriptors)) => Ok((*state, Estate::new(descriptors))),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Waits until the other process has ended, and has closed all that it had.
+    fn await_end(&self) -> Result<(), ChannelError> {
+        self.channel.await_end(Instant::now() + END_TIME)?;
+        let wait = rustix::event::Timespec { tv_sec: END_TIME.as_secs() as i64, tv_nsec: 0 };
+        let mut ended = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
+        let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, Some(&wait)));
+        match ready.map_err(std::io::Error::from)? {
+            0 => Err(ChannelError::Late),
+            _ => Ok(()),
         }
     }
 

@@ -17,6 +17,7 @@ use ringroad_switch::Mac;
 use tracing::{info, warn};
 
 use super::Estate;
+use super::flow_tables::bytes_of;
 use super::state::{
     Account, DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState,
     SwitchPortState,
@@ -150,6 +151,12 @@ impl Ports {
         let snapshot = |(switch, account): (String, Account)| (switch, CounterSnapshot::from(&account));
         let of_switches = state.departed_of_switches.into_iter().map(snapshot).collect();
         fabric.resume_departed(of_switches, (&state.departed).into());
+        let mut counts = BTreeMap::new();
+        for (switch, file) in state.flow_counts {
+            let bytes = bytes_of(arrival.estate.take(file)?).map_err(failed("counts of flows"))?;
+            counts.insert(switch, bytes);
+        }
+        self.resume_flow_tables(&counts)?;
         self.hold_for_openflow();
         Ok(reopenings)
     }

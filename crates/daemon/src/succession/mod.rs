@@ -2,17 +2,19 @@
 //!
 //! 1. The old daemon starts the program that is installed now, with one end of a socket pair as its standard input. The
 //!    new process reads the configuration and says that it is [`Message::Ready`].
-//! 2. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
-//! 3. The new process maps the regions, takes up the queues and says that it is [`Message::Prepared`]. Its workers
+//! 2. Flow tables go over ([`Message::FlowTables`]) while frames still go by them, and do not change from then on.
+//! 3. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
+//! 4. The new process maps the regions, takes up the queues and says that it is [`Message::Prepared`]. Its workers
 //!    wait.
-//! 4. The old daemon says [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended, the
+//! 5. The old daemon says [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended, the
 //!    new one opens the devices that could not be handed over.
 //!
-//! Until step 4 the new process changes nothing that the old one uses. If it fails or is late, the old daemon goes on.
+//! Until step 5 the new process changes nothing that the old one uses. If it fails or is late, the old daemon goes on.
 
 pub(crate) mod arrival;
 mod channel;
 pub(crate) mod departure;
+pub(crate) mod flow_tables;
 pub(crate) mod state;
 
 use std::os::fd::OwnedFd;
@@ -39,7 +41,14 @@ pub enum Message {
         form: u32,
         /// Its version.
         version: String,
+        /// Whether it takes flow tables.
+        #[serde(default)]
+        takes_flow_tables: bool,
     },
+    /// The flow tables of the old daemon's switches.
+    FlowTables(Vec<state::FlowTablesState>),
+    /// The new process has them.
+    FlowTablesReady,
     /// The old daemon's state.
     State(Box<State>),
     /// The new process can go on.

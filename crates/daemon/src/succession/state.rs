@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ringroad_control::message::{Mirror, OpenFlow};
 use ringroad_control::report::StartedBy;
 use ringroad_drivers::shm::PortShape;
+use ringroad_openflow_agent::agent::Remains;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_settings::PortSettings;
@@ -55,9 +56,11 @@ pub(crate) struct PortsState {
     pub(crate) pipes: Vec<PipeState>,
     pub(crate) addresses: Vec<StaticAddress>,
     pub(crate) mirrors: Vec<Mirror>,
-    /// Their flows do not come along: controllers fill the tables anew.
     #[serde(default)]
     pub(crate) openflow: Vec<OpenFlow>,
+    /// By switch what was counted for the flow tables that went before.
+    #[serde(default)]
+    pub(crate) flow_counts: BTreeMap<String, usize>,
     /// Learned addresses of each switch, with their ports.
     pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
     /// The same in VLANs.
@@ -72,6 +75,15 @@ pub(crate) struct PortsState {
     pub(crate) lost: Vec<String>,
     /// Names of ports whose devices are opened anew.
     pub(crate) reopened: Vec<String>,
+}
+
+/// The flow tables of a switch.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FlowTablesState {
+    pub(crate) switch: String,
+    pub(crate) remains: Remains,
+    /// A file with the image of the tables.
+    pub(crate) image: usize,
 }
 
 /// A region in which ports lie.

@@ -243,39 +243,43 @@ impl fmt::Display for ActionsText<'_> {
             if at > 0 {
                 f.write_str(",")?;
             }
-            match *action {
-                Action::Output { port: PortNo::CONTROLLER, max_len } => write!(f, "CONTROLLER:{max_len}")?,
-                Action::Output { port, .. } if port.reserved_name().is_some() => write!(f, "{port}")?,
-                Action::Output { port, .. } => write!(f, "output:{port}")?,
-                Action::CopyTtlOut => f.write_str("copy_ttl_out")?,
-                Action::CopyTtlIn => f.write_str("copy_ttl_in")?,
-                Action::SetMplsTtl(ttl) => write!(f, "set_mpls_ttl({ttl})")?,
-                Action::DecMplsTtl => f.write_str("dec_mpls_ttl")?,
-                Action::PushVlan(ethernet_type) => write!(f, "push_vlan:{ethernet_type:#06x}")?,
-                Action::PopVlan => f.write_str("pop_vlan")?,
-                Action::PushMpls(ethernet_type) => write!(f, "push_mpls:{ethernet_type:#06x}")?,
-                Action::PopMpls(ethernet_type) => write!(f, "pop_mpls:{ethernet_type:#06x}")?,
-                Action::SetQueue(queue) => write!(f, "set_queue:{queue}")?,
-                Action::Group(group) => write!(f, "group:{group}")?,
-                Action::SetNwTtl(ttl) => write!(f, "mod_nw_ttl:{ttl}")?,
-                Action::DecNwTtl => f.write_str("dec_ttl")?,
-                Action::SetField(FieldValue { field, value }) => {
-                    write!(f, "set_field:{}->{}", Value(field, value), set_name(field))?;
-                }
-                Action::PushPbb(ethernet_type) => write!(f, "push_pbb:{ethernet_type:#06x}")?,
-                Action::PopPbb => f.write_str("pop_pbb")?,
-            }
+            write!(f, "{action}")?;
         }
         Ok(())
     }
 }
 
-/// Instructions as a list of actions; `drop` if there is none.
-pub(super) struct InstructionsText<'a>(pub &'a Instructions);
-
-impl fmt::Display for InstructionsText<'_> {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Instructions { meter, apply, clear, write, metadata, goto } = self.0;
+        match *self {
+            Action::Output { port: PortNo::CONTROLLER, max_len } => write!(f, "CONTROLLER:{max_len}"),
+            Action::Output { port, .. } if port.reserved_name().is_some() => write!(f, "{port}"),
+            Action::Output { port, .. } => write!(f, "output:{port}"),
+            Action::CopyTtlOut => f.write_str("copy_ttl_out"),
+            Action::CopyTtlIn => f.write_str("copy_ttl_in"),
+            Action::SetMplsTtl(ttl) => write!(f, "set_mpls_ttl({ttl})"),
+            Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
+            Action::PushVlan(ethernet_type) => write!(f, "push_vlan:{ethernet_type:#06x}"),
+            Action::PopVlan => f.write_str("pop_vlan"),
+            Action::PushMpls(ethernet_type) => write!(f, "push_mpls:{ethernet_type:#06x}"),
+            Action::PopMpls(ethernet_type) => write!(f, "pop_mpls:{ethernet_type:#06x}"),
+            Action::SetQueue(queue) => write!(f, "set_queue:{queue}"),
+            Action::Group(group) => write!(f, "group:{group}"),
+            Action::SetNwTtl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
+            Action::DecNwTtl => f.write_str("dec_ttl"),
+            Action::SetField(FieldValue { field, value }) => {
+                write!(f, "set_field:{}->{}", Value(field, value), set_name(field))
+            }
+            Action::PushPbb(ethernet_type) => write!(f, "push_pbb:{ethernet_type:#06x}"),
+            Action::PopPbb => f.write_str("pop_pbb"),
+        }
+    }
+}
+
+/// Instructions as a list of actions; `drop` if there is none.
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Instructions { meter, apply, clear, write, metadata, goto } = self;
         let mut words = Vec::new();
         words.extend(meter.map(|meter| format!("meter:{meter}")));
         words.extend(

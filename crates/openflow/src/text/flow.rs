@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::actions::{InstructionsText, instructions};
+use super::actions::instructions;
 use super::matching::{MatchReader, MatchText};
 use super::{Pairs, TextError, Word, value};
 use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest};
@@ -171,7 +171,7 @@ fn write_entry(
     f.write_str(words.trim_end_matches(','))?;
     match instructions {
         Some(instructions) => {
-            write!(f, "{}actions={}", if words.is_empty() { "" } else { " " }, InstructionsText(instructions))
+            write!(f, "{}actions={}", if words.is_empty() { "" } else { " " }, instructions)
         }
         None => Ok(()),
     }

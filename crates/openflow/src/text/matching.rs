@@ -323,6 +323,12 @@ impl fmt::Display for MatchText<'_> {
     }
 }
 
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(MatchText(self).to_string().trim_end_matches(','))
+    }
+}
+
 fn vlan(vid: &FieldMatch, pcp: Option<u128>, f: &mut fmt::Formatter) -> fmt::Result {
     let is_present = vid.value & VLAN_PRESENT != 0;
     match (vid.is_exact() && is_present, vid.mask == VLAN_PRESENT && is_present, pcp) {

@@ -1,4 +1,4 @@
-//! Flows, groups and meters as text, in the syntax of Open vSwitch's `ovs-ofctl`.
+//! Flows, groups, meters and the headers of packets as text, in the syntax of Open vSwitch's `ovs-ofctl`.
 //!
 //! ```
 //! use ringroad_openflow::message::FlowCommand;
@@ -16,6 +16,7 @@
 mod actions;
 mod flow;
 mod group;
+mod headers;
 mod matching;
 mod meter;
 mod value;
@@ -24,6 +25,7 @@ use std::fmt;
 
 pub use flow::Flow;
 pub use group::Group;
+pub use headers::Headers;
 pub use meter::Meter;
 
 /// A word that does not mean what it should.

@@ -194,6 +194,7 @@ mod tests {
             refused_moves: 0,
             replicated_frames: 0,
             totals: counters(switch),
+            openflow: None,
         };
         Counts { ports: ports.iter().map(port).collect(), switches: vec![switch] }
     }

@@ -110,6 +110,12 @@ ringroad flows diff vale0 flows.txt
 ringroad flows replace vale0 flows.txt
 ringroad flows del vale0"
         }
+        "explain" => {
+            "\
+ringroad explain vale0 in_port=1,dl_src=02:00:00:00:00:01,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
+# The second frame of a capture, as if it came in by port a
+ringroad explain vale0 --pcap frames.pcap --number 1 --in-port a"
+        }
         "mirror" => {
             "\
 # Frames to and from vale0:a; ringroad capture vale0:look shows them

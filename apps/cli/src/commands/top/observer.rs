@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use ringroad_control::Connection;
-use ringroad_control::report::PortReport;
+use ringroad_control::report::{OpenFlowReport, PortReport};
+use ringroad_control::{Connection, Reply, Request};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::output::rates::grouped;
 
 /// Most intervals in the history of a port: no terminal is wider.
 const MOST_HISTORY: usize = 500;
@@ -62,10 +63,35 @@ pub(super) struct PortRates {
     pub(super) history_fps: VecDeque<f64>,
 }
 
+/// A switch with flow tables over one interval.
+#[derive(Debug, Serialize)]
+pub(super) struct FlowTableRates {
+    pub(super) switch: String,
+    pub(super) flows: u64,
+    pub(super) controllers: usize,
+    pub(super) connected_controllers: usize,
+    /// Frames for controllers, each second.
+    pub(super) packet_ins_per_s: f64,
+}
+
+impl FlowTableRates {
+    /// A line for people.
+    pub(super) fn words(&self) -> String {
+        let controllers = match self.controllers {
+            0 => "no controller".to_owned(),
+            all => format!("{} of {all} controllers", self.connected_controllers),
+        };
+        let Self { switch, flows, packet_ins_per_s, .. } = self;
+        format!("{switch}: {} flows, {controllers}, {packet_ins_per_s:.0} packet-ins/s", grouped(*flows))
+    }
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Interval {
     pub(super) interval_s: f64,
     pub(super) ports: Vec<PortRates>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) flow_tables: Vec<FlowTableRates>,
 }
 
 /// The counters of a port as they were last seen.
@@ -82,12 +108,20 @@ pub(super) struct Observer {
     start: Instant,
     last_ns: u64,
     seen: BTreeMap<String, Seen>,
+    /// Packet-ins of each switch with flow tables.
+    packet_ins: BTreeMap<String, u64>,
 }
 
 impl Observer {
     pub(super) fn new(global: &Global) -> Result<Self, Failure> {
         let connection = global.connect()?;
-        Ok(Self { connection, start: Instant::now(), last_ns: 0, seen: BTreeMap::new() })
+        Ok(Self {
+            connection,
+            start: Instant::now(),
+            last_ns: 0,
+            seen: BTreeMap::new(),
+            packet_ins: BTreeMap::new(),
+        })
     }
 
     /// The interval since the last look.
@@ -98,7 +132,26 @@ impl Observer {
         self.last_ns = now_ns;
         self.seen.retain(|name, _| ports.iter().any(|port| port.name == *name));
         let ports = ports.into_iter().map(|port| rates(&mut self.seen, port, now_ns)).collect();
-        Ok(Interval { interval_s, ports })
+        let reports = match self.connection.request(&Request::OpenFlow)?.0 {
+            Reply::OpenFlow(reports) => reports,
+            reply => return Err(Failure::reply(&reply)),
+        };
+        let flow_tables = reports.iter().map(|report| self.flow_tables(report, interval_s)).collect();
+        Ok(Interval { interval_s, ports, flow_tables })
+    }
+
+    fn flow_tables(&mut self, report: &OpenFlowReport, interval_s: f64) -> FlowTableRates {
+        let switch = report.settings.switch.clone();
+        let before = self.packet_ins.insert(switch.clone(), report.packet_ins).unwrap_or(report.packet_ins);
+        // Tables that began anew count from 0.
+        let new = report.packet_ins.checked_sub(before).unwrap_or(report.packet_ins);
+        FlowTableRates {
+            switch,
+            flows: report.flows,
+            controllers: report.controllers.len(),
+            connected_controllers: report.connected_controllers(),
+            packet_ins_per_s: if interval_s > 0.0 { new as f64 / interval_s } else { 0.0 },
+        }
     }
 }
 
@@ -177,7 +230,14 @@ pub(super) mod tests {
         let mut seen = BTreeMap::new();
         rates(&mut seen, port(1000, 5), 0);
         let rates = rates(&mut seen, port(2_001_000, 25), 2_000_000_000);
-        Interval { interval_s: 2.0, ports: vec![rates] }
+        let flow_tables = FlowTableRates {
+            switch: "vale0".to_owned(),
+            flows: 12_345,
+            controllers: 2,
+            connected_controllers: 1,
+            packet_ins_per_s: 7.0,
+        };
+        Interval { interval_s: 2.0, ports: vec![rates], flow_tables: vec![flow_tables] }
     }
 
     #[test]

@@ -17,6 +17,8 @@ const RATE_WIDTHS: [u16; 5] = [8, 7, 9, 7, 9];
 /// Shortest and longest width of the names, and of the histories, where the screen is not too narrow.
 const NAME_WIDTHS: (u16, u16) = (8, 40);
 const HISTORY_WIDTHS: (u16, u16) = (8, 120);
+/// Most switches with flow tables that are listed.
+const MOST_FLOW_TABLES: usize = 3;
 /// Most causes of drops that are listed for the selected port.
 const MOST_CAUSES: usize = 6;
 
@@ -109,8 +111,11 @@ impl View {
         let selected = self.interval.ports.get(place);
         let about = selected.map_or_else(Vec::new, about);
         let about_lines = u16::try_from(about.len()).unwrap_or(u16::MAX);
-        let [head, body, below, foot] = Layout::vertical([
+        let flow_tables = self.interval.flow_tables.iter().take(MOST_FLOW_TABLES);
+        let flow_tables: Vec<_> = flow_tables.map(|rates| Line::raw(rates.words())).collect();
+        let [head, tables, body, below, foot] = Layout::vertical([
             Constraint::Length(1),
+            Constraint::Length(flow_tables.len() as u16),
             Constraint::Min(3),
             Constraint::Length(about_lines.saturating_add(1)),
             Constraint::Length(1),
@@ -126,6 +131,7 @@ impl View {
             sum(|port| port.drops_fps),
         );
         frame.render_widget(Line::styled(title, Style::new().add_modifier(Modifier::BOLD)), head);
+        frame.render_widget(Paragraph::new(flow_tables), tables);
         self.table.select((!ports.is_empty()).then_some(place));
         let table = table(ports, self.order, body.width);
         frame.render_stateful_widget(table, body, &mut self.table);
@@ -277,7 +283,8 @@ mod tests {
             let port = interval().ports.remove(0);
             PortRates { name: format!("vale0:{number}"), drops_fps: number.into(), ..port }
         };
-        View::new(Interval { interval_s: 2.0, ports: (0..ports).map(port).collect() }, Order::Port)
+        let ports = (0..ports).map(port).collect();
+        View::new(Interval { interval_s: 2.0, ports, ..Interval::default() }, Order::Port)
     }
 
     #[test]
@@ -285,6 +292,7 @@ mod tests {
         let screen = screen(&mut View::new(interval(), Order::Port), 80, 24);
         for part in [
             "1 port, 1.000 Mpps in, 0.000 Mpps out, 10 drops/s",
+            "vale0: 12 345 flows, 1 of 2 controllers, 7 packet-ins/s",
             "port▼",
             "drops/s",
             "history",

@@ -1,0 +1,103 @@
+//! `ringroad explain`.
+
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ringroad_control::message::FrameToExplain;
+use ringroad_control::{Reply, Request};
+use ringroad_flow_tables::sample_frame::sample_frame;
+use ringroad_openflow::oxm::Field;
+use ringroad_openflow::text::Headers;
+use ringroad_traffic::header::HexBytes;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::frame_options::frame_of;
+use crate::output::Output;
+
+/// First bytes of a frame that the daemon looks at.
+const START: usize = 256;
+
+/// Show what would happen to a frame at a switch, rule by rule
+///
+/// For a switch with flow tables: table by table the entry that matches, what each action changes, the buckets of groups,
+/// and by which ports the frame would leave, with which headers, or why it would be dropped. For a learning switch: where
+/// its addresses send the frame. Nothing is counted, measured or learned.
+///
+/// The frame is given by its headers, in the syntax of flows; what is not said is zero, and nw_ttl= and mpls_ttl= set the
+/// TTLs. It can also be given whole, by --hex or --pcap.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Name of the switch, such as vale0
+    #[arg(value_name = "SWITCH")]
+    switch: String,
+    /// Headers of the frame, such as in_port=1,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
+    #[arg(value_name = "HEADERS", required_unless_present_any = ["hex", "pcap"], conflicts_with_all = ["hex", "pcap"])]
+    headers: Option<String>,
+    /// Port that it comes in by: its number for flow tables, or its name
+    #[arg(long, value_name = "PORT")]
+    in_port: Option<String>,
+    /// The frame itself: its bytes without FCS, in hexadecimal digits
+    #[arg(long, value_name = "HEX", conflicts_with = "pcap")]
+    hex: Option<HexBytes>,
+    /// The frame of a capture file
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// The one behind N others
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "pcap")]
+    number: u64,
+}
+
+impl Explain {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let request = Request::Explain(self.frame()?);
+        match global.connect()?.request(&request)?.0 {
+            Reply::Explained(explanation) => output.result(&explanation, words::text),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+
+    fn frame(&self) -> Result<FrameToExplain, Failure> {
+        let whole = match (&self.hex, &self.pcap) {
+            (Some(HexBytes(bytes)), _) => Some(bytes.clone()),
+            (None, Some(file)) => Some(frame_of(Path::new(file), self.number)?),
+            (None, None) => None,
+        };
+        let headers = self.headers.as_deref().map(read).transpose()?.unwrap_or_default();
+        let value = |field| headers.fields.exact(field);
+        let in_port = self.in_port.as_ref().map(|port| {
+            port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
+        });
+        let from =
+            in_port.or_else(|| value(Field::InPort).map(|port| port.to_string())).ok_or_else(|| {
+                Failure::usage(
+                    "where does the frame come in?",
+                    "add in_port=1 to its headers, or --in-port PORT",
+                )
+            })?;
+        let bytes = match whole {
+            Some(bytes) => bytes,
+            None => sample_frame(&headers).map_err(|field| {
+                let message = format!("no frame can be made with this {field}");
+                Failure::usage(message, "leave it out, or give the whole frame by --hex")
+            })?,
+        };
+        let number = |field| value(field).unwrap_or(0) as u64;
+        Ok(FrameToExplain {
+            switch: self.switch.clone(),
+            from,
+            frame_bytes: Some(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+            start: HexBytes(bytes.get(..START).unwrap_or(&bytes).to_vec()).to_string(),
+            metadata: number(Field::Metadata),
+            tunnel_id: number(Field::TunnelId),
+        })
+    }
+}
+
+fn read(text: &str) -> Result<Headers, Failure> {
+    text.parse().map_err(|error| {
+        Failure::usage(format!("headers {text:?}: {error}"), "man ovs-fields has the fields and their names")
+    })
+}

@@ -1,0 +1,365 @@
+//! What would happen to a frame at a switch, step by step. Nothing counts it, and nothing is learned of it.
+
+use std::fmt::Write;
+
+use ringroad_control::explanation::{
+    Explained, ExplainedFlow, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
+};
+use ringroad_control::message::{ErrorKind, FrameToExplain};
+use ringroad_control::report::{TracedReason, TracedSource};
+use ringroad_flow_tables::control_frame::{port_index, port_number};
+use ringroad_flow_tables::counters::CounterId;
+use ringroad_flow_tables::decider::cause;
+use ringroad_flow_tables::flow::Flow;
+use ringroad_flow_tables::meter::{Meter, Metered};
+use ringroad_flow_tables::packet::Packet;
+use ringroad_flow_tables::pipeline::{Dropped, NotSent, Scratch, Sink, Target, ToController};
+use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::message::PacketInReason;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
+use ringroad_port::plan::Fate;
+use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_switch::{FrameHeader, LearningSwitch};
+
+use crate::openflow::CONTROLLERS_INDEX;
+use crate::ports::Ports;
+use crate::refusal::{Refusal, refuse};
+
+/// More steps are not told: groups in groups can have any number.
+const MAX_STEPS: usize = 2000;
+/// Nor more text, bytes.
+const MAX_TEXT: usize = 1 << 20;
+/// First bytes of a frame that count.
+const MAX_START: usize = 256;
+/// The longest frame of any port, bytes.
+const MAX_FRAME: u32 = 64 << 10;
+
+impl Ports {
+    /// What would happen to a frame.
+    ///
+    /// # Errors
+    /// The refusal to send: no such switch or port, or no frame.
+    pub(crate) fn explain(&self, asked: &FrameToExplain) -> Result<Explanation, Refusal> {
+        let fabric = self.table.fabric();
+        let switch = asked.switch.as_str();
+        let missing =
+            |what: String| refuse(ErrorKind::NoSuchPort, what, "ringroad list shows the ports that exist");
+        let learning =
+            fabric.learning(switch).ok_or_else(|| missing(format!("there is no switch {switch}")))?;
+        if fabric.check_unset(switch).is_err() {
+            let what = format!(
+                "{switch} has ports with options (VLANs, isolation, a storm limit): explain knows none"
+            );
+            return Err(refuse(
+                ErrorKind::BadRequest,
+                what,
+                "ringroad trace shows what happens to frames that come",
+            ));
+        }
+        let number = asked.from.parse().ok().map(PortNo);
+        let ports = || fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX);
+        let index_of = |name: &str| ports().find(|(other, ..)| *other == name).map(|(_, index, ..)| index);
+        let from = ports()
+            .find(|(_, index, ..)| Some(port_number(*index)) == number)
+            .map(|(_, index, ..)| index)
+            .or_else(|| index_of(&asked.from))
+            .ok_or_else(|| missing(format!("{switch} has no port {:?}", asked.from)))?;
+        let (start, frame_bytes) = frame_of(asked).map_err(|what| refuse(ErrorKind::BadRequest, what, ""))?;
+        let name = |index: PortIndex| format!("{switch}:{}", fabric.port_name(switch, index).unwrap_or("?"));
+        let mirrors = fabric.mirrors().filter(|(of, _)| *of == switch);
+        let outlets: PortMask = mirrors.filter_map(|(_, mirror)| index_of(&mirror.to)).collect();
+        let mut packet = Packet::default();
+        packet.load(port_number(from), &start, frame_bytes, false);
+        (packet.metadata, packet.tunnel_id) = (asked.metadata, asked.tunnel_id);
+        let mut recorder = Recorder {
+            learning: &learning,
+            name: &name,
+            from,
+            outlets,
+            senders: learning.ports.iter().filter(|&port| port != CONTROLLERS_INDEX).collect(),
+            steps: Vec::new(),
+            outputs: Vec::new(),
+            text_bytes: 0,
+            is_cut: false,
+            seen: vec![packet.headers().words()],
+            dropped: None,
+        };
+        let headers = packet.headers().to_string();
+        let has_flow_tables = fabric.has_decider(switch);
+        if packet.head().len() < ETHERNET_HEADER_BYTES {
+            recorder.note_dropped(DropCause::TooShort);
+        } else if outlets.contains(from) {
+            recorder.note_dropped(DropCause::MirrorPort);
+        } else if let Some((seen, now_ns)) = self.openflow.tables_of(switch) {
+            // Nobody changes the tables any more where the state is gone.
+            if let Some(tables) = seen.tables.enter() {
+                recorder.senders = tables.ports().senders();
+                tables.receive(&mut packet, now_ns, &mut Scratch::default(), &mut recorder);
+            }
+        } else if has_flow_tables {
+            recorder.note_dropped(DropCause::NoFlow);
+        } else {
+            recorder.output(&packet, Target::Normal, None);
+        }
+        let Recorder { steps, outputs, is_cut, dropped, .. } = recorder;
+        let dropped =
+            outputs.is_empty().then(|| dropped.unwrap_or(DropCause::NoDestination).name().to_owned());
+        Ok(Explanation {
+            switch: switch.to_owned(),
+            from: ExplainedPort { number: port_number(from).0, name: name(from) },
+            has_flow_tables,
+            headers,
+            frame_bytes: frame_bytes as u64,
+            steps,
+            outputs,
+            dropped,
+            is_cut,
+        })
+    }
+}
+
+/// A frame's first bytes, and its length.
+fn frame_of(asked: &FrameToExplain) -> Result<(Vec<u8>, usize), String> {
+    let FrameToExplain { start, frame_bytes, .. } = asked;
+    let digit = |&byte: &u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    let bytes = start.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>();
+    let mut bytes = bytes.ok_or("the frame is not made of pairs of hexadecimal digits")?;
+    let len = match frame_bytes {
+        Some(len) if *len > MAX_FRAME => return Err(format!("no frame is longer than {MAX_FRAME} bytes")),
+        Some(len) => bytes.len().max(*len as usize),
+        None => bytes.len(),
+    };
+    bytes.truncate(MAX_START);
+    Ok((bytes, len))
+}
+
+/// Notes each step of the way.
+struct Recorder<'way> {
+    learning: &'way LearningSwitch,
+    name: &'way dyn Fn(PortIndex) -> String,
+    from: PortIndex,
+    /// The ports by which frames may leave.
+    senders: PortMask,
+    /// Those to which mirrors lead: they get no other frames.
+    outlets: PortMask,
+    steps: Vec<ExplainedStep>,
+    outputs: Vec<ExplainedOutput>,
+    text_bytes: usize,
+    is_cut: bool,
+    /// The headers as they were last told: those of the packet, and of its copy in each bucket around this step.
+    seen: Vec<Vec<(&'static str, String)>>,
+    dropped: Option<DropCause>,
+}
+
+impl Recorder<'_> {
+    /// Whether there is room for one more step.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.steps.len() < MAX_STEPS && self.text_bytes < MAX_TEXT;
+        self.is_cut |= !has_room;
+        has_room
+    }
+
+    fn note(&mut self, what: Explained) {
+        if self.has_room() {
+            let depth = self.seen.len().saturating_sub(1) as u32;
+            self.steps.push(ExplainedStep { depth, what });
+        }
+    }
+
+    fn note_dropped(&mut self, cause: DropCause) {
+        self.dropped = Some(cause);
+        self.note(Explained::Dropped { cause: cause.name().to_owned() });
+    }
+
+    fn port(&self, index: PortIndex) -> ExplainedPort {
+        ExplainedPort { number: port_number(index).0, name: (self.name)(index) }
+    }
+
+    /// Lists an output, and returns its number.
+    fn leave(&mut self, packet: &Packet, ports: PortMask, queue: Option<u32>) -> u32 {
+        let output = ExplainedOutput {
+            to_controllers: ports.is_empty(),
+            ports: ports.iter().map(|port| self.port(port)).collect(),
+            queue,
+            headers: packet.headers().to_string(),
+            start: packet.head().iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            }),
+            frame_bytes: packet.bytes() as u64,
+        };
+        let names = output.ports.iter().map(|port| port.name.len() + 40).sum::<usize>();
+        self.text_bytes += output.headers.len() + output.start.len() + names;
+        self.outputs.push(output);
+        self.outputs.len() as u32 - 1
+    }
+
+    fn others(&self) -> PortMask {
+        let mut others = self.senders;
+        others.remove(self.from);
+        self.outlets.iter().for_each(|outlet| others.remove(outlet));
+        others
+    }
+
+    /// Where the learned addresses send it.
+    fn by_learned(&mut self, packet: &Packet) -> PortMask {
+        let Some(header) = packet.head().first_chunk() else { return PortMask::default() };
+        let header = FrameHeader::from_bytes(header, FrameHeader::NO_LEARN);
+        let lookup = |mac| self.learning.table.lookup(mac, self.learning.now());
+        let is_static = |mac| self.learning.table.static_port(mac).is_some();
+        let (source, other) = match lookup(header.source) {
+            _ if header.source.is_multicast() => (TracedSource::NotLearned, None),
+            None => (TracedSource::Learned, None),
+            Some(port) if port == self.from => (TracedSource::Known, None),
+            Some(port) if is_static(header.source) => (TracedSource::Refused, Some(port)),
+            Some(port) => (TracedSource::Moved, Some(port)),
+        };
+        let reason = match lookup(header.destination) {
+            _ if header.destination.is_multicast() => TracedReason::Multicast,
+            Some(_) => TracedReason::Known,
+            None => TracedReason::Unknown,
+        };
+        let source_port = other.map(|port| (self.name)(port));
+        self.note(Explained::Learned { source, source_port, reason });
+        match self.learning.forward(header, self.from).0 {
+            Fate::Port(port) if self.outlets.contains(port) => PortMask::default(),
+            Fate::Port(port) => [port].into_iter().collect(),
+            Fate::Flood => self.others(),
+            Fate::Drop(cause) => {
+                self.note_dropped(cause);
+                PortMask::default()
+            }
+            Fate::Ports(_) | Fate::Copies(_) => PortMask::default(),
+        }
+    }
+}
+
+impl Sink for Recorder<'_> {
+    fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>) {
+        if !self.has_room() {
+            return;
+        }
+        let (to, ports) = match to {
+            Target::Port(port) => {
+                let index = port_index(port);
+                if index.is_some_and(|index| self.outlets.contains(index)) {
+                    let (to, why) = (port.to_string(), "mirror_port".to_owned());
+                    return self.note(Explained::NotSent { to, why });
+                }
+                (port, index.into_iter().collect())
+            }
+            Target::All => (PortNo::ALL, self.others()),
+            Target::Flood => (PortNo::FLOOD, self.others()),
+            Target::Normal => (PortNo::NORMAL, self.by_learned(packet)),
+        };
+        let output = (!ports.is_empty()).then(|| self.leave(packet, ports, queue));
+        self.note(Explained::Output { to: to.to_string(), output });
+    }
+
+    fn packet_in(&mut self, packet: &Packet, why: ToController) {
+        if !self.has_room() {
+            return;
+        }
+        let reason = match why.reason {
+            PacketInReason::NoMatch => "no_match",
+            PacketInReason::Action => "action",
+            PacketInReason::InvalidTtl => "invalid_ttl",
+        };
+        let output = self.leave(packet, PortMask::default(), None);
+        self.note(Explained::Controllers { reason: reason.to_owned(), max_len: why.max_len, output });
+    }
+
+    fn dropped(&mut self, why: Dropped) {
+        self.note_dropped(cause(why));
+    }
+
+    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+        if !self.has_room() {
+            return;
+        }
+        let flow = found.map(|flow| ExplainedFlow {
+            priority: flow.priority,
+            cookie: flow.cookie,
+            matching: flow.matching.to_match().to_string(),
+            actions: flow.instructions.to_string(),
+        });
+        self.text_bytes += flow.as_ref().map_or(0, |flow| flow.matching.len() + flow.actions.len());
+        self.note(Explained::Table { table, flow });
+    }
+
+    fn count(&mut self, _: CounterId, _: usize) {}
+
+    fn measure(&mut self, meter: &Meter, bytes: usize, now_ns: u64) -> Metered {
+        let metered = meter.foresee(bytes, now_ns);
+        let exceeded_band = match metered {
+            Metered::Passes => None,
+            Metered::Exceeds(band) => Some(band as u32),
+        };
+        self.note(Explained::Meter { meter: meter.config.meter, exceeded_band });
+        metered
+    }
+
+    fn changed(&mut self, packet: &Packet, action: &Action) {
+        if !self.has_room() {
+            return;
+        }
+        let now = packet.headers().words();
+        let before = self.seen.last().cloned().unwrap_or_default();
+        let value = |words: &[(&str, String)], name| {
+            words.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone())
+        };
+        let gone = before.iter().filter(|(name, _)| value(&now, *name).is_none());
+        let names = now.iter().chain(gone).map(|&(name, _)| name);
+        let changes: Vec<_> = names
+            // No action sets this one: an instruction does, which is told with its entry.
+            .filter(|name| *name != "metadata")
+            .map(|name| HeaderChange {
+                field: name.to_owned(),
+                before: value(&before, name),
+                after: value(&now, name),
+            })
+            .filter(|change| change.before != change.after)
+            .collect();
+        self.text_bytes += changes.len() * 64;
+        if let Some(last) = self.seen.last_mut() {
+            *last = now;
+        }
+        self.note(Explained::Action { action: action.to_string(), changes });
+    }
+
+    fn does_action_set(&mut self) {
+        self.note(Explained::ActionSet);
+    }
+
+    fn grouped(&mut self, group: u32, chosen: usize) {
+        self.note(Explained::Group { group, chosen: chosen as u32 });
+    }
+
+    fn enters_bucket(&mut self, packet: &Packet, bucket: usize) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        self.note(Explained::Bucket { bucket: bucket as u32 });
+        self.seen.push(packet.headers().words());
+        true
+    }
+
+    fn leaves_bucket(&mut self) {
+        self.seen.pop();
+    }
+
+    fn not_sent(&mut self, port: PortNo, why: NotSent) {
+        let why = match why {
+            NotSent::CameFromThere => "came_from_there",
+            NotSent::NoSuchPort => "no_such_port",
+            NotSent::Disabled => "disabled",
+            NotSent::NoPacketIn => "no_packet_in",
+        };
+        self.note(Explained::NotSent { to: port.to_string(), why: why.to_owned() });
+    }
+}

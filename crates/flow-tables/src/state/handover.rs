@@ -1,0 +1,203 @@
+//! The tables as another process goes on with them: entries, groups and meters first, while packets still go by them, and
+//! what was counted at the end.
+//!
+//! An image is a list of records, each of the time at which an entry was added, the time at which it was last used, and
+//! the OpenFlow message that would make it. Times are of the agent's clock, which goes on in the other process.
+
+use std::sync::Arc;
+
+use ringroad_openflow::action::PortNo;
+use ringroad_openflow::group_id;
+use ringroad_openflow::message::{
+    FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, Request, first_message,
+};
+
+use super::{FlowState, Timed};
+use crate::counters::{Count, CounterId};
+use crate::flow::Flow;
+use crate::group::Group;
+use crate::meter::Meter;
+use crate::tables::{Change, TABLES};
+
+/// Bytes of the two times before each message.
+const TIMES_BYTES: usize = 16;
+/// Bytes of a count: packets and bytes.
+const COUNT_BYTES: usize = 16;
+
+/// The tables at one moment. It says something as long as they do not change.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    /// The records.
+    pub bytes: Vec<u8>,
+    /// The counters of what the records are about, in their order; those of tables come first.
+    counters: Vec<CounterId>,
+}
+
+/// An image cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoImage;
+
+impl std::fmt::Display for NoImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the image of flow tables is not whole")
+    }
+}
+
+impl FlowState {
+    /// Writes down all meters, groups and entries.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        let mut image = Image { bytes: Vec::new(), counters: self.counters_of_tables() };
+        let mut record = |times: [u64; 2], request: &Request| {
+            let begin = image.bytes.len();
+            times.iter().for_each(|time| image.bytes.extend(time.to_le_bytes()));
+            // It came in a message, so it fits into one.
+            let is_whole = request.encode(0, &mut image.bytes).is_ok();
+            if !is_whole {
+                image.bytes.truncate(begin);
+            }
+            is_whole
+        };
+        let mut counters = Vec::new();
+        for meter in self.tables.meters.values() {
+            let MeterConfig { flags, meter: number, ref bands } = meter.config;
+            let request = MeterMod { command: MeterCommand::Add, flags, meter: number, bands: bands.clone() };
+            if record([meter.added_ns, 0], &Request::MeterMod(request)) {
+                counters.push(meter.counter);
+                counters.extend(meter.bands.iter().map(|band| band.counter));
+            }
+        }
+        for (&number, group) in &self.tables.groups {
+            let buckets = group.buckets.clone();
+            let request = GroupMod { command: GroupCommand::Add, kind: group.kind, group: number, buckets };
+            if record([group.added_ns, 0], &Request::GroupMod(request)) {
+                counters.push(group.counter);
+                counters.extend(&group.bucket_counters);
+            }
+        }
+        for (table, flow) in self.all_flows() {
+            let request = FlowMod {
+                cookie: flow.cookie,
+                cookie_mask: 0,
+                table,
+                command: FlowCommand::Add,
+                idle_timeout_s: flow.idle_timeout_s,
+                hard_timeout_s: flow.hard_timeout_s,
+                priority: flow.priority,
+                buffer_id: None,
+                out_port: PortNo::ANY,
+                out_group: group_id::ANY,
+                flags: flow.flags,
+                matching: flow.matching.to_match(),
+                instructions: (*flow.instructions).clone(),
+            };
+            let used_ns = self.timed.get(&flow.counter).map_or(0, |timed| timed.used_ns);
+            if record([flow.added_ns, used_ns], &Request::FlowMod(request)) {
+                counters.push(flow.counter);
+            }
+        }
+        image.counters.extend(counters);
+        image
+    }
+
+    fn counters_of_tables(&self) -> Vec<CounterId> {
+        self.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
+    }
+
+    /// What was counted for all that an image has, in its order.
+    #[must_use]
+    pub fn counts(&self, image: &Image) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(image.counters.len() * COUNT_BYTES);
+        for &counter in &image.counters {
+            let Count { packets, bytes: of_packets } = self.bank.read(counter);
+            bytes.extend(packets.to_le_bytes());
+            bytes.extend(of_packets.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Fills empty tables with what the records of an image say, which come from a process of the same user.
+    ///
+    /// # Errors
+    /// [`NoImage`]; some of it may be in the tables then.
+    pub fn resume(&mut self, records: Vec<u8>) -> Result<Image, NoImage> {
+        let mut image = Image { counters: self.counters_of_tables(), bytes: records };
+        let mut rest = image.bytes.as_slice();
+        while !rest.is_empty() {
+            let (times, messages) = rest.split_at_checked(TIMES_BYTES).ok_or(NoImage)?;
+            let time = |at: usize| {
+                times.get(at..).and_then(|rest| rest.first_chunk()).copied().map(u64::from_le_bytes)
+            };
+            let (added_ns, used_ns) = (time(0).ok_or(NoImage)?, time(8).ok_or(NoImage)?);
+            let message = first_message(messages).ok().flatten().ok_or(NoImage)?;
+            let (_, request) = Request::decode(message).map_err(|_| NoImage)?;
+            rest = messages.get(message.len()..).unwrap_or_default();
+            self.resume_one(request, added_ns, used_ns, &mut image.counters)?;
+        }
+        // Both copies of the tables are complete after the second.
+        self.publish();
+        self.publish();
+        Ok(image)
+    }
+
+    fn resume_one(
+        &mut self,
+        request: Request,
+        added_ns: u64,
+        used_ns: u64,
+        counters: &mut Vec<CounterId>,
+    ) -> Result<(), NoImage> {
+        let counter = self.counter();
+        counters.push(counter);
+        match request {
+            Request::MeterMod(MeterMod { flags, meter, bands, .. }) => {
+                let of_bands: Vec<_> = bands.iter().map(|_| self.counter()).collect();
+                counters.extend(&of_bands);
+                let config = MeterConfig { flags, meter, bands };
+                let resumed = Meter::new(config, added_ns, counter, of_bands);
+                self.change(Change::Meter(meter, Some(Arc::new(resumed))));
+            }
+            Request::GroupMod(GroupMod { kind, group, buckets, .. }) => {
+                let bucket_counters: Vec<_> = buckets.iter().map(|_| self.counter()).collect();
+                counters.extend(&bucket_counters);
+                let resumed = Group { kind, buckets, added_ns, counter, bucket_counters };
+                self.change(Change::Group(group, Some(Arc::new(resumed))));
+            }
+            Request::FlowMod(request) if usize::from(request.table) < TABLES => {
+                let flow = Arc::new(Flow {
+                    priority: request.priority,
+                    matching: (&request.matching).into(),
+                    cookie: request.cookie,
+                    instructions: self.shared.get(&request.instructions),
+                    idle_timeout_s: request.idle_timeout_s,
+                    hard_timeout_s: request.hard_timeout_s,
+                    flags: request.flags,
+                    added_ns,
+                    counter,
+                });
+                if flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0 {
+                    let table = request.table;
+                    self.timed.insert(counter, Timed { table, flow: Arc::clone(&flow), packets: 0, used_ns });
+                }
+                self.change(Change::Insert(request.table, flow));
+            }
+            _ => return Err(NoImage),
+        }
+        Ok(())
+    }
+
+    /// Has all that an image has begin with what was counted for it before.
+    pub fn resume_counts(&mut self, image: &Image, counts: &[u8]) {
+        // Workers have not counted yet: the last of them, the agent, begins with all of it.
+        let agent = self.turns.len().saturating_sub(1);
+        for (&counter, count) in image.counters.iter().zip(counts.chunks_exact(COUNT_BYTES)) {
+            let number = |at: usize| {
+                count.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u64::from_le_bytes)
+            };
+            self.tables.count(agent, counter, Count { packets: number(0), bytes: number(8) });
+        }
+        for timed in self.timed.values_mut() {
+            timed.packets = self.bank.read(timed.flow.counter).packets;
+        }
+    }
+}

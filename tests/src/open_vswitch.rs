@@ -1,0 +1,123 @@
+//! Open vSwitch as a judge: a private ovs-vswitchd whose datapath is a dummy, so that it needs no interface and no
+//! namespace, and what it says would happen to frames.
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::command::{run, stderr};
+use crate::service::Service;
+
+/// Patience of its tools, seconds.
+const TIMEOUT: &str = "--timeout=30";
+
+/// The bridge `br0` with the ports `p1`, `p2` and so on, numbered like that.
+#[derive(Debug)]
+pub struct OpenVSwitch {
+    folder: TempDir,
+    _switch: Service,
+    _database: Service,
+}
+
+impl OpenVSwitch {
+    /// Starts it with so many ports.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn start(ports: u32) -> Self {
+        let folder = tempfile::Builder::new().prefix("ringroad-ovs-").tempdir().unwrap();
+        let database = folder.path().join("conf.db");
+        let mut create = Command::new("ovsdb-tool");
+        create.arg("create").arg(&database).arg("/usr/share/openvswitch/vswitch.ovsschema");
+        expect(create);
+        let socket = |name: &str| format!("unix:{}", folder.path().join(name).display());
+        let control = |name: &str| format!("--unixctl={}", folder.path().join(name).display());
+        let mut server = program(folder.path(), "ovsdb-server");
+        server.arg(&database).arg(format!("--remote=p{}", socket("db.sock"))).arg(control("db.ctl"));
+        let server = Service::start(server);
+        let vsctl = |words: &[&str]| {
+            let mut command = program(folder.path(), "ovs-vsctl");
+            command.arg(format!("--db={}", socket("db.sock"))).args(["--retry", TIMEOUT]).args(words);
+            expect(command)
+        };
+        vsctl(&["--no-wait", "init"]);
+        let mut switch = program(folder.path(), "ovs-vswitchd");
+        switch.arg(socket("db.sock")).arg(control("switch.ctl")).args(["--enable-dummy", "--disable-system"]);
+        let switch = Service::start(switch);
+        // As many VLAN tags as it can have. Each of these waits until the switch has done it.
+        vsctl(&["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]);
+        vsctl(&[
+            "add-br",
+            "br0",
+            "--",
+            "set",
+            "bridge",
+            "br0",
+            "datapath_type=dummy",
+            "protocols=OpenFlow13",
+            "fail_mode=secure",
+        ]);
+        for port in 1..=ports {
+            let name = format!("p{port}");
+            let request = format!("ofport_request={port}");
+            vsctl(&["add-port", "br0", &name, "--", "set", "interface", &name, "type=dummy", &request]);
+        }
+        Self { folder, _switch: switch, _database: server }
+    }
+
+    /// Runs `ovs-ofctl` with a verb, the bridge, and the rest.
+    ///
+    /// # Panics
+    /// Where it fails.
+    pub fn ofctl(&self, verb: &str, rest: &[&str]) -> String {
+        let mut command = program(self.folder.path(), "ovs-ofctl");
+        let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
+        command.args(["-O", "OpenFlow13", TIMEOUT, verb, &bridge]).args(rest);
+        expect(command)
+    }
+
+    /// What would happen to a packet: given by its headers, or by some of them and its bytes in hexadecimal digits.
+    ///
+    /// # Panics
+    /// Where Open vSwitch refuses to say.
+    #[must_use]
+    pub fn trace(&self, headers: &str, packet: Option<&str>) -> Trace {
+        let mut command = program(self.folder.path(), "ovs-appctl");
+        command.arg("-t").arg(self.folder.path().join("switch.ctl"));
+        command.args([TIMEOUT, "ofproto/trace", "--names", "br0", headers]).args(packet);
+        let text = expect(command);
+        let line = |label: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(label));
+            line.unwrap_or_else(|| panic!("no {label:?} in {text}")).trim().to_owned()
+        };
+        Trace { headers: line("Flow:"), actions: line("Datapath actions:"), text }
+    }
+}
+
+/// What Open vSwitch says of a packet.
+#[derive(Debug)]
+pub struct Trace {
+    /// The headers of the packet as it comes.
+    pub headers: String,
+    /// What the datapath would do.
+    pub actions: String,
+    /// All that was printed.
+    pub text: String,
+}
+
+fn program(folder: &Path, name: &str) -> Command {
+    let mut command = Command::new(name);
+    for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+        command.env(variable, folder);
+    }
+    command
+}
+
+fn expect(command: Command) -> String {
+    let what = format!("{command:?}");
+    let told = run(command);
+    assert!(told.status.success(), "{what}: {}", stderr(&told));
+    String::from_utf8(told.stdout).unwrap()
+}
