@@ -22,7 +22,7 @@ from ringroad_lab.scenario.layers import command_line_layers
 EPOCH = 1_700_000_000.0
 TAGGED = {"name": "openvswitch", "version": "3.5.0", "release": "1", "tag": "f43", "owner": "ann", "new": 1, "at": "2026-11-25T16:30:00Z"}
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
