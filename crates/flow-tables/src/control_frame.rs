@@ -5,6 +5,9 @@ use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PacketInReason;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 
+use crate::packet::Packet;
+use crate::pipeline::ToController;
+
 /// Bytes of the header in front of a frame for the controllers.
 pub const PACKET_IN_BYTES: usize = 36;
 /// Bytes of the header in front of a frame of the controllers.
@@ -43,6 +46,20 @@ pub struct PacketInHeader {
 }
 
 impl PacketInHeader {
+    /// The header of a packet that goes to the controllers as it is now.
+    #[must_use]
+    pub fn of(packet: &Packet, why: ToController) -> Self {
+        Self {
+            in_port: packet.in_port,
+            reason: why.reason,
+            table: why.table,
+            max_len: why.max_len,
+            cookie: why.cookie,
+            metadata: packet.metadata,
+            tunnel_id: packet.tunnel_id,
+        }
+    }
+
     /// As bytes in front of the packet.
     #[must_use]
     pub fn to_bytes(self) -> [u8; PACKET_IN_BYTES] {

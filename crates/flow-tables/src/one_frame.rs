@@ -175,15 +175,7 @@ impl Sink for OneFrame<'_> {
     }
 
     fn packet_in(&mut self, packet: &Packet, why: ToController) {
-        let header = PacketInHeader {
-            in_port: packet.in_port,
-            reason: why.reason,
-            table: why.table,
-            max_len: why.max_len,
-            cookie: why.cookie,
-            metadata: packet.metadata,
-            tunnel_id: packet.tunnel_id,
-        };
+        let header = PacketInHeader::of(packet, why);
         let (replaces, head) = packet.changed_head().unwrap_or((0, &[]));
         let mut bytes = [0; MAX_HEAD_BYTES];
         let all = header.to_bytes().into_iter().chain(head.iter().copied());

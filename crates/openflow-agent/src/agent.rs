@@ -813,15 +813,7 @@ impl Sink for PacketOutSink<'_> {
     }
 
     fn packet_in(&mut self, packet: &Packet, why: ToController) {
-        let header = PacketInHeader {
-            in_port: packet.in_port,
-            reason: why.reason,
-            table: why.table,
-            max_len: why.max_len,
-            cookie: why.cookie,
-            metadata: packet.metadata,
-            tunnel_id: packet.tunnel_id,
-        };
+        let header = PacketInHeader::of(packet, why);
         let bytes = self.bytes(packet);
         self.packet_ins.push((header, bytes));
     }

@@ -20,7 +20,6 @@ import pytest
 from fabricated_runs import fabricated_run
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.run.machine_lock import LOCK_VARIABLE
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
@@ -42,9 +41,7 @@ class Lab:
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.marker = uuid.uuid4().hex
-        # A lock of its own: a run of the machine's user may be under way.
-        lock = {LOCK_VARIABLE: str(folder / "machine.lock")}
-        self.env = {**os.environ, **lock, "TMPDIR": str(self.temporary), "RINGROAD_LAB_TEST": self.marker}
+        self.env = {**os.environ, "TMPDIR": str(self.temporary), "RINGROAD_LAB_TEST": self.marker}
 
     def command(self, verb: str, *arguments: str) -> list[str]:
         return [*PROGRAM, verb, *arguments, "--store", str(self.store)]
