@@ -1,4 +1,4 @@
-"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines.
+"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines, sources.
 
 The laboratory's own kinds stand here, so that they are there in a source tree too. Other packages add theirs by entry points, in the groups
 below (docs/lab/plugins.md). A kind is imported when it is used: one that is broken disturbs nobody else.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringroad_lab.cable.interface import CableType
     from ringroad_lab.dut.interface import Dut
     from ringroad_lab.fleet.engine.interface import Engine
+    from ringroad_lab.fleet.sources.interface import Source
     from ringroad_lab.generator.interface import GeneratorDriver
     from ringroad_lab.guest.interface import Guest
     from ringroad_lab.method.interface import Method
@@ -189,3 +190,16 @@ REPORTERS: Kinds[Reporter] = Kinds(
     },
 )
 ENGINES: Kinds[Engine] = Kinds("ringroad_lab.engines", "fleet.engine.interface:Engine", "name", {"local": "fleet.engine.local:LocalEngine"})
+# Of requests: where messages about builds come from.
+SOURCES: Kinds[Source] = Kinds(
+    "ringroad_lab.sources",
+    "fleet.sources.interface:Source",
+    "kind",
+    {
+        "github": "fleet.sources.http:GithubSource",
+        "gitlab": "fleet.sources.http:GitlabSource",
+        "gitea": "fleet.sources.http:GiteaSource",
+        "generic": "fleet.sources.http:GenericSource",
+        "folder": "fleet.sources.folder:FolderSource",
+    },
+)

@@ -16,6 +16,7 @@ from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rules import Rule
 from ringroad_lab.fleet.sources.folder import FolderWatcher, describe_package
+from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.store.result_store import ResultStore
 
 RULE = Rule(name="all", build="{name}-{full_version}.{arch}", scenario="BRIDGE_VETH", match={"@event": "package"})
@@ -40,7 +41,7 @@ def without_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watcher(packages: Path, requests: Requests, said: list[str] | None = None) -> FolderWatcher:
-    return FolderWatcher("packages", packages, requests, [RULE], say=(said if said is not None else []).append)
+    return FolderWatcher("packages", packages, Intake(requests, [RULE], (said if said is not None else []).append))
 
 
 @pytest.mark.usefixtures("without_tools")

@@ -174,7 +174,9 @@ def check(*arguments: str) -> str:
         ('[source.a]\nkind = "githup"\nsecret_env = "A"\n', r"source.a.kind: 'githup' .* did you mean 'github'.*line 2"),
         ('[source.a]\nkind = "github"\n', "give one of secret_file and secret_env"),
         ('[source.a]\nkind = "folder"\nfolder = "here"\n', "no absolute path"),
-        ('[source."a b"]\nkind = "folder"\nfolder = "/a"\n', "a source's name"),
+        ('[source."a b"]\nkind = "folder"\nfolder = "/a"\n', "up to 64 letters"),
+        ("[engine.slurn]\n", "there is no engine 'slurn'"),
+        ('[bed.a]\nmachines = {dut = "b"}\n', "bed.a: has no machine of the role 'generator'"),
         ('[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VET"\n', "did you mean 'BRIDGE_VETH'"),
         ('[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VETH"\nlayers = ["quik"]\n', "did you mean 'quick'"),
         (

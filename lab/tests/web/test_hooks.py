@@ -17,7 +17,7 @@ from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
 from ringroad_lab.fleet.requests import MAX_DEAD_AN_HOUR, Requests
 from ringroad_lab.fleet.rules import Rule
-from ringroad_lab.fleet.sources.http import DIALECTS, Hook
+from ringroad_lab.fleet.sources.http import HttpHook, HttpSource
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
@@ -30,7 +30,7 @@ RELEASED = {"action": "released", "repository": {"name": "ovs"}, "tag": "3.5", "
 @pytest.fixture
 def builder(store: ResultStore) -> WebVisitor:
     """A build system of each kind, by one client."""
-    hooks = {kind: Hook(dialect, SECRET) for kind, dialect in DIALECTS.items()}
+    hooks = {source.kind: HttpHook(source.dialect, SECRET) for source in HttpSource.__subclasses__()}
     settings = WebSettings(owner=TESTER, owner_token=OWNER_TOKEN, hooks=hooks, rules=(RULE,))
     return WebVisitor(make_application(store, settings))
 
@@ -57,9 +57,9 @@ def send(builder: WebVisitor, message: Any, kind: str = "github", headers: Mappi
     return response
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-def test_a_signed_message_becomes_a_request_once(builder: WebVisitor, requests: Requests, kind: str) -> None:
-    delivery, event = DIALECTS[kind].deliveries[0], DIALECTS[kind].event
+@pytest.mark.parametrize("source", HttpSource.__subclasses__(), ids=lambda source: source.kind)
+def test_a_signed_message_becomes_a_request_once(builder: WebVisitor, requests: Requests, source: type[HttpSource]) -> None:
+    kind, delivery, event = source.kind, source.dialect.deliveries[0], source.dialect.event
     headers = {**signature(kind, json.dumps(RELEASED).encode()), delivery: "d-1", event: "release"}
     first = send(builder, RELEASED, kind, headers)
     assert (first.status_code, first.json()["outcome"]) == (202, "requested")
@@ -73,7 +73,7 @@ def test_a_signed_message_becomes_a_request_once(builder: WebVisitor, requests: 
     assert requests.get(request.id).duplicates == 2
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("kind", [source.kind for source in HttpSource.__subclasses__()])
 def test_a_wrong_signature_is_refused_and_leaves_nothing(builder: WebVisitor, requests: Requests, kind: str) -> None:
     body = json.dumps(RELEASED).encode()
     wrong = [

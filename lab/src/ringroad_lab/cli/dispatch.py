@@ -40,7 +40,7 @@ def dispatch(
     notify: NotifyFile = None,
     store: StoreOption = None,
 ) -> None:
-    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; and look into folders of packages.
+    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; and look into sources.
 
     Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
     """
@@ -48,8 +48,8 @@ def dispatch(
     from ringroad_lab.fleet.engine.interface import EngineSettings
     from ringroad_lab.fleet.leases import Leases
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.fleet.settings import FolderSource, load_fleet
-    from ringroad_lab.fleet.sources.folder import FolderWatcher
+    from ringroad_lab.fleet.settings import load_fleet
+    from ringroad_lab.fleet.sources.interface import Intake
     from ringroad_lab.kinds import ENGINES
     from ringroad_lab.scenario.near_miss import suggest
     from ringroad_lab.store.result_store import ResultStore
@@ -57,6 +57,7 @@ def dispatch(
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
+    own = settings.engines.get(engine) or ENGINES[engine].settings_type()
     everybody = load_senders(notify, None)
     stopping = threading.Event()
 
@@ -66,14 +67,11 @@ def dispatch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     with ResultStore(store) as results:
-        requests = Requests(results)
-        watchers = [
-            FolderWatcher(name, source.folder, requests, settings.rules, say=_say)
-            for name, source in settings.of_type(FolderSource).items()
-        ]
+        intake = Intake(Requests(results), settings.rules, _say)
+        watchers = [watcher for name, source in settings.sources.items() if (watcher := source.watcher(name, intake))]
         Dispatcher(
             results,
-            ENGINES[engine](EngineSettings(store=store, folder=jobs or _state_folder())),
+            ENGINES[engine](EngineSettings(store=store, folder=jobs or _state_folder(), own=own)),
             Leases(results, engine, bed_class or ()),
             DispatcherSettings(attempts=attempts, retry_wait_s=retry_wait, poll_s=poll),
             watchers=watchers,

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, REPORTERS, Kinds
+from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, REPORTERS, SOURCES, Kinds
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
@@ -33,6 +33,7 @@ class Kind(StrEnum):
     GENERATORS = "generators"
     REPORTS = "reports"
     ENGINES = "engines"
+    SOURCES = "sources"
 
 
 def register(app: typer.Typer) -> None:
@@ -107,4 +108,5 @@ _KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
     Kind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
     Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
     Kind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
+    Kind.SOURCES: lambda: _kinds(SOURCES, "kind", lambda source: {"title": source.title}),
 }

@@ -45,8 +45,7 @@ def serve(
     # Here, because it takes a while, which the other verbs need not.
     import uvicorn
 
-    from ringroad_lab.fleet.settings import HttpSource, load_fleet
-    from ringroad_lab.fleet.sources.http import Hook
+    from ringroad_lab.fleet.settings import load_fleet
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.application import make_application
     from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
@@ -69,7 +68,7 @@ def serve(
         proxy_token_name=login_proxy,
         proxy_header=login_header,
         is_encrypted=cert is not None,
-        hooks={name: Hook.of(name, source) for name, source in fleet_settings.of_type(HttpSource).items()},
+        hooks={name: hook for name, source in fleet_settings.sources.items() if (hook := source.hook(name))},
         rules=fleet_settings.rules,
     )
     listener = _listen(listen, port)

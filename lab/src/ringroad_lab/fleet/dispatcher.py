@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobReport, JobState
 from ringroad_lab.fleet.leases import Leases, machine_of
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
+from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.fleet.verdict import judge_run
 from ringroad_lab.notification.delivery import Sender, tell
 from ringroad_lab.notification.message import Notice
@@ -30,17 +30,6 @@ _HOPELESS = (2, 3)
 ABANDONED_S = 3600.0
 # A dispatcher that is to end waits so long for a store that fails.
 _LAST_PATIENCE_S = 30.0
-
-
-class Watcher(Protocol):
-    """A source that is looked at now and then."""
-
-    def look(self) -> None:
-        """Look once.
-
-        Raises:
-            StoreError: what was found is not in the store; it is found again.
-        """
 
 
 @dataclass(frozen=True)
@@ -101,6 +90,8 @@ class Dispatcher:
                 break
             time.sleep(min(self._settings.poll_s, 0.2))
         self._engine.release()
+        for watcher in self._watchers:
+            watcher.close()
         # What is not told by now is told by the next dispatcher.
         self._tellers.shutdown(wait=False, cancel_futures=True)
 

@@ -1,19 +1,25 @@
-"""`fleet.toml`: where messages about builds come from, and the rules of what they come to. It names where secrets are, and holds none."""
+"""`fleet.toml`: where messages about builds come from, the rules of what they come to, the beds, and the engines.
+
+It names where secrets are, and holds none.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.request import Name, Word
+from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.request import Name
 from ringroad_lab.fleet.rules import Rule
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.fleet.sources.interface import Source
+from ringroad_lab.kinds import ENGINES, SOURCES
 from ringroad_lab.scenario.document import KeyPath, path_text, read_document
 from ringroad_lab.scenario.library import Library, settings_folder
 from ringroad_lab.scenario.near_miss import suggest
@@ -21,60 +27,20 @@ from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.trial import Frozen
 
 FILE_NAME = "fleet.toml"
-_HTTP_KINDS = ("github", "gitlab", "gitea", "generic")
-T = TypeVar("T")
-
-
-class HttpSource(Frozen):
-    """A build system that sends its messages to `/hooks/NAME` of `ringroad-lab serve`."""
-
-    kind: Literal["github", "gitlab", "gitea", "generic"]
-    secret_file: Path | None = None
-    secret_env: Word | None = None
-    """Where the secret is by which its messages are known."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.secret_file is None) is (self.secret_env is None):
-            raise ValueError("give one of secret_file and secret_env")
-        return self
-
-    def secret(self, name: str) -> str:
-        """Return the secret.
-
-        Raises:
-            ScenarioError: it is not there.
-        """
-        return secret(f"source '{name}'", self.secret_file, self.secret_env) or ""
-
-
-class FolderSource(Frozen):
-    """A folder into which packages are put."""
-
-    kind: Literal["folder"]
-    folder: Path
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.folder.is_absolute():
-            raise ValueError(f"'{self.folder}' is no absolute path: begin it with /")
-        return self
-
-
-Source = HttpSource | FolderSource
-_MODELS: Mapping[str, type[HttpSource | FolderSource]] = {**dict.fromkeys(_HTTP_KINDS, HttpSource), "folder": FolderSource}
+_SECTIONS = ("source", "rule", "engine", "bed")
+_MAX_TABLES = 1000
+T = TypeVar("T", bound=Frozen)
 
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """Sources by name, and rules in their order."""
+    """Sources, engines and beds by name, and rules in their order."""
 
     sources: Mapping[str, Source]
     rules: Sequence[Rule]
-
-    def of_type(self, kind: type[T]) -> dict[str, T]:
-        """Return the sources of one kind."""
-        return {name: source for name, source in self.sources.items() if isinstance(source, kind)}
+    engines: Mapping[str, Frozen]
+    """Settings of the engines that the file has."""
+    beds: Mapping[str, Bed]
 
 
 def default_file() -> Path:
@@ -89,7 +55,7 @@ def load_fleet(file: Path | None) -> FleetSettings:
         ScenarioError: it is not right; all problems together.
     """
     if file is None and not default_file().exists():
-        return FleetSettings({}, ())
+        return FleetSettings({}, (), {}, {})
     return read_fleet(file or default_file())
 
 
@@ -102,9 +68,11 @@ def read_fleet(path: Path) -> FleetSettings:
     document = read_document(path)
     problems: list[Problem] = []
     for key in document.tree:
-        if key not in ("source", "rule"):
-            problems.append(Problem((key,), f"no such setting{suggest(key, ('source', 'rule'))}"))
-    sources = _sources(document.tree.get("source", {}), problems)
+        if key not in _SECTIONS:
+            problems.append(Problem((key,), f"no such setting{suggest(key, _SECTIONS)}"))
+    sources = _named(document.tree, "source", _source, problems)
+    engines = _named(document.tree, "engine", _engine, problems)
+    beds = _named(document.tree, "bed", partial(validate, Bed), problems)
     rules = _rules(document.tree.get("rule", []), problems)
     if problems:
         lines = []
@@ -112,26 +80,47 @@ def read_fleet(path: Path) -> FleetSettings:
             line = _line(document.lines, problem.path)
             lines.append(f"{path_text(problem.path)}: {problem.text}" + (f" (line {line})" if line else ""))
         raise ScenarioError(f"{document.source}: " + (lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} problems", *lines])))
-    return FleetSettings(sources, rules)
+    return FleetSettings(sources, rules, engines, beds)
 
 
-def _sources(tables: Any, problems: list[Problem]) -> dict[str, Source]:  # noqa: ANN401
-    sources: dict[str, Source] = {}
+def _named(
+    tree: Mapping[str, Any], section: str, read: Callable[[Any, KeyPath, list[Problem]], T | None], problems: list[Problem]
+) -> dict[str, T]:
+    """Read the tables `[section.NAME]`."""
+    tables = tree.get(section, {})
+    found: dict[str, T] = {}
     if not isinstance(tables, dict):
-        problems.append(Problem(("source",), "has to be tables, as [source.NAME]"))
-        return sources
+        problems.append(Problem((section,), f"has to be tables, as [{section}.NAME]"))
+        return found
+    if len(tables) > _MAX_TABLES:
+        problems.append(Problem((section,), f"has {len(tables)} tables, more than {_MAX_TABLES}"))
+        return found
     for name, table in tables.items():
-        here: KeyPath = ("source", name)
+        here: KeyPath = (section, name)
         try:
             TypeAdapter(Name).validate_python(name)
         except ValidationError:
-            problems.append(Problem(here, "a source's name has up to 64 letters, digits and . _ -"))
-        kind = str(table.get("kind", "")) if isinstance(table, dict) else ""
-        if kind not in _MODELS:
-            problems.append(Problem((*here, "kind"), (f"'{kind}' is no kind of source" if kind else "is missing") + suggest(kind, _MODELS)))
-        elif (source := validate(_MODELS[kind], table, here, problems)) is not None:
-            sources[name] = source
-    return sources
+            problems.append(Problem(here, "such a name has up to 64 letters, digits and . _ -"))
+            continue
+        if (value := read(table, here, problems)) is not None:
+            found[name] = value
+    return found
+
+
+def _source(table: Any, here: KeyPath, problems: list[Problem]) -> Source | None:  # noqa: ANN401
+    kind = str(table.get("kind", "")) if isinstance(table, dict) else ""
+    if kind not in SOURCES:
+        problems.append(Problem((*here, "kind"), (f"'{kind}' is no kind of source" if kind else "is missing") + suggest(kind, SOURCES)))
+        return None
+    return validate(SOURCES[kind], {name: value for name, value in table.items() if name != "kind"}, here, problems)
+
+
+def _engine(table: Any, here: KeyPath, problems: list[Problem]) -> Frozen | None:  # noqa: ANN401
+    name = str(here[-1])
+    if name not in ENGINES:
+        problems.append(Problem(here, f"there is no engine '{name}'{suggest(name, ENGINES)}"))
+        return None
+    return validate(ENGINES[name].settings_type, table, here, problems)
 
 
 def _rules(tables: Any, problems: list[Problem]) -> tuple[Rule, ...]:  # noqa: ANN401

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import time
 
 from ringroad_lab.fleet.rules import Rule
-from ringroad_lab.fleet.sources.http import Hook
+from ringroad_lab.fleet.sources.interface import Hook
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 

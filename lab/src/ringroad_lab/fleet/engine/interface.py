@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 from ringroad_lab.errors import LabError
+from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.trial import Frozen
 
 PROGRAM = (sys.executable, "-P", "-m", "ringroad_lab.cli.main")
 
@@ -46,6 +49,12 @@ class Job:
     """Also the id of its run: unlike an engine's number, it is known before the job is."""
     arguments: tuple[str, ...]
     """Of `ringroad-lab`: run or resume, and what follows."""
+    beds: Mapping[str, Bed] = field(default_factory=dict)
+    """By name, those of which it may have one; none: the fleet has no beds but the engine's machine."""
+
+
+class NoSettings(Frozen):
+    """Of an engine that has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class EngineSettings:
     """Where they may keep what jobs say."""
     program: tuple[str, ...] = PROGRAM
     """How `ringroad-lab` is called."""
+    own: Frozen = field(default_factory=NoSettings)
+    """The engine's table in `fleet.toml`, of its `settings_type`."""
 
 
 class Engine(ABC):
@@ -65,6 +76,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    settings_type: ClassVar[type[Frozen]] = NoSettings
+    """Of its table `[engine.NAME]` in `fleet.toml`; without one it gets the defaults."""
     is_of_machine: ClassVar[bool] = False
     """Whether its jobs run on the dispatcher's machine, so that none elsewhere can look at them, and are stopped as the dispatcher ends."""
 

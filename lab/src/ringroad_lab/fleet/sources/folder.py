@@ -8,15 +8,16 @@ import os
 import shutil
 import stat
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.fleet.intake import Received, receive
 from ringroad_lab.fleet.request import Message
-from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 
 EVENT = "package"
 _SUFFIXES = (".deb", ".rpm")
@@ -25,29 +26,36 @@ _TOOL_S = 30.0
 _MAX_FIELD_CHARACTERS = 200
 
 
-class FolderWatcher:
+class FolderSource(Source):
+    """A folder into which packages are put."""
+
+    kind = "folder"
+    title = "A folder of Debian and RPM packages"
+
+    folder: Path
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.folder.is_absolute():
+            raise ValueError(f"'{self.folder}' is no absolute path: begin it with /")
+        return self
+
+    def watcher(self, name: str, intake: Intake) -> Watcher:
+        """Return what looks into the folder."""
+        return FolderWatcher(name, self.folder, intake)
+
+
+class FolderWatcher(Watcher):
     """Looks into a folder, and takes a file once two looks saw the same size and time of change: it is whole then.
 
     A file that was renamed into the folder is whole at once, but that cannot be told from one that is being copied.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        requests: Requests,
-        rules: Sequence[Rule],
-        *,
-        say: Callable[[str], None] = print,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, name: str, folder: Path, intake: Intake) -> None:
         """Take the source's name, its folder, and what is made of its messages."""
         self._name = name
         self._folder = folder
-        self._requests = requests
-        self._rules = rules
-        self._say = say
-        self._clock = clock
+        self._intake = intake
         self._seen: dict[str, str] = {}
         """The mark of each file at the last look."""
         self._done: dict[str, str] = {}
@@ -86,23 +94,23 @@ class FolderWatcher:
 
     def _take(self, path: str, mark: str) -> None:
         def message(payload: bytes) -> Message:
-            return Message(self._name, payload, self._clock(), EVENT, hashlib.sha256(f"{path}:{mark}".encode()).hexdigest())
+            return Message(self._name, payload, self._intake.clock(), EVENT, hashlib.sha256(f"{path}:{mark}".encode()).hexdigest())
 
-        if self._requests.is_delivered(message(b"")):
+        if self._intake.requests.is_delivered(message(b"")):
             return
         try:
-            received = receive(self._requests, self._rules, message(json.dumps(describe_package(Path(path))).encode()))
+            received = receive(self._intake.requests, self._intake.rules, message(json.dumps(describe_package(Path(path))).encode()))
         except StoreError:
             raise
         except LabError as error:
-            outcome, added = self._requests.add_dead(message(json.dumps({"path": path}).encode()), str(error))
+            outcome, added = self._intake.requests.add_dead(message(json.dumps({"path": path}).encode()), str(error))
             received = Received(outcome, [added] if added else [], str(error))
         self._tell(path, received)
 
     def _tell(self, path: str, received: Received) -> None:
         numbers = ", ".join(str(each.id) for each in received.added)
         problem = f": {received.problem}" if received.problem else ""
-        self._say(f"{path}: {received.outcome}{f', request {numbers}' if numbers else ''}{problem}")
+        self._intake.say(f"{path}: {received.outcome}{f', request {numbers}' if numbers else ''}{problem}")
 
 
 def describe_package(path: Path) -> dict[str, str | int]:

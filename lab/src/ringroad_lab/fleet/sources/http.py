@@ -6,9 +6,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from pathlib import Path
+from typing import ClassVar, Self
 
-from ringroad_lab.fleet.settings import HttpSource
+from pydantic import model_validator
+
+from ringroad_lab.fleet.request import Word
+from ringroad_lab.fleet.sources.interface import Hook, Source
+from ringroad_lab.notification.settings import secret
 
 
 @dataclass(frozen=True)
@@ -26,35 +31,12 @@ class Dialect:
     """Whether the header has the secret itself."""
 
 
-DIALECTS: Mapping[str, Dialect] = {
-    # https://docs.github.com/en/webhooks/webhook-events-and-payloads
-    "github": Dialect("X-Hub-Signature-256", "X-GitHub-Event", ("X-GitHub-Delivery",), prefix="sha256="),
-    # https://docs.gitlab.com/user/project/integrations/webhooks/
-    "gitlab": Dialect("X-Gitlab-Token", "X-Gitlab-Event", ("Idempotency-Key", "X-Gitlab-Event-UUID"), is_token=True),
-    # https://docs.gitea.com/usage/webhooks
-    "gitea": Dialect("X-Gitea-Signature", "X-Gitea-Event", ("X-Gitea-Delivery",)),
-    # As the laboratory's own webhooks.
-    "generic": Dialect(
-        "X-Ringroad-Lab-Signature-256", "X-Ringroad-Lab-Event", ("X-Ringroad-Lab-Delivery", "Idempotency-Key"), prefix="sha256="
-    ),
-}
-
-
 @dataclass(frozen=True)
-class Hook:
+class HttpHook(Hook):
     """A source that sends by HTTP, with its secret."""
 
     dialect: Dialect
     secret: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, name: str, source: HttpSource) -> Self:
-        """Make one of its settings.
-
-        Raises:
-            ScenarioError: its secret is not there.
-        """
-        return cls(DIALECTS[source.kind], source.secret(name).encode())
 
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Whether a message is the source's. It takes as long whatever is wrong."""
@@ -71,3 +53,61 @@ class Hook:
     def delivery(self, headers: Mapping[str, str]) -> str:
         """Return by what the source knows the message; empty where it says nothing."""
         return next((headers[name] for name in self.dialect.deliveries if headers.get(name)), "")
+
+
+class HttpSource(Source):
+    """A build system that sends its messages to `/hooks/NAME` of `ringroad-lab serve`."""
+
+    dialect: ClassVar[Dialect]
+
+    secret_file: Path | None = None
+    secret_env: Word | None = None
+    """Where the secret is by which its messages are known."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.secret_file is None) is (self.secret_env is None):
+            raise ValueError("give one of secret_file and secret_env")
+        return self
+
+    def hook(self, name: str) -> Hook:
+        """Return what takes its messages.
+
+        Raises:
+            ScenarioError: its secret is not there.
+        """
+        return HttpHook(self.dialect, (secret(f"source '{name}'", self.secret_file, self.secret_env) or "").encode())
+
+
+class GithubSource(HttpSource):
+    """https://docs.github.com/en/webhooks/webhook-events-and-payloads."""
+
+    kind = "github"
+    title = "GitHub sends by HTTP"
+    dialect = Dialect("X-Hub-Signature-256", "X-GitHub-Event", ("X-GitHub-Delivery",), prefix="sha256=")
+
+
+class GitlabSource(HttpSource):
+    """https://docs.gitlab.com/user/project/integrations/webhooks/."""
+
+    kind = "gitlab"
+    title = "GitLab sends by HTTP"
+    dialect = Dialect("X-Gitlab-Token", "X-Gitlab-Event", ("Idempotency-Key", "X-Gitlab-Event-UUID"), is_token=True)
+
+
+class GiteaSource(HttpSource):
+    """https://docs.gitea.com/usage/webhooks."""
+
+    kind = "gitea"
+    title = "Gitea or Forgejo sends by HTTP"
+    dialect = Dialect("X-Gitea-Signature", "X-Gitea-Event", ("X-Gitea-Delivery",))
+
+
+class GenericSource(HttpSource):
+    """Signed as the laboratory's own webhooks."""
+
+    kind = "generic"
+    title = "Anybody with a secret sends by HTTP"
+    dialect = Dialect(
+        "X-Ringroad-Lab-Signature-256", "X-Ringroad-Lab-Event", ("X-Ringroad-Lab-Delivery", "Idempotency-Key"), prefix="sha256="
+    )
