@@ -15,7 +15,7 @@ from ringroad_lab.sandbox.private import Sandbox
 TIMEOUT_S = 120
 
 
-def ask_in_sandbox(program: Path, asked: object, env: dict[str, str] | None = None) -> dict[str, Any]:
+def ask_in_sandbox(program: Path, asked: object, env: dict[str, str] | None = None, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """Run a program in a sandbox, and return what it told."""
     path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
     sandbox = Sandbox.start([sys.executable, str(program)], env={"PYTHONPATH": path, **(env or {})})
@@ -24,7 +24,7 @@ def ask_in_sandbox(program: Path, asked: object, env: dict[str, str] | None = No
         sandbox.stdin.close()
         line = sandbox.stdout.readline()
         assert line, "the program ended without a word"
-        assert sandbox.wait(TIMEOUT_S) == 0
+        assert sandbox.wait(timeout_s) == 0
         told = json.loads(line)
         assert isinstance(told, dict)
         return told

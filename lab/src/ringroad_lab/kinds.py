@@ -142,7 +142,8 @@ CABLES: Kinds[CableType] = Kinds(
         "vhost-user": "cable.sockets:VhostUserCable",
         "memif": "cable.sockets:MemifCable",
         "tap": "cable.interfaces:TapCable",
-        "nic": "cable.interfaces:NicCable",
+        "nic": "cable.cards:NicCable",
+        "vfio": "cable.cards:VfioCable",
     },
 )
 # In the order of the RFCs; then what no RFC has.

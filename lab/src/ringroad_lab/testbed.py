@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, file_sums, open_build, running_files
-from ringroad_lab.cable.interface import Cable, CableKind, Laying
+from ringroad_lab.cable.interface import Cable, CableKind, Laying, NicPair
 from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import CostMeter, ProcessCosts
@@ -38,7 +38,7 @@ from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.kinds import CABLES, DUTS, GENERATORS, GUESTS
 from ringroad_lab.loss import EndCounts, HopCounters, drop_counters, paths
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, StepRecord
-from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, NicPair, Scenario, StepChoice
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, Scenario, StepChoice
 from ringroad_lab.test_step import run_test_step
 from ringroad_lab.topology import Wiring, wire
 from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult, TrialVerdict
@@ -247,7 +247,7 @@ class TestBed:
         )
 
         choice, label = self.choice, f"dut.{self.choice.label}"
-        placement = Placement(dut_host, cpus.dut, scenario.queues, scenario.huge_pages)
+        placement = Placement(dut_host, cpus.dut, scenario.queues, scenario.huge_pages, has_dpdk_cards=self.cable_kind is CableKind.VFIO)
         built = with_build(placement, choice.build, self._dut_type.build_programs, f"{label}.build")
         self._dut = self._dut_type(self._settings, built)
         if self._guest_type is not None:
@@ -384,7 +384,7 @@ class TestBed:
         return kind
 
     def _lay(self, stack: ExitStack, dut_host: Host, host: Host, number: int, kind: CableKind) -> Cable:
-        nics = self._nics(number) if kind is CableKind.NIC else None
+        nics = self._nics(number) if CABLES[kind].joins_cards else None
         extra = max(extra_bytes(self._load(self.scenario.frames[0]), sender) for sender in (0, 1))
         cable = lay_cable(
             Laying(
@@ -394,7 +394,7 @@ class TestBed:
                 is_dut_server=self._dut_type.serves_sockets,
                 queues=self.scenario.queues,
                 max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts) + extra,
-                nics=(nics.dut_interface, nics.generator_interface) if nics else None,
+                nics=nics,
                 far_host=None if self._driver.settings.is_elsewhere else host,
             )
         )

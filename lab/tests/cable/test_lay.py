@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringroad_lab.cable.interface import Cable, CableKind, Laying
+from ringroad_lab.cable.interface import Cable, CableKind, Laying, NicPair
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.errors import SandboxError
 from ringroad_lab.host.local import LocalHost
@@ -81,6 +81,6 @@ def test_what_cannot_be_laid_is_told_and_leaves_nothing(host: LocalHost, name: s
         lay_cable(Laying(CableKind.VETH, name, host, max_frame_bytes=100_000))
     assert link(host, f"{name}-dut") is None
     with pytest.raises(SandboxError, match="no-such0"):
-        lay_cable(Laying(CableKind.NIC, name, host, nics=("no-such0", "no-such1"), far_host=host))
+        lay_cable(Laying(CableKind.NIC, name, host, nics=NicPair(generator_interface="no-such1", dut_interface="no-such0"), far_host=host))
     with pytest.raises(ValueError, match="1 to 8 characters"):
         lay_cable(Laying(CableKind.VETH, "far-too-long", host))

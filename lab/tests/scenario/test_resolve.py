@@ -193,7 +193,7 @@ def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> N
 
     (folder / "scenarios/mine.toml").write_text('duts = ["ovs-dpdk"]\ntopologies = ["PVP"]\nguest = "tap-guest"\n')
     registries = replace(REGISTRIES, guests={"tap-guest": TapGuest})
-    with pytest.raises(ScenarioError, match=r"guest: no cable joins ovs-dpdk \(nic, veth, vhost-user\) and tap-guest \(tap\)"):
+    with pytest.raises(ScenarioError, match=r"guest: no cable joins ovs-dpdk \(veth, vfio, vhost-user\) and tap-guest \(tap\)"):
         resolve(Library(folder, "here"), registries, "mine")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.host.interface import Host
+from ringroad_lab.trial import Frozen
 
 
 class CableKind(str):
@@ -29,6 +30,8 @@ class CableKind(str):
     """A TAP interface at the device's end, QEMU at the other."""
     NIC: ClassVar[CableKind]
     """A network card at each end, joined by a real cable."""
+    VFIO: ClassVar[CableKind]
+    """The same; DPDK drives the device's card."""
 
     def __new__(cls, name: str) -> CableKind:
         """Return the kind of that name."""
@@ -45,6 +48,27 @@ CableKind.VHOST_USER = CableKind("vhost-user")
 CableKind.MEMIF = CableKind("memif")
 CableKind.TAP = CableKind("tap")
 CableKind.NIC = CableKind("nic")
+CableKind.VFIO = CableKind("vfio")
+
+
+class NicPair(Frozen):
+    """A real cable of the site, between two network cards."""
+
+    generator_interface: str
+    dut_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
+    """Interface, or PCI address, as `0000:3b:00.0`."""
+    virtual_function: Annotated[int, Field(ge=0, le=255)] | None = None
+    """Of `vfio`: the device gets this virtual function of the card, which is made where the card has none (SR-IOV)."""
+    keeps_driver: bool = False
+    """Of `vfio`: whether DPDK drives the card beside the kernel's driver, as mlx5; `dut_interface` is its PCI address."""
+    devargs: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:=,\[\]-]*$")] = ""
+    """Of `vfio`: further arguments of DPDK's driver, as `representor=vf0`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.keeps_driver and self.virtual_function is not None:
+            raise ValueError("give the PCI address of the virtual function itself where it keeps its driver")
+        return self
 
 
 @dataclass(frozen=True)
@@ -55,7 +79,7 @@ class Cable:
     name: str
     """Unique in the run, at most 8 characters: interfaces and sockets are called after it."""
     dut_end: str
-    """What the device under test plugs in: the name of an interface, or the path of a socket."""
+    """What the device under test plugs in: the name of an interface, the path of a socket, or a PCI address with DPDK's arguments."""
     far_end: str
     """What the generator or guest plugs in: the same path for a socket, the other interface of a pair."""
     is_dut_server: bool = False
@@ -80,8 +104,8 @@ class Laying:
     queues: int = 1
     max_frame_bytes: int = 1518
     """The longest frame that has to pass, FCS included."""
-    nics: tuple[str, str] | None = None
-    """Of network cards: the interface at the device's end and the one at the far end."""
+    nics: NicPair | None = None
+    """Of network cards: which."""
     far_host: Host | None = None
     """Of network cards: where the far end is; None: out of the lab's reach, and prepared by whoever has it."""
 
@@ -96,6 +120,8 @@ class CableType(ABC):
     shares_memory: ClassVar[bool] = False
     """Whether both ends share its rings: the device itself takes frames out of the generator's ring, and puts them into it. Of others the
     ends are interfaces, whose counters tell what passed."""
+    joins_cards: ClassVar[bool] = False
+    """Whether it is a real cable between network cards of the site, which is there already."""
     reaches_generator: ClassVar[bool] = True
     """Whether Ringroad's generator has ports for it."""
     can_loop: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Cables between interfaces: veth pairs, TAPs, network cards."""
+"""Cables between interfaces that the lab makes: veth pairs, TAPs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VethCable(CableType):
 
     def lay(self, laying: Laying) -> Cable:
         """Make the pair."""
-        _require_tools(laying.host)
+        require_tools(laying.host)
         dut_end, far_end = f"{laying.name}-dut", f"{laying.name}-far"
         end = ["numtxqueues", str(laying.queues), "numrxqueues", str(laying.queues)]
         laying.host.run(["ip", "link", "add", far_end, *end, "type", "veth", "peer", "name", dut_end, *end])
@@ -53,7 +53,7 @@ class TapCable(CableType):
 
     def lay(self, laying: Laying) -> Cable:
         """Make the TAP."""
-        _require_tools(laying.host)
+        require_tools(laying.host)
         dut_end = f"{laying.name}-dut"
         many = ["multi_queue"] if laying.queues > 1 else []
         laying.host.run(["ip", "tuntap", "add", "dev", dut_end, "mode", "tap", *many])
@@ -62,23 +62,6 @@ class TapCable(CableType):
     def remove(self, cable: Cable, host: Host) -> None:
         """Delete the TAP."""
         host.run(["ip", "link", "delete", cable.far_end], check=False)
-
-
-class NicCable(CableType):
-    """Two network cards of the site, and the real cable between them: set, not made."""
-
-    title: ClassVar[str] = "two network cards of the site, joined by a real cable"
-
-    def lay(self, laying: Laying) -> Cable:
-        """Set the cards."""
-        if laying.nics is None:
-            raise ValueError(f"cable {laying.name}: a cable between network cards needs their two interfaces")
-        _require_tools(laying.host)
-        return _prepared(self, laying, *laying.nics, laying.far_host)
-
-    def generator_location(self, cable: Cable) -> str:
-        """Name the card at the far end, by the best mechanism that its driver has."""
-        return f"netmap:{cable.far_end}@queues={cable.queues},promisc=1"
 
 
 def forbid_ipv6(host: Host, interface: str) -> None:
@@ -91,7 +74,12 @@ def forbid_ipv6(host: Host, interface: str) -> None:
     host.write_text(setting, "1\n")
 
 
-def _require_tools(host: Host) -> None:
+def require_tools(host: Host) -> None:
+    """Look for what sets interfaces.
+
+    Raises:
+        MissingProgramError: it is not there.
+    """
     host.require("ip", "iproute2")
     host.require("ethtool", "ethtool")
 
@@ -113,5 +101,9 @@ def _prepare_interface(host: Host, interface: str, max_frame_bytes: int) -> None
     forbid_ipv6(host, interface)
     # What a card cannot change stays as it is, and the others are set.
     host.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
-    mtu = max(USUAL_MTU_BYTES, max_frame_bytes - ETHERNET_HEADER_BYTES - FCS_BYTES)
-    host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu), "up"])
+    host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu_bytes(max_frame_bytes)), "up"])
+
+
+def mtu_bytes(max_frame_bytes: int) -> int:
+    """Return the MTU that lets frames pass of up to so many bytes, FCS included."""
+    return max(USUAL_MTU_BYTES, max_frame_bytes - ETHERNET_HEADER_BYTES - FCS_BYTES)

@@ -53,6 +53,8 @@ class Placement:
     queues: int = 1
     huge_pages: bool = True
     """Whether pages of 2 MiB are reserved for it; without, drivers use ordinary memory and say so in their settings."""
+    has_dpdk_cards: bool = False
+    """Whether ports of it are cards that DPDK drives, and has to look for."""
     build: Build | None = None
     """What it runs, where that is not the machine's own; the host gives it these programs by their usual names."""
 

@@ -430,7 +430,7 @@ class OvsDpdk(OpenVSwitch):
     driver: ClassVar[str] = "ovs-dpdk"
     title: ClassVar[str] = "Open vSwitch with DPDK"
     settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
-    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.VFIO})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     # The kernel clears its memory first.
@@ -446,13 +446,15 @@ class OvsDpdk(OpenVSwitch):
 
     def _start_settings(self) -> dict[str, str]:
         prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
+        # Of cards it takes those of its ports alone: this address is none's.
+        pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
             # Not a page more: what is reserved beside it is for the guests.
             memory = {"dpdk-socket-mem": str(MEMORY_MIB), "dpdk-socket-limit": str(MEMORY_MIB)}
-            extra = f"--no-pci --in-memory --single-file-segments {prefix}"
+            extra = f"{pci} --in-memory --single-file-segments {prefix}"
         else:
             memory = {}
-            extra = f"--no-pci --no-huge --legacy-mem -m {MEMORY_MIB} {prefix}"
+            extra = f"{pci} --no-huge --legacy-mem -m {MEMORY_MIB} {prefix}"
         result = {
             "dpdk-init": "true",
             # Where the main thread runs: with the polling threads, for all that the device costs has to be the device's.
@@ -475,6 +477,8 @@ class OvsDpdk(OpenVSwitch):
                 raise DutError(f"{self.title} joins the socket of {cable.name} as a client: its far end has to make it")
             return f"vu-{cable.name}", {"type": "dpdkvhostuserclient", "options:vhost-server-path": cable.dut_end}
         queues = self.placement.queues
+        if cable.kind is CableKind.VFIO:
+            return f"card-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": cable.dut_end, "options:n_rxq": str(queues)}
         if queues > 1 and cable.kind is CableKind.VETH:
             # net_af_xdp counts combined channels; veth has separate ones.
             raise DutError(
@@ -487,6 +491,7 @@ class OvsDpdk(OpenVSwitch):
 # Why not, where one would expect it.
 _REFUSALS: Mapping[tuple[str, CableKind], str] = {
     ("ovs-dpdk", CableKind.MEMIF): "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
+    ("ovs-dpdk", CableKind.NIC): "DPDK drives cards itself; use vfio",
     ("ovs-dpdk", CableKind.TAP): "QEMU's cards join it by vhost-user",
     ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: take driver ovs-dpdk",
     ("ovs", CableKind.MEMIF): "memif needs DPDK: take driver ovs-dpdk with vhost-user",

@@ -64,7 +64,7 @@ class Testpmd(Dut):
     driver: ClassVar[str] = "testpmd"
     title: ClassVar[str] = "DPDK testpmd"
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
-    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.VFIO})
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
     no_room_counters: ClassVar[Mapping[CableKind, str]] = dict.fromkeys((CableKind.VHOST_USER, CableKind.MEMIF), "tx_dropped")
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
@@ -86,6 +86,8 @@ class Testpmd(Dut):
         """How often it was asked what it forwarded."""
         self._ports: tuple[DutPort, ...] = ()
         """In the order of DPDK's port numbers."""
+        self._port_list: list[int] = []
+        """Those numbers, the two of each pair side by side."""
 
     def prepare(self) -> None:
         """Look for testpmd and for the client of its counters."""
@@ -103,7 +105,11 @@ class Testpmd(Dut):
         both_ways = {(rule.in_port, rule.out_port) for rule in rules} == {way for a, b in pairs for way in ((a, b), (b, a))}
         if not both_ways or len({number for pair in pairs for number in pair}) != 2 * len(pairs):
             raise DutError(f"{self.title} joins ports in pairs, both ways: it cannot do {list(rules)}")
-        self._ports = tuple(by_number[number] for pair in pairs for number in pair)
+        paired = [by_number[number] for pair in pairs for number in pair]
+        # DPDK finds cards first, by their addresses, and then makes its virtual devices.
+        cards = sorted((port for port in paired if port.cable.kind is CableKind.VFIO), key=lambda port: port.cable.dut_end)
+        self._ports = (*cards, *(port for port in paired if port.cable.kind is not CableKind.VFIO))
+        self._port_list = [self._ports.index(port) for port in paired]
         try:
             # Its forwarding threads are bound by --lcores. Those that set up its ports must not wait behind them, which never sleep:
             # DPDK runs them where no such thread is, and they are idle while frames pass.
@@ -120,6 +126,7 @@ class Testpmd(Dut):
         cores = min(len(cpus), len(self._ports) * queues)
         # The main thread sleeps while the others forward: it may share the first's processor.
         lcores = ",".join([f"0@{cpus[0]}", *(f"{number}@{cpu}" for number, cpu in enumerate(cpus[:cores], start=1))])
+        cards = [f"--allow={port.cable.dut_end}" for port in self._ports if port.cable.kind is CableKind.VFIO]
         # DPDK refuses both at once. A back end or a peer maps few regions, so that memory must not be in many pieces.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
@@ -133,14 +140,15 @@ class Testpmd(Dut):
             "-oL",
             self._program,
             f"--lcores={lcores}",
-            "--no-pci",
+            *(cards or ["--no-pci"]),
             *memory,
             f"-m{MEMORY_MIB}",
             f"--file-prefix={self._prefix}",
-            *(f"--vdev={_device(number, port.cable)}" for number, port in enumerate(self._ports)),
+            *(f"--vdev={_device(number, port.cable)}" for number, port in enumerate(self._ports) if port.cable.kind is not CableKind.VFIO),
             "--",
             f"--forward-mode={self.settings.forward_mode}",
             "--port-topology=paired",
+            f"--portlist={','.join(map(str, self._port_list))}",
             f"--nb-cores={cores}",
             f"--rxq={queues}",
             f"--txq={queues}",
@@ -221,10 +229,7 @@ class Testpmd(Dut):
     def port_modes(self) -> dict[str, str]:
         """Return the driver of each port."""
         memory = "huge pages" if self.placement.huge_pages else "ordinary pages"
-        return {
-            str(port.number): f"{_device(index, port.cable).split(',')[0].rstrip('0123456789')}, {memory}"
-            for index, port in enumerate(self._ports)
-        }
+        return {str(port.number): f"{_mode(index, port.cable)}, {memory}" for index, port in enumerate(self._ports)}
 
     def logs(self) -> Sequence[LogExcerpt]:
         """Return what it said, but for its answers before and after each trial."""
@@ -262,6 +267,12 @@ def busy_time_s(said: str) -> float:
     """Return the time with frames of which testpmd told last; it tells of none as long as there were no frames."""
     told = _CYCLES.findall(said)
     return int(told[-1][0]) / (int(told[-1][1]) * 1e6) if told else 0.0
+
+
+def _mode(number: int, cable: Cable) -> str:
+    if cable.kind is CableKind.VFIO:
+        return f"card {cable.dut_end}"
+    return _device(number, cable).split(",")[0].rstrip("0123456789")
 
 
 def _device(number: int, cable: Cable) -> str:

@@ -79,6 +79,13 @@ class Host(ABC):
         """What the names of this run's cables begin with there: of the folder's name, which is unique on its host."""
         return self.folder.name[-4:]
 
+    def undo_script(self, name: str) -> PurePosixPath:
+        """Path of a shell script that may be written, and is run when the lab leaves the host, be it killed or the connection lost.
+
+        What the lab started there has ended by then, or is about to.
+        """
+        return self.folder / "undo" / name
+
     @abstractmethod
     def run(
         self,

@@ -21,11 +21,13 @@ from ringroad_lab.tied import tied
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")
 
 
-# Makes the folder, and removes it when standard input ends, which it does with the lab. Processes that end with it may still write.
+# Makes the folder; when standard input ends, which it does with the lab, puts back what was changed, and removes the
+# folder. Processes that end with it may still write.
 _KEEP_FOLDER = """\
 trap '' HUP INT TERM PIPE
 folder=$(mktemp -d "$0/ringroad-lab-XXXXXXXX") || exit 1
 echo "$folder" 2>/dev/null && read -r _
+for each in "$folder"/undo/*; do [ ! -e "$each" ] || sh "$each"; done
 for _ in 1 2 3 4 5; do rm -rf "$folder" && break; sleep 0.1; done
 """
 _READ_BYTES = 64 * 1024

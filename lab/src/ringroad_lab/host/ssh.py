@@ -47,8 +47,14 @@ kill "$watch"
 kill -s KILL -- "-$child" 2>/dev/null
 exit "$status"
 """
-# Makes the folder, and removes it when standard input ends.
-_KEEP_FOLDER = 'folder=$(mktemp -d /tmp/ringroad-lab-XXXXXXXX) && echo "$folder" && { read -r _; rm -rf "$folder"; }'
+# Makes the folder; when standard input ends, puts back what was changed, and removes the folder.
+_KEEP_FOLDER = """\
+trap '' HUP INT TERM PIPE
+folder=$(mktemp -d /tmp/ringroad-lab-XXXXXXXX) || exit 1
+echo "$folder" 2>/dev/null && read -r _
+for each in "$folder"/undo/*; do [ ! -e "$each" ] || sh "$each"; done >/dev/null 2>&1
+rm -rf "$folder"
+"""
 
 
 class SshProcess(Process):

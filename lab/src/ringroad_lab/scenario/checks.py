@@ -215,11 +215,11 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
             problems.append(
                 Problem(path, f"there is no host '{dut.host}'{suggest(dut.host, [LOCAL_HOST, *hosts])}; a site describes it as [host.NAME]")
             )
-        elif dut.host != LOCAL_HOST and kinds[dut.label] is not CableKind.NIC:
+        elif dut.host != LOCAL_HOST and not CABLES[kinds[dut.label]].joins_cards:
             problems.append(
-                Problem(path, f'another machine is reached by network cards alone: set physical = "nic", not {kinds[dut.label]}')
+                Problem(path, f'another machine is reached by network cards alone: set physical = "nic" or "vfio", not {kinds[dut.label]}')
             )
-        elif kinds[dut.label] is CableKind.NIC and (host is None or len(host.nics) < PHYSICAL_PORTS):
+        elif CABLES[kinds[dut.label]].joins_cards and (host is None or len(host.nics) < PHYSICAL_PORTS):
             problems.append(
                 Problem(
                     ("host", dut.host, "nics"),
@@ -228,7 +228,7 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
             )
     if scenario.private and any(dut.host != LOCAL_HOST for dut in scenario.duts):
         problems.append(Problem(("private",), "has to be false where a device is on another machine: private namespaces cannot reach it"))
-    elif scenario.private and CableKind.NIC in kinds.values():
+    elif scenario.private and any(CABLES[kind].joins_cards for kind in kinds.values()):
         problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
-from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.interface import CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
@@ -93,13 +93,6 @@ class IsolationLevel(StrEnum):
     """Settings of the run's processors and the kernel's: frequency, idle states, interrupts, work of the kernel that others can do."""
     FULL = "full"
     """Those, and other programs are kept off the run's processors."""
-
-
-class NicPair(Frozen):
-    """A real cable of the site."""
-
-    generator_interface: str
-    dut_interface: str
 
 
 class SiteHost(Frozen):

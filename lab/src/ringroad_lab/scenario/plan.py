@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.kinds import CABLES
 from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.message_size import MessageSizeSettings
@@ -110,8 +111,8 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
         deviations += [sentence for method in make_methods(scenario, registries) for sentence in method.deviations()]
         if all(registries.methods[method.name].is_between_stations for method in scenario.methods):
             continue
-        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts} - {CableKind.NIC}
-        transports |= {(kind, frame.name) for kind in kinds for frame in scenario.frames}
+        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+        transports |= {(kind, frame.name) for kind in kinds if not CABLES[kind].joins_cards for frame in scenario.frames}
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}

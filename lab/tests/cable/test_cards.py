@@ -1,0 +1,60 @@
+"""Network cards: given to vfio-pci, driven by DPDK, and put back, in a real kernel with an IOMMU (both emulated)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vfio_machine import CARDS
+
+from sandboxed import ask_in_sandbox
+
+needed = ("qemu-system-x86_64", "dpdk-testpmd", "ssh-keygen", "busybox", "ethtool")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or None in map(shutil.which, needed) or not os.path.exists("/usr/sbin/sshd"),
+    reason=f"needs root, sshd, {', '.join(needed)}",
+)
+# Its processor is emulated.
+TIMEOUT_S = 600
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    names = ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR")
+    env = {name: os.environ[name] for name in names if name in os.environ}
+    found = ask_in_sandbox(Path(__file__).with_name("vfio_machine.py"), {}, env, timeout_s=TIMEOUT_S)
+    assert "error" not in found, found["error"]
+    return found
+
+
+def test_a_card_is_given_to_vfio_pci_and_gets_back_its_driver_name_and_settings(told: dict[str, Any]) -> None:
+    given = told["given"]
+    assert given["address"] == given["again"] == given["by address"] == CARDS[1]
+    assert given["given"] == "vfio-pci"
+    assert not any(line.startswith("eth2") for line in given["links"])
+    assert any(line.startswith("eth2") and "mtu 1400" in line and ",UP" in line for line in given["before"])
+    assert (given["after"], given["put back"]) == (given["before"], "virtio-pci")
+
+
+def test_what_must_not_be_given_is_refused_with_the_reason(told: dict[str, Any]) -> None:
+    given = told["given"]
+    assert "has an address: it carries traffic of its machine" in given["in use"]
+    assert "there is no interface and no PCI device eth9" in given["absent"]
+    assert "eth1 has no virtual functions (SR-IOV)" in given["functions"]
+
+
+def test_cards_are_put_back_after_a_connection_that_was_lost(told: dict[str, Any]) -> None:
+    killed = told["killed"]
+    assert killed["given"] == "vfio-pci"
+    assert any(line.startswith("eth2") and "mtu 9000" in line for line in killed["set"])
+    assert killed["is put back"]
+
+
+def test_frames_pass_through_testpmd_on_cards_of_another_machine(told: dict[str, Any]) -> None:
+    bed = told["bed"]
+    assert bed["drivers"] == ["vfio-pci", "vfio-pci"]
+    assert all(received > 0 for received in bed["received"])
+    assert bed["counters"]["1.rx_frames"] > 0

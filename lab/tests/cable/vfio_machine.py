@@ -1,0 +1,221 @@
+"""A machine with an IOMMU and three network cards, emulated: one to reach it by SSH, two whose other ends are TAPs of this side.
+
+It is QEMU with Debian's kernel: what binds and drives its cards are a real kernel and a real DPDK, slow as they are. Runs in a sandbox, and
+writes what came of each check as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ringroad_lab.cable.cards import give_card, set_card
+from ringroad_lab.cable.interface import NicPair
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import HostError, LabError
+from ringroad_lab.guest.initramfs import READY, build_initramfs
+from ringroad_lab.guest.virtual_machine import QEMU, VIRTIO_MODULES
+from ringroad_lab.host.interface import Host
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.ssh import SshHost
+from ringroad_lab.scenario.model import Scenario, SiteHost
+from ringroad_lab.testbed import TestBed
+from ringroad_lab.trial import Load, TrialRequest
+from sandboxed import answer
+
+PORT = 2222
+# What the client of DPDK's counters imports, compiled: an emulated processor would take long to do so each time.
+COMPILE = """
+import os, sys, zipfile
+home = os.path.dirname(os.__file__)
+with zipfile.PyZipFile(sys.argv[1], "w") as archive:
+    for package in ("", "collections", "encodings", "importlib", "json", "re"):
+        archive.writepy(os.path.join(home, package))
+"""
+BOOT_S = 240.0
+MODULES = (*VIRTIO_MODULES, "irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci")
+PROGRAMS = (
+    "sshd",
+    "timeout",
+    "taskset",
+    "mktemp",
+    "stdbuf",
+    "env",
+    "ip",
+    "ethtool",
+    "dpdk-testpmd",
+    "dpdk-telemetry.py",
+    "/usr/bin/python3",
+)
+DRIVERS = ("librte_bus_pci", "librte_bus_vdev", "librte_mempool_ring", "librte_net_virtio")
+# The cards of the device under test: slots of the machine's PCI bus.
+CARDS = ("0000:00:05.0", "0000:00:06.0")
+
+
+def build(host: Host, folder: Path) -> list[str]:
+    """Make what the machine boots from; return QEMU's command."""
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+    (folder / "known").write_text(f"[127.0.0.1]:{PORT} {(folder / 'host.pub').read_text()}")
+    library = folder / "python.zip"
+    host.run(["/usr/bin/python3", "-c", COMPILE, str(library)])
+    config = folder / "sshd_config"
+    config.write_text(
+        f"Port 22\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+        f"PermitRootLogin yes\nPasswordAuthentication no\nUseDNS no\nSetEnv PYTHONPATH={library} PYTHONDONTWRITEBYTECODE=1\n"
+    )
+    found = [host.require(program, program) for program in PROGRAMS]
+    drivers = [path for name in DRIVERS for path in host.run(["sh", "-c", f"ls /usr/lib/*/dpdk/pmds-*/{name}.so.??"]).stdout.split()]
+    globs = "/usr/lib/python3*/lib-dynload/readline.*.so /usr/libexec/coreutils/libstdbuf.so /lib/*-linux-gnu/libgcc_s.so.1"
+    loaded = host.run(["sh", "-c", f"ls {globs}"]).stdout.split()
+    kernel = json.loads(host.run([host.require("ringroad", "ringroad"), "vm", "kernel", "--json"], timeout_s=120).stdout)
+    script = f"""\
+mkdir -p /etc /run/sshd /var/log /root /dev/shm
+echo 'root:x:0:0:root:/root:/bin/sh' >/etc/passwd
+echo 'sshd:x:1:1::/run/sshd:/bin/false' >>/etc/passwd
+echo 'root:x:0:' >/etc/group
+mount -t tmpfs tmpfs /dev/shm
+chmod 600 {folder}/host
+# DPDK looks for the names with its whole version; under two names the same file is loaded once.
+for driver in {" ".join(drivers)}; do ln -s "$driver" "$driver.0"; done
+ip link set lo up
+ip link set eth0 up
+ip address add 10.0.2.15/24 dev eth0
+ip link set eth2 up mtu 1400
+/usr/sbin/sshd -f {config}
+echo "{READY}"
+while true; do sleep 3600; done
+"""
+    files = [*found, *drivers, *loaded, str(library), str(config), *(str(folder / name) for name in ("host", "user.pub"))]
+    place = PurePosixPath(folder / "boot")
+    host.run(["mkdir", "-p", str(place)])
+    archive = build_initramfs(host, place, PurePosixPath(kernel["modules"]), MODULES, script, files)
+    cards = ["-netdev", f"user,id=n0,hostfwd=tcp:127.0.0.1:{PORT}-:22", "-device", "virtio-net-pci,netdev=n0,addr=4"]
+    for number, address in enumerate(CARDS, 1):
+        slot = address[8:10].lstrip("0")
+        cards += ["-netdev", f"tap,id=n{number},ifname=near{number},script=no,downscript=no"]
+        cards += ["-device", f"virtio-net-pci,netdev=n{number},addr={slot},disable-legacy=on,iommu_platform=on,ats=on"]
+    return [
+        *(QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"),
+        *("-M", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024M"),
+        *("-device", "intel-iommu,intremap=on,device-iotlb=on"),
+        *cards,
+        *("-kernel", kernel["image"], "-initrd", str(archive)),
+        *("-append", "console=ttyS0 quiet panic=-1 intel_iommu=on"),
+    ]
+
+
+def error_of(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except HostError as error:
+        return str(error)
+    return ""
+
+
+def nics(card: str, number: int = 1) -> NicPair:
+    return NicPair(generator_interface=f"near{number}", dut_interface=card)
+
+
+def driver_of(host: Host, address: str) -> str:
+    return host.run(["sh", "-c", f'basename "$(readlink /sys/bus/pci/devices/{address}/driver)"']).stdout.strip()
+
+
+def links(host: Host) -> list[str]:
+    """Interfaces with their settings; their numbers may become others."""
+    return sorted(line.partition(": ")[2] for line in host.run(["ip", "-o", "link"]).stdout.splitlines())
+
+
+def check_given_and_put_back(place: SiteHost) -> dict[str, Any]:
+    """By the interface's name; what is up and has an MTU of its own gets them again."""
+    host = SshHost(place)
+    told: dict[str, Any] = {"before": links(host)}
+    told["address"] = give_card(host, nics("eth2"))
+    told["given"] = driver_of(host, CARDS[1])
+    told["links"] = links(host)
+    told["again"] = give_card(host, nics("eth2"))
+    told["by address"] = give_card(host, nics(CARDS[1]))
+    told["in use"] = error_of(lambda: give_card(host, nics("eth0")))
+    told["absent"] = error_of(lambda: give_card(host, nics("eth9")))
+    told["functions"] = error_of(lambda: give_card(host, nics("eth1").model_copy(update={"virtual_function": 0})))
+    host.close()
+    host = SshHost(place)
+    told["after"], told["put back"] = links(host), driver_of(host, CARDS[1])
+    host.close()
+    return told
+
+
+def check_put_back_after_a_kill(place: SiteHost) -> dict[str, Any]:
+    """The connection ends without a word, while a program holds the card."""
+    host, other = SshHost(place), SshHost(place)
+    try:
+        before = links(other)
+        give_card(host, nics("eth1"))
+        set_card(host, "eth2", 9018)
+        told: dict[str, Any] = {"given": driver_of(other, CARDS[0]), "set": links(other)}
+        host._loop.call_soon_threadsafe(host.connection.abort)
+        told["is put back"] = wait_until(lambda: links(other) == before, 60)
+        return told
+    finally:
+        host.close()
+        other.close()
+
+
+def check_bed(place: SiteHost) -> dict[str, Any]:
+    """Frames from here through testpmd there, whose cards are vfio-pci's."""
+    frame = {"name": "64", "parts": [[64, 1]]}
+    pairs = [nics(card, number).model_dump(mode="json") for number, card in enumerate(("eth1", "eth2"), 1)]
+    asked = {
+        "name": "cards",
+        "duts": [{"label": "testpmd", "driver": "testpmd", "host": place.name}],
+        "physical": "vfio",
+        "cpus": {"dut": [1]},
+        "methods": [{"name": "throughput"}],
+        "frames": [frame],
+        "huge_pages": False,
+        "hosts": [{**place.model_dump(mode="json"), "nics": pairs}],
+    }
+    scenario = Scenario.model_validate(asked)
+    host = SshHost(place)
+    try:
+        with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
+            load = Load.model_validate({"frame": frame, "rate_fps": 500})
+            result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
+            told: dict[str, Any] = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+            told["drivers"] = [driver_of(host, card) for card in CARDS]
+        return told
+    finally:
+        host.close()
+
+
+def check(_asked: object) -> dict[str, Any]:
+    for number in (1, 2):
+        subprocess.run(["ip", "tuntap", "add", "dev", f"near{number}", "mode", "tap"], check=True)
+        subprocess.run(["ip", "link", "set", f"near{number}", "up"], check=True)
+    host = LocalHost()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        machine = host.start("machine", build(host, folder))
+        if why := machine.why_silent(READY, BOOT_S):
+            return {"error": f"the machine {why}"}
+        place = SiteHost(name="far", address="127.0.0.1", port=PORT, key_file=str(folder / "user"), known_hosts_file=str(folder / "known"))
+        told: dict[str, Any] = {}
+        try:
+            # Its SSH server listens a moment later.
+            assert wait_until(lambda: not error_of(lambda: SshHost(place).close()), 60)
+            told["given"] = check_given_and_put_back(place)
+            told["killed"] = check_put_back_after_a_kill(place)
+            told["bed"] = check_bed(place)
+        except LabError as error:
+            told["error"] = f"{type(error).__name__}: {error}\n{machine.last_words()}"
+        finally:
+            host.close()
+        return told
+
+
+if __name__ == "__main__":
+    answer(check)
