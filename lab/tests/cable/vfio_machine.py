@@ -27,6 +27,7 @@ from ringroad_lab.testbed import TestBed
 from ringroad_lab.trial import Load, TrialRequest
 from sandboxed import answer
 
+
 PORT = 2222
 # What the client of DPDK's counters imports, compiled: an emulated processor would take long to do so each time.
 COMPILE = """
@@ -38,6 +39,7 @@ with zipfile.PyZipFile(sys.argv[1], "w") as archive:
 """
 BOOT_S = 240.0
 MODULES = (*VIRTIO_MODULES, "irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci")
+PYTHON = "/usr/bin/python3"
 PROGRAMS = (
     "sshd",
     "timeout",
@@ -62,7 +64,7 @@ def build(host: Host, folder: Path) -> list[str]:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
     (folder / "known").write_text(f"[127.0.0.1]:{PORT} {(folder / 'host.pub').read_text()}")
     library = folder / "python.zip"
-    host.run(["/usr/bin/python3", "-c", COMPILE, str(library)])
+    host.run([PYTHON, "-c", COMPILE, str(library)])
     config = folder / "sshd_config"
     config.write_text(
         f"Port 22\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
