@@ -18,7 +18,7 @@ from ringroad_lab.fleet.leases import Leases, machine_of
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.fleet.verdict import judge_run
-from ringroad_lab.notification.delivery import Sender, tell
+from ringroad_lab.notification.delivery import Target, tell
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.store import models
@@ -54,7 +54,7 @@ class Dispatcher:
         settings: DispatcherSettings | None = None,
         *,
         watchers: Sequence[Watcher] = (),
-        everybody: Sequence[Sender] = (),
+        everybody: Sequence[Target] = (),
         say: Callable[[str], None] = print,
     ) -> None:
         """Take the parts, and who is told of verdicts."""
@@ -213,7 +213,7 @@ class Dispatcher:
         told = self._telling.get(request.id)
         if told is None:
             notice = self._notice(request)
-            who = [each for each in self._everybody if notice.occasions & set(each.target.on)]
+            who = [each for each in self._everybody if each.notifier.concerns(notice)]
             self._telling[request.id] = self._tellers.submit(tell, who, notice)
         elif told.done():
             for problem in told.result():
@@ -225,7 +225,7 @@ class Dispatcher:
     def _notice(self, request: Request) -> Notice:
         record: RunRecord = self._store.get_run(str(request.run_id))
         comparisons = self._store.comparisons(record.run_id) if request.order.baseline else ()
-        return Notice(record, next(iter(comparisons), None))
+        return Notice(record, next(iter(comparisons), None), request=request, outcome=request.verdict)
 
     def _wind_up(self) -> bool:
         """Have the jobs of this machine end, and give their requests back; return whether that is done."""

@@ -46,7 +46,7 @@ def is_gone(holder: str) -> bool:
 
 
 class Leases:
-    """Those of one dispatcher. Every method raises StoreError where the database fails."""
+    """Those of one dispatcher. Every method raises StoreFailedError where the database fails."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class SourceCounts:
 
 
 class Requests:
-    """Those of a store. Every method raises StoreError where the database fails."""
+    """Those of a store. Every method raises StoreFailedError where the database fails."""
 
     def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
         """Take the store, and what tells the time, seconds since 1970."""

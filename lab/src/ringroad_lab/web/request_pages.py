@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet import request as requested
 from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
@@ -30,10 +30,9 @@ def request_pages(site: Site) -> APIRouter:
     def existing(request_id: int) -> requested.Request:
         try:
             return requests.get(request_id)
+        except StoreFailedError:
+            raise
         except StoreError as error:
-            if error.__cause__ is not None:
-                # Not the number is to blame, but the database.
-                raise
             raise HTTPException(404, "There is no such request") from error
 
     @router.get("/requests", include_in_schema=False)
@@ -120,8 +119,8 @@ def request_pages(site: Site) -> APIRouter:
 def _changed(request_id: int, change: Callable[[], None]) -> Response:
     try:
         change()
+    except StoreFailedError:
+        raise
     except StoreError as error:
-        if error.__cause__ is not None:
-            raise
         raise HTTPException(409, str(error)) from error
     return RedirectResponse(f"/requests/{request_id}", 303)
