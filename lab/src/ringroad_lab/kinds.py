@@ -212,5 +212,8 @@ NOTIFIERS: Kinds[Notifier] = Kinds(
     {
         "webhook": "notification.webhook:Webhook",
         "mail": "notification.mail:Mail",
+        "github": "notification.github:GithubStatus",
+        "gitlab": "notification.gitlab:GitlabStatus",
+        "report": "notification.report_file:ReportFile",
     },
 )

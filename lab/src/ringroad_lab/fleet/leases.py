@@ -188,12 +188,6 @@ class Leases:
                 for name, value in values.items():
                     setattr(row, name, value)
 
-    def remark(self, request: Request, why: str) -> None:
-        """Note something about a request that changes nothing."""
-        with self._store.writing() as session:
-            row = locked(session, request.id)
-            note(session, row.id, self._clock(), row.state, row.state, self._actor, why)
-
     def is_any_waiting(self) -> bool:
         """Whether a request waits for an attempt, now or later."""
         table = models.Request
