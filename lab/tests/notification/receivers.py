@@ -35,6 +35,8 @@ class HttpReceiver:
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     is_silent: bool = False
     """Whether it takes what comes and never answers."""
+    holding: threading.Event = field(default_factory=threading.Event)
+    """Set: it answers nothing until this is cleared."""
 
 
 @contextmanager
@@ -46,6 +48,8 @@ def http_receiver(receiver: HttpReceiver) -> Iterator[HttpReceiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.got.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+            while receiver.holding.is_set() and not is_over.wait(0.01):
+                pass
             if receiver.is_silent:
                 is_over.wait(60)
                 return
