@@ -7,6 +7,7 @@ import email.policy
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -209,6 +210,32 @@ def test_a_mail_of_a_dead_request_comes_once_though_the_server_was_busy(store: R
     assert mails[0]["Subject"].endswith(": dead")
     assert "Reason: it is no JSON" in mails[0].get_content()
     assert f"http://lab/requests/{request_id}" in mails[0].get_content()
+
+
+def test_a_dispatcher_that_has_nobody_to_tell_leaves_the_news_to_others_for_a_while(
+    store: ResultStore, servers: Callable[..., HttpReceiver]
+) -> None:
+    request_id, server = make_dead(store), servers()
+    quiet = teller(store)
+    quiet.look()
+    assert quiet.is_done
+    told = teller(store, hook(server))
+    assert tell_until(told, lambda: told.is_done)
+    assert row(store, request_id).state is ToldState.DELIVERED
+    make_dead(store, 1)
+    Outbox(store, clock=lambda: time.time() + 3500).forget()
+    assert Outbox(store).is_any_new()
+    Outbox(store, clock=lambda: time.time() + 3700).forget()
+    assert not Outbox(store).is_any_new()
+
+
+def test_a_status_counts_though_the_answer_breaks_off(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server = servers(404)
+    server.headers_answered = {"Content-Length": "100"}
+    request_id = make_dead(store)
+    told = teller(store, hook(server, within_s=0.5))
+    assert tell_until(told, lambda: told.is_done)
+    assert (row(store, request_id).state, row(store, request_id).attempts) == (ToldState.UNDELIVERED, 1)
 
 
 class Broken(Notifier):

@@ -40,7 +40,7 @@ def dispatch(
     notify: NotifyFile = None,
     store: StoreOption = None,
 ) -> None:
-    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; and look into sources.
+    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; look into sources, and tell others.
 
     Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
     """

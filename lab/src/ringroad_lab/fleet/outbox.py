@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from ringroad_lab.comparison import compare_runs
@@ -31,6 +31,7 @@ _MOST_WAIT_S = 3600.0
 _MOST_ASKED_WAIT_S = _DAY_S
 _UNKNOWN_FOR_S = 7 * _DAY_S
 """So long a target that no dispatcher has in its settings may come back."""
+_UNADDRESSED_FOR_S = 3600.0
 _AT_ONCE = 100
 
 
@@ -110,6 +111,16 @@ class Outbox:
                     values = {**_fresh(now), **key, **content, "target": name, "delivery": str(uuid.uuid4())}
                     session.execute(insert(session, table).values(**values).on_conflict_do_nothing(index_elements=[*key, "target"]))
                 session.delete(row)
+
+    def forget(self) -> None:
+        """Leave untold what happened an hour ago and more, and nobody asked who is to be told of it: no dispatcher has anybody to tell."""
+        table = models.Notification
+        old = (*_waits(EVERYBODY), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
+        with self._store.reading() as session:
+            if session.scalar(select(table.id).where(*old).limit(1)) is None:
+                return
+        with self._store.writing() as session:
+            session.execute(delete(table).where(*old))
 
     def notice(self, telling: Telling) -> Notice:
         """Return what is to be told."""

@@ -71,6 +71,10 @@ class Teller:
         if time.monotonic() - self._tidied_at > _TIDY_S:
             self.outbox.give_up_unknown([target.name for target in self.targets])
             self._tidied_at = time.monotonic()
+        if not self.targets:
+            # Another dispatcher may have somebody to tell.
+            self.outbox.forget()
+            return
         self.outbox.free()
         self.outbox.address(self._who)
         self._begin()
@@ -116,7 +120,7 @@ class Teller:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left but what is to be tried again later."""
-        return not self.is_sending and not self.outbox.is_any_new() and not self._due()
+        return not self.targets or not (self.is_sending or self.outbox.is_any_new() or self._due())
 
     def _due(self) -> list[str]:
         now = time.monotonic()

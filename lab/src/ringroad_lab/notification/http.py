@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import ScenarioError
@@ -58,7 +60,11 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, within_s: float, 
             stream=True,
         ) as answered:
             is_taken = 200 <= answered.status_code < 300
-            said = b"" if is_taken else answered.raw.read(_MAX_ANSWER_BYTES, decode_content=True)
+            said = b""
+            if not is_taken:
+                # For people: the status alone decides.
+                with suppress(HTTPError, OSError):
+                    said = answered.raw.read(_MAX_ANSWER_BYTES, decode_content=True)
             answer = Answer(answered.status_code, answered.headers, said)
     except requests.exceptions.SSLError as error:
         raise UnsentError("the server's certificate is not right, or it speaks no TLS") from error
