@@ -29,7 +29,7 @@ class Notice:
         found = {Occasion.ALWAYS}
         if self.comparison and self.comparison.counts.get(Verdict.REGRESSION):
             found.add(Occasion.REGRESSION)
-        if self.record.state is RunState.FAILED or MeasurementStatus.INVALID in status_counts(self.record):
+        if self.record.state in (RunState.FAILED, RunState.NOT_INSTALLED) or MeasurementStatus.INVALID in status_counts(self.record):
             found.add(Occasion.FAILURE)
         return frozenset(found)
 
