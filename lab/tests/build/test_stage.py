@@ -91,6 +91,15 @@ def test_an_rpm_package_is_unpacked_as_well(stage: Stage, tmp_path: Path) -> Non
     assert told == "package switch=1.2-3, library=1.2-3"
 
 
+def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Stage, tmp_path: Path) -> None:
+    package = make_deb(tmp_path, "switch")
+    asked = f"{package}#sha256={hashlib.sha256(package.read_bytes()).hexdigest()}"
+    assert staged(stage, package=asked)[1] == "package switch=1.2-3"
+    package.write_bytes(package.read_bytes() + b"\n")
+    with pytest.raises(BuildError, match="it is another build"):
+        staged(Stage(stage._host), package=asked)
+
+
 def test_what_is_no_package_is_told(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "page.deb").write_text("<html>not found</html>")
     with pytest.raises(BuildError, match=r"page.deb is neither a Debian nor an RPM package"):
@@ -116,7 +125,9 @@ def test_a_package_by_its_url_is_the_one_that_is_asked_for(stage: Stage, tmp_pat
     [
         ("ftp://example.org/a.deb", "no URL of a package"),
         ("https://me:secret@example.org/a.deb", "a password in it would be in every record"),
-        ("https://example.org/a.deb#md5=1", "only sha256="),
+        ("https://example.org/a.deb#sha256=1", "with 64 hexadecimal digits"),
+        ("/srv/a.deb#sha256=1", "with 64 hexadecimal digits"),
+        ("switch=1#sha256=" + 64 * "0", "stands after the path"),
         ("--option", "is no package"),
     ],
 )

@@ -74,8 +74,8 @@ def build(folder: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host")], check=True)
     (folder / "authorized_keys").write_text("ssh-ed25519 AAAA somebody else\n")
     (folder / "config").write_text(
-        f"ListenAddress {DUT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
-        "PermitRootLogin yes\nPasswordAuthentication no\nSetEnv SHLVL=2\n"
+        f"ListenAddress {DUT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nUsePAM no\n"
+        "PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\nSetEnv SHLVL=2\n"
     )
     Path("/run/sshd").mkdir(parents=True, exist_ok=True)
     server = ["ip", "netns", "exec", NETNS, "/usr/sbin/sshd", "-D", "-f", str(folder / "config")]
@@ -120,7 +120,8 @@ class Machines:
             **{name: value for name, value in os.environ.items() if not name.startswith("RINGROAD_LAB_")},
             **{name: os.environ[name] for name in ("RINGROAD_LAB_LOCK",) if name in os.environ},
             **params,
-            **{"JOBID": "1", "RECIPESETID": "1", "RECIPEID": "1", "TASKID": "1", "TESTORDER": "1", "RECIPETYPE": "machine"},
+            **dict.fromkeys(("JOBID", "RECIPESETID", "RECIPEID", "TASKID", "TESTORDER"), "1"),
+            "RECIPETYPE": "machine",
             **{"RECIPE_MEMBERS": f"{GENERATOR} {DUT}", "JOB_MEMBERS": f"{GENERATOR} {DUT}", "GENERATOR": GENERATOR, "DUT": DUT},
             **{"ROLE": role.upper(), "RECIPE_ROLE": role.upper(), "REBOOTCOUNT": "0", "RSTRNT_TASKNAME": "/ringroad/measure"},
             **{"HOSTNAME": GENERATOR if role == "generator" else DUT, "HOME": str(self.folder)},

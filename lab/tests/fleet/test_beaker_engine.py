@@ -10,13 +10,20 @@ from xml.etree import ElementTree
 
 import pytest
 from beaker_hub_double import PASSWORD, USER, BeakerHubDouble
+from simulated_engine import tiny_run
 
+from fabricated_runs import EPOCH
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.beaker.engine import LOG_NAME, BeakerEngine
 from ringroad_lab.fleet.engine.beaker.job_xml import NAMESPACE
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job, JobState
 from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.leases import Leases, this_process
+from ringroad_lab.fleet.request import Message, RequestState, Wanted
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.store.result_store import ResultStore
 
 RUN = "11111111-2222-3333-4444-555555555555"
 ARGUMENTS = ("run", "OVS_DPDK1q", '--label=what=it\'s "new" <&>', "--set=queues = 2")
@@ -318,3 +325,46 @@ def test_settings_that_are_wrong_are_told(hub: BeakerHubDouble, folder: Path, se
 def test_without_its_password_it_does_not_begin(hub: BeakerHubDouble, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="the password for Beaker"):
         engine(hub, tmp_path)
+
+
+def test_a_request_goes_by_beaker_to_its_verdict(hub: BeakerHubDouble, folder: Path) -> None:
+    """Through a hub that is down, an answer that is lost, a watchdog that expires, and dispatchers that come and go."""
+    with ResultStore(str(folder / "results.db")) as store:
+        requests = Requests(store)
+        wanted = Wanted(build="ovs-3.5", scenario="BRIDGE_VETH", built_at=EPOCH)
+        request_id = requests.add(Message("koji", b"{}", EPOCH), [wanted])[1][0].id
+        said: list[str] = []
+
+        def dispatcher() -> Dispatcher:
+            settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01)
+            # Each is a process that is gone when the next one comes.
+            leases = Leases(store, "beaker", holder=f"{this_process().rpartition(':')[0]}:1.00")
+            return Dispatcher(store, engine(hub, folder), leases, settings, say=said.append)
+
+        first = dispatcher()
+        with hub.is_down(), pytest.raises(EngineError, match="cannot be reached"):
+            first._step()
+        assert (requests.get(request_id).state, len(hub.jobs)) == (RequestState.NEW, 0)
+        hub.loses_answers_to = {"jobs.upload"}
+        dispatcher()._step()
+        assert (requests.get(request_id).state, len(hub.jobs)) == (RequestState.SUBMITTED, 1)
+        hub.loses_answers_to = set()
+        hub.jobs[1].status = "Running"
+        dispatcher()._step()
+        assert requests.get(request_id).state is RequestState.RUNNING
+        hub.jobs[1].status, hub.jobs[1].result = "Aborted", "Warn"
+        hub.jobs[1].results = {"DUT": [("/", "Warn", 0, "External Watchdog Expired")]}
+        dispatcher()._step()
+        dispatcher()._step()
+        again = requests.get(request_id)
+        assert "External Watchdog Expired" in " ".join(change.why for change in requests.changes(request_id))
+        assert (len(hub.jobs), again.attempts) == (2, 2)
+        assert again.run_id is not None
+        assert again.run_id in hub.jobs[2].whiteboard
+        assert again.run_id not in hub.jobs[1].whiteboard
+        # What the job does: it measures into the store, and ends.
+        store.add_run(tiny_run(again.run_id))
+        hub.jobs[2].status, hub.jobs[2].result = "Completed", "Pass"
+        dispatcher().run(threading.Event(), once=True)
+        done = requests.get(request_id)
+        assert (done.state, done.verdict, len(hub.jobs)) == (RequestState.DONE, "measured", 2)

@@ -19,9 +19,12 @@ def _absolute(path: str) -> str:
 
 
 def _package(text: str) -> str:
-    if "://" in text:
+    name, mark, digits = text.partition(SUM_MARK)
+    if mark and ("/" not in name or not _SHA256.fullmatch(digits)):
+        raise ValueError(f"'{text}': {SUM_MARK} stands after the path or URL of a package, with 64 hexadecimal digits after it")
+    if "://" in name:
         return _url(text)
-    if "/" in text:
+    if "/" in name:
         return _absolute(text)
     if text.startswith("-") or not text.strip():
         raise ValueError(f"'{text}' is no package: write NAME, NAME=VERSION, or a .deb or .rpm file by its path or URL")
@@ -34,8 +37,6 @@ def _url(text: str) -> str:
         raise ValueError(f"'{text}' is no URL of a package: write https://HOST/PATH")
     if parts.username or parts.password:
         raise ValueError("a URL with a password in it would be in every record: let the server know this machine by other means")
-    if parts.fragment and not _SHA256.fullmatch(parts.fragment):
-        raise ValueError(f"'{text}': after # only sha256= and 64 hexadecimal digits may stand")
     return text
 
 
@@ -54,7 +55,9 @@ def _listed(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-_SHA256 = re.compile("sha256=[0-9a-fA-F]{64}")
+SUM_MARK = "#sha256="
+"""Between a package and the SHA-256 that it has to have."""
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 _SCP_STYLE = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s]+")
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Packages = Annotated[tuple[Annotated[str, AfterValidator(_package)], ...], BeforeValidator(_listed), Field(max_length=500)]
@@ -85,7 +88,8 @@ class BuildChoice(Frozen):
     prefix: AbsolutePath | None = None
     """A folder with `sbin`, `bin`, `lib` of an installed build, or one into which packages were unpacked."""
     package: Packages = ()
-    """Packages: `NAME`, `NAME=VERSION`, a .deb or .rpm file by path or URL, or a folder of them. Unpacked for the run, never installed."""
+    """Packages: `NAME`, `NAME=VERSION`, a .deb or .rpm file by path or URL, also with `#sha256=HEX`, or a folder of them. Unpacked for the
+    run, never installed."""
     git: GitBuild | None = None
     """A commit of a repository, built for the run unless it was before."""
     image: AbsolutePath | None = None

@@ -1,8 +1,7 @@
-"""Fetches a file by HTTP, within limits of size and time, and tells its SHA-256."""
+"""Fetches a file by HTTP, within limits of size and time."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -23,45 +22,39 @@ class _AgainError(Exception):
     """A later try may succeed."""
 
 
-def download(
-    url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: float = WITHIN_S, pause_s: float = _PAUSE_S
-) -> tuple[Path, str]:
-    """Fetch a file into a folder; return its path and its SHA-256. A URL that ends with `#sha256=HEX` is of the file with this sum alone.
+def download(url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: float = WITHIN_S, pause_s: float = _PAUSE_S) -> Path:
+    """Fetch a file into a folder; return its path.
 
     Raises:
-        HostError: it cannot be had, is too long, takes too long, or has another sum.
+        HostError: it cannot be had, is too long, or takes too long.
     """
-    address, _, wanted = url.partition("#")
-    path = folder / (PurePosixPath(unquote(urlsplit(address).path)).name or "package")
+    path = folder / (PurePosixPath(unquote(urlsplit(url).path)).name or "package")
     ends = time.monotonic() + within_s
     for tries_left in reversed(range(_TRIES)):
         try:
-            found = _fetch(address, path, max_bytes, ends)
+            _fetch(url, path, max_bytes, ends)
             break
         except _AgainError as error:
             if not tries_left or time.monotonic() + pause_s > ends:
-                raise HostError(f"{address}: {error}") from error
+                raise HostError(f"{url}: {error}") from error
             time.sleep(pause_s)
-    if wanted and wanted.removeprefix("sha256=").lower() != found:
-        raise HostError(f"{address} has the SHA-256 {found}, and {wanted.removeprefix('sha256=')} is asked for")
-    return path, found
+    return path
 
 
-def _fetch(address: str, path: Path, max_bytes: int, ends: float) -> str:
-    digest, size = hashlib.sha256(), 0
+def _fetch(url: str, path: Path, max_bytes: int, ends: float) -> None:
+    size = 0
     try:
-        with requests.get(address, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
+        with requests.get(url, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
             if answer.status_code >= 500 or answer.status_code == 429:
                 raise _AgainError(f"the server answers with status {answer.status_code}")
             if answer.status_code != 200:
-                raise HostError(f"{address}: the server answers with status {answer.status_code}")
+                raise HostError(f"{url}: the server answers with status {answer.status_code}")
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 size += len(chunk)
                 if size > max_bytes:
-                    raise HostError(f"{address} has more than {max_bytes} bytes")
+                    raise HostError(f"{url} has more than {max_bytes} bytes")
                 if time.monotonic() > ends:
-                    raise HostError(f"{address} takes too long: {size} bytes have come")
-                digest.update(chunk)
+                    raise HostError(f"{url} takes too long: {size} bytes have come")
                 file.write(chunk)
             expected = answer.headers.get("Content-Length", "")
             if expected.isdecimal() and "Content-Encoding" not in answer.headers and int(expected) != size:
@@ -70,4 +63,3 @@ def _fetch(address: str, path: Path, max_bytes: int, ends: float) -> str:
         raise _AgainError(str(error)) from error
     except OSError as error:
         raise HostError(f"{path}: {error.strerror}") from error
-    return digest.hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringroad_lab.build.choice import SUM_MARK
 from ringroad_lab.build.download import download
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Host
@@ -54,10 +55,13 @@ def unpack_packages(host: Host, packages: Sequence[str], folder: Path, root: Pat
         fetched = folder / f"fetched-{number}"
         fetched.mkdir()
         versions: dict[str, None] = {}
+        package, _, wanted = package.partition(SUM_MARK)
         name = package.partition("=")[0]
-        files = _files(host, package, fetched)
-        for file in files:
-            sums[file.name] = host.run(["sha256sum", "--", str(file)], timeout_s=_TIMEOUT_S).stdout.lstrip("\\")[:64]
+        for file in _files(host, package, fetched):
+            found = host.run(["sha256sum", "--", str(file)], timeout_s=_TIMEOUT_S).stdout.lstrip("\\")[:64]
+            if wanted and wanted.lower() != found:
+                raise HostError(f"{package} has the SHA-256 {found}, and {wanted} is asked for: it is another build")
+            sums[file.name] = found
             its_name, _, version = _unpack(host, file, root).partition("=")
             if "/" in package:
                 contents.append(f"{its_name}={version}")
@@ -69,7 +73,7 @@ def unpack_packages(host: Host, packages: Sequence[str], folder: Path, root: Pat
 
 def _files(host: Host, package: str, fetched: Path) -> list[Path]:
     if "://" in package:
-        return [download(package, fetched)[0]]
+        return [download(package, fetched)]
     if "/" not in package:
         return _by_name(host, package, fetched)
     path = Path(package)

@@ -46,8 +46,8 @@ TRANSITIONS: Mapping[RequestState, frozenset[RequestState]] = {
     # Back to new: the engine did not take it, or its job failed and is tried again.
     _S.SUBMITTED: frozenset({_S.NEW, _S.RUNNING, _S.DONE, _S.DEAD, _S.CANCELLED, _S.SUPERSEDED}),
     _S.RUNNING: frozenset({_S.NEW, _S.DONE, _S.DEAD, _S.CANCELLED}),
-    # A build that could not be installed, and perhaps can be now.
-    _S.DONE: frozenset({_S.NEW}),
+    # But for a build that could not be installed: see `may_be_retried`.
+    _S.DONE: frozenset(),
     _S.DEAD: frozenset({_S.NEW, _S.SUPERSEDED}),
     _S.CANCELLED: frozenset({_S.NEW}),
     _S.SUPERSEDED: frozenset({_S.NEW}),
