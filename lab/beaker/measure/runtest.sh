@@ -3,7 +3,7 @@
 # waits until that has ended. Both meet at barriers of the laboratory's own: 1, the device can be reached; 2, the measurement has ended; 3, the
 # device knows that.
 #
-# Parameters: RINGROAD_LAB_JOB, RINGROAD_LAB_ARGUMENTS, RINGROAD_LAB_BED, RINGROAD_LAB_ROLE, RINGROAD_LAB_RENDEZVOUS_SECRET,
+# Parameters: RINGROAD_LAB_JOB, RINGROAD_LAB_ARGUMENTS, RINGROAD_LAB_BED, RINGROAD_LAB_FLEET, RINGROAD_LAB_ROLE, RINGROAD_LAB_RENDEZVOUS_SECRET,
 # RINGROAD_LAB_MEET_WITHIN_S. From Beaker: GENERATOR and DUT, the machines of these roles; REBOOTCOUNT, KILLTIMEOVERRIDE.
 set -u
 
@@ -19,6 +19,7 @@ authorized=${RINGROAD_LAB_AUTHORIZED_KEYS:-$HOME/.ssh/authorized_keys}
 meeting=${RINGROAD_LAB_MEETING_STATE:-/var/tmp/ringroad-lab-meeting-$RINGROAD_LAB_JOB}
 folder=$(mktemp -d) || exit 1
 started=
+made=
 
 # report RESULT STATUS MESSAGE: to Beaker where it is there, else to people.
 report() {
@@ -32,7 +33,7 @@ report() {
 # What this task started ends with it, and what it changed is put back.
 leave() {
     [ -z "$started" ] || kill $started 2>/dev/null
-    [ "$role" = generator ] && rm -f "$meeting" || forget_key
+    if [ "$role" = generator ]; then rm -f "$meeting" ${made:+"$made"}; else forget_key; fi
     rm -rf "$folder"
 }
 
@@ -75,6 +76,11 @@ measure() {
         set -a
         . "${RINGROAD_LAB_ENVIRONMENT:-/etc/ringroad-lab/environment}"
         set +a
+    fi
+    # What the run has to know of its bed; a file that is there knows better.
+    config=${RINGROAD_LAB_CONFIG:-${XDG_CONFIG_HOME:-$HOME/.config}/ringroad-lab}
+    if [ -n "${RINGROAD_LAB_FLEET:-}" ] && [ ! -e "$config/fleet.toml" ]; then
+        mkdir -p "$config" && made="$config/fleet.toml" && echo "$RINGROAD_LAB_FLEET" | base64 -d >"$made"
     fi
     if ! command -v ringroad-lab >/dev/null; then
         give_up "ringroad-lab is not installed: name its package and repository in the recipe" FAIL 3

@@ -111,6 +111,8 @@ class BeakerHubDouble:
         found = []
         for number, job in sorted(self.jobs.items(), reverse=True):
             wants = criteria.get("is_finished")
+            if not (criteria.get("minid") or 0) <= number <= (criteria.get("maxid") or number):
+                continue
             is_owner = criteria.get("owner") in (None, USER)
             if is_owner and (criteria.get("whiteboard") or "") in job.whiteboard and wants in (None, job.is_finished):
                 found.append(f"J:{number}")

@@ -23,6 +23,7 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.beaker.job_xml import job_xml
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.inventory import Bed
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
 from sandboxed import answer
@@ -97,7 +98,8 @@ def job_params(folder: Path, role: str, arguments: tuple[str, ...], meet_within_
     own = BeakerSettings.model_validate({**values, "meet_within_s": meet_within_s, "max_time_s": 120})
     xml = folder / "job.xml"
     if not xml.exists():
-        xml.write_text(job_xml(own, Job(RUN, arguments), "bed-1", {"generator": GENERATOR, "dut": DUT}))
+        bed = Bed.model_validate({"machines": {"generator": GENERATOR, "dut": DUT}})
+        xml.write_text(job_xml(own, Job(RUN, arguments, {"bed-1": bed}), "bed-1", bed.machines))
     for recipe in ElementTree.fromstring(xml.read_text()).iter("recipe"):
         if recipe.get("role") == role.upper():
             return {param.get("name", ""): param.get("value", "") for param in recipe.iter("param")}
@@ -153,6 +155,7 @@ class Machines:
             "results": sorted(self.results.read_text().splitlines()) if self.results.exists() else [],
             "log": log.read_text() if log.exists() else "",
             "authorized": (self.folder / "authorized_keys").read_text(),
+            "fleet": (self.folder / ".config" / "ringroad-lab" / "fleet.toml").exists(),
             "left": sorted(path.name for path in Path(tempfile.gettempdir()).glob("tmp.*")),
             "generator": _text(self.folder / "generator.log"),
             "dut": _text(self.folder / "dut.log"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ringroad_lab.fleet.inventory import Bed
 from ringroad_lab.fleet.leases import Leases, this_process
 from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.settings import read_fleet
 from ringroad_lab.store.result_store import ResultStore
 
 RUN = "11111111-2222-3333-4444-555555555555"
@@ -269,6 +271,22 @@ def test_a_cancelled_job_ends_and_one_that_ended_is_not_cancelled_again(hub: Bea
         made.cancel("J:7")
 
 
+def test_a_job_that_somebody_deleted_has_ended(hub: BeakerHubDouble, folder: Path) -> None:
+    made = engine(hub, folder)
+    key = made.submit(job())
+    del hub.jobs[1]
+    report = made.state(key)
+    assert report.state is JobState.ENDED
+    assert "has no job J:1 any more" in report.output
+
+
+def test_the_generator_gets_its_bed_as_a_file_of_settings(hub: BeakerHubDouble, folder: Path) -> None:
+    engine(hub, folder).submit(job(beds={"bed-1": BEDS["bed-1"]}))
+    file = folder / "fleet.toml"
+    file.write_bytes(b64decode(str(params(uploaded(hub).findall("recipeSet/recipe")[0])["RINGROAD_LAB_FLEET"])))
+    assert read_fleet(file).beds == {"bed-1": BEDS["bed-1"]}
+
+
 def test_requests_wait_in_the_store_while_the_queue_is_full(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder, most_jobs=2)
     for number in range(2):
@@ -291,7 +309,7 @@ BOMB = (
         (b"", "no XML-RPC"),
         (BOMB, "declares a document type"),
         (b"<methodResponse/>", "no XML-RPC"),
-        (b"<methodResponse><params><param><value><int>7</int></value></param></params></methodResponse>", "J|list|know"),
+        (b"<methodResponse><params><param><value><int>7</int></value></param></params></methodResponse>", "no list|no structure"),
         (b" " * (17 << 20), "more than 16 MiB"),
     ],
 )

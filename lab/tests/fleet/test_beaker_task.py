@@ -41,6 +41,7 @@ def test_the_device_is_measured_over_ssh_and_all_is_put_back() -> None:
     assert "finished: 1 measurements" in said["log"]
     assert said["authorized"] == OTHERS
     assert said["left"] == []
+    assert not said["fleet"]
 
 
 def test_a_run_that_fails_has_its_status_as_score() -> None:

@@ -55,7 +55,7 @@ class BeakerEngine(Engine):
         Raises:
             EngineError: the hub cannot tell now.
         """
-        return len(self._under_way(self._own.whiteboard, self._own.most_jobs)) < self._own.most_jobs
+        return len(self._under_way(f"{self._own.whiteboard} run=", self._own.most_jobs)) < self._own.most_jobs
 
     def may_go_on(self, key: str) -> bool:
         """Whether a run is gone on with: another job may get other machines. One that may have been submitted keeps its name."""
@@ -107,9 +107,14 @@ class BeakerEngine(Engine):
         return report
 
     def _look(self, key: str) -> JobReport:
-        info = self._hub.call("taskactions.task_info", key, True)
-        if not isinstance(info, dict):
-            raise EngineError(f"{self._own.hub} does not know the job {key}")
+        try:
+            info = self._info(key)
+        except HubRefusedError:
+            number = int(key.partition(":")[2])
+            if self._filter({"minid": number, "maxid": number}):
+                raise
+            # Somebody deleted it: nobody will ever tell more.
+            return JobReport(JobState.ENDED, output=f"{self._own.hub} has no job {key} any more")
         state = str(info.get("state_label", ""))
         if not info.get("is_finished") and state not in _OVER:
             return JobReport(JobState.RUNNING if state in _RUNNING else JobState.QUEUED)
@@ -133,8 +138,14 @@ class BeakerEngine(Engine):
             self._looked.pop(key, None)
             self._hub.call("taskactions.stop", key, "cancel", "its request was taken back")
         except HubRefusedError:
-            if not self._hub.call("taskactions.task_info", key, True).get("is_finished"):
+            if not self._info(key).get("is_finished"):
                 raise
+
+    def _info(self, key: str) -> dict[str, Any]:
+        info = self._hub.call("taskactions.task_info", key, True)
+        if not isinstance(info, dict):
+            raise EngineError(f"{self._own.hub} answers taskactions.task_info of {key} with no structure")
+        return info
 
     def find(self, name: str) -> str | None:
         """Return the key of the newest job of a name, also of one that ended: its results tell how.

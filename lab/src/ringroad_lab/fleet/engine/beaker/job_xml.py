@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+from base64 import b64encode
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
@@ -16,6 +17,7 @@ from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.inventory import GENERATOR
 from ringroad_lab.run.job import job_environment
+from ringroad_lab.scenario.toml_text import toml_text
 
 TASK = "/ringroad/measure"
 """The name of the laboratory's task."""
@@ -98,6 +100,14 @@ def _distro(recipe: Element, asked: Recipe) -> None:
             SubElement(all_of, name, {"op": "=", "value": value})
 
 
+def _fleet_file(job: Job, bed: str) -> str:
+    """Return the `fleet.toml` of the generator: its bed alone. In base64, since not every harness hands on a line's end."""
+    if bed not in job.beds:
+        return ""
+    table = job.beds[bed].model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return b64encode(toml_text({"bed": {bed: table}}).encode()).decode()
+
+
 def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed: str, secret: str) -> None:
     task = SubElement(recipe, "task", {"name": TASK, "role": _beaker_role(role)})
     SubElement(task, "fetch", {"url": settings.task})
@@ -107,6 +117,7 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         **job_environment(job.name),
         "RINGROAD_LAB_ARGUMENTS": shlex.join(job.arguments),
         "RINGROAD_LAB_BED": bed,
+        "RINGROAD_LAB_FLEET": _fleet_file(job, bed),
         "RINGROAD_LAB_ROLE": role,
         "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
         "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),
