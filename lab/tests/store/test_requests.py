@@ -286,7 +286,7 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
     mine = leases(store, clock)
     request = mine.claim(always, str)
     assert request
-    assert mine.move(request, RequestState.DONE, verdict=verdict, lease_holder="", told_at=clock.now)
+    assert mine.move(request, RequestState.DONE, verdict=verdict, lease_holder="")
     assert requests.get(request.id).may_be_retried is (verdict == NOT_INSTALLED)
     if verdict != NOT_INSTALLED:
         with pytest.raises(StoreError, match="is done: only one that is dead"):
@@ -294,5 +294,5 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
         return
     requests.retry(request.id, "tester")
     again = requests.get(request.id)
-    assert (again.state, again.verdict, again.run_id, again.told_at) == (RequestState.NEW, "", None, 0.0)
+    assert (again.state, again.verdict, again.run_id) == (RequestState.NEW, "", None)
     assert claim(mine) == "ovs-3.5"

@@ -282,7 +282,7 @@ class Requests:
 
 def _renew(session: Session, row: models.Request, now: float, actor: str, why: str) -> None:
     empty = {"attempts": 0, "last_error": "", "engine": "", "job_key": "", "not_before": 0.0, "run_id": None, "superseded_by": None}
-    empty |= {"verdict": "", "told_at": 0.0}
+    empty["verdict"] = ""
     change(session, row, RequestState.NEW, now, actor, why, **empty)
 
 
