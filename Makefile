@@ -40,6 +40,8 @@ RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 OS_KEN := $(TARGET)/tools/os-ken
 # Faucet and Gauge, which control switches of ours in a test.
 FAUCET := $(TARGET)/tools/faucet
+# Beaker's client and schema, judges of the laboratory's engine for Beaker.
+BKR := $(TARGET)/tools/bkr
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
@@ -164,8 +166,8 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
-	cd lab && $(IN_LAB) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
+	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang
@@ -349,6 +351,13 @@ $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
 	python3 -m venv $(FAUCET)
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
+	@touch $@
+
+# With what Debian's own Python has: of gssapi there is no wheel.
+$(BKR)/bin/bkr: scripts/bkr-build.txt scripts/bkr.txt
+	/usr/bin/python3 -m venv --system-site-packages $(BKR)
+	$(BKR)/bin/pip $(PIP_OPTIONS) install $(PINNED) --ignore-installed -r scripts/bkr-build.txt
+	$(BKR)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation --ignore-installed -r scripts/bkr.txt
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

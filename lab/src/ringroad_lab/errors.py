@@ -55,7 +55,12 @@ class MissingProgramError(LabError):
 class BuildError(LabError):
     """The build that a device or guest is to run cannot be had, or does not run here."""
 
-    exit_status = 3
+    exit_status = 9
+
+    def __init__(self, text: str, log: str = "") -> None:
+        """Take the text, and the end of what was said while the build was made."""
+        super().__init__(text)
+        self.log = log
 
 
 class MachineBusyError(LabError):

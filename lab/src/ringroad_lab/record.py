@@ -35,6 +35,8 @@ class RunState(StrEnum):
     STOPPED = "stopped"
     """By the user: what was measured is kept, and it can be resumed."""
     FAILED = "failed"
+    NOT_INSTALLED = "not installed"
+    """A build that it was to measure cannot be had, or does not run there."""
 
 
 class MeasurementStatus(StrEnum):

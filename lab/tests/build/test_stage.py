@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from file_server import file_server
+from package_files import make_deb, make_rpm
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.stage import Stage
@@ -16,6 +19,9 @@ from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 
+needs_rpm_tools = pytest.mark.skipif(
+    not all(map(shutil.which, ("rpm", "rpm2cpio", "rpmbuild", "cpio"))), reason="rpm, rpm2cpio or cpio is not installed"
+)
 needs_image_tools = pytest.mark.skipif(not (shutil.which("umoci") and shutil.which("skopeo")), reason="umoci or skopeo is not installed")
 
 
@@ -51,24 +57,87 @@ def file_system(folder: Path) -> Path:
 
 
 def test_packages_are_unpacked_into_one_folder(stage: Stage, tmp_path: Path) -> None:
-    files = []
-    for name in ("switch", "library"):
-        tree = tmp_path / name
-        (tree / "DEBIAN").mkdir(parents=True)
-        (tree / f"{name}.file").touch()
-        control = f"Package: {name}\nVersion: 1.2-3\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\nDescription: none\n"
-        (tree / "DEBIAN/control").write_text(control)
-        subprocess.run(["dpkg-deb", "--build", tree, tmp_path / f"{name}.deb"], check=True, capture_output=True)
-        files.append(str(tmp_path / f"{name}.deb"))
+    files = [str(make_deb(tmp_path, name)) for name in ("switch", "library")]
     root, told = staged(stage, package=files)
     assert {file.name for file in root.iterdir()} == {"switch.file", "library.file"}
     assert told == "package switch=1.2-3, library=1.2-3"
+    # What was measured is known again, whoever makes another package of this version.
+    sums = {Path(file).name: f"sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()}" for file in files}
+    assert stage.facts == {"dut.new.build": sums, "dut.same.build": sums}
+
+
+def test_a_folder_of_packages_is_one_build(stage: Stage, tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for name in ("switch", "library"):
+        make_deb(tmp_path, name).rename(folder / f"{name}.deb")
+    (folder / "switch.changes").touch()
+    root, told = staged(stage, package=str(folder))
+    assert {file.name for file in root.iterdir()} == {"switch.file", "library.file"}
+    assert told == "package library=1.2-3, switch=1.2-3"
+
+
+def test_an_empty_folder_is_no_build(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BuildError, match=r"has 0 .deb and .rpm files"):
+        staged(stage, package=str(tmp_path / "empty"))
+
+
+@needs_rpm_tools
+def test_an_rpm_package_is_unpacked_as_well(stage: Stage, tmp_path: Path) -> None:
+    root, told = staged(stage, package=[str(make_rpm(tmp_path, "switch")), str(make_deb(tmp_path, "library"))])
+    assert (root / "usr/sbin/switch").read_text() == "#!/bin/sh\n"
+    assert (root / "library.file").exists()
+    assert told == "package switch=1.2-3, library=1.2-3"
+
+
+def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Stage, tmp_path: Path) -> None:
+    package = make_deb(tmp_path, "switch")
+    asked = f"{package}#sha256={hashlib.sha256(package.read_bytes()).hexdigest()}"
+    assert staged(stage, package=asked)[1] == "package switch=1.2-3"
+    package.write_bytes(package.read_bytes() + b"\n")
+    with pytest.raises(BuildError, match="it is another build"):
+        staged(Stage(stage._host), package=asked)
+
+
+def test_what_is_no_package_is_told(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "page.deb").write_text("<html>not found</html>")
+    with pytest.raises(BuildError, match=r"page.deb is neither a Debian nor an RPM package"):
+        staged(stage, package=str(tmp_path / "page.deb"))
+
+
+def test_a_package_by_its_url_is_the_one_that_is_asked_for(stage: Stage, tmp_path: Path) -> None:
+    package = make_deb(tmp_path, "switch")
+    right, wrong = hashlib.sha256(package.read_bytes()).hexdigest(), "0" * 64
+    with file_server(tmp_path) as url:
+        root, told = staged(stage, package=f"{url}/switch.deb#sha256={right}")
+        assert (root / "switch.file").exists()
+        assert told == "package switch=1.2-3"
+        assert stage.facts["dut.new.build"] == {"switch.deb": f"sha256:{right}"}
+        with pytest.raises(BuildError, match=f"has the SHA-256 {right}, and {wrong} is asked for"):
+            staged(stage, package=f"{url}/switch.deb#sha256={wrong}")
+        with pytest.raises(BuildError, match="answers with status 404"):
+            staged(stage, package=f"{url}/absent.deb")
+
+
+@pytest.mark.parametrize(
+    ("package", "why"),
+    [
+        ("ftp://example.org/a.deb", "no URL of a package"),
+        ("https://me:secret@example.org/a.deb", "a password in it would be in every record"),
+        ("https://example.org/a.deb#sha256=1", "with 64 hexadecimal digits"),
+        ("/srv/a.deb#sha256=1", "with 64 hexadecimal digits"),
+        ("switch=1#sha256=" + 64 * "0", "stands after the path"),
+        ("--option", "is no package"),
+    ],
+)
+def test_a_package_that_cannot_be_meant_is_refused(package: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        BuildChoice.model_validate({"package": package})
 
 
 def test_a_package_that_cannot_be_had_is_told_with_what_to_do(stage: Stage) -> None:
-    with pytest.raises(
-        BuildError, match=r"dut.new.build: package no-such-package=1 cannot be unpacked.*`apt-cache policy no-such-package`"
-    ):
+    with pytest.raises(BuildError, match=r"dut.new.build: package no-such-package=1 cannot be had.*`apt-cache policy no-such-package`"):
         staged(stage, package="no-such-package=1")
 
 
@@ -95,5 +164,5 @@ def test_what_is_no_image_is_told(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildError, match="neither an image of the OCI's form nor a file system"):
         staged(stage, image=str(tmp_path / "empty"))
-    with pytest.raises(BuildError, match="cannot be unpacked"):
+    with pytest.raises(BuildError, match="cannot be had"):
         staged(stage, image=str(tmp_path / "absent"))

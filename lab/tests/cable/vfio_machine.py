@@ -27,7 +27,6 @@ from ringroad_lab.testbed import TestBed
 from ringroad_lab.trial import Load, TrialRequest
 from sandboxed import answer
 
-
 PORT = 2222
 # What the client of DPDK's counters imports, compiled: an emulated processor would take long to do so each time.
 COMPILE = """

@@ -11,7 +11,7 @@ import pytest
 from fabricated_runs import EPOCH, HOSTILE, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.junit import comparison_as_junit, run_as_junit
 
 # Of junit-10.xsd of Jenkins' xunit plugin: attributes that may be there, those that have to, and elements inside.
@@ -112,6 +112,16 @@ def test_a_run_that_failed_has_a_case_that_says_so() -> None:
 
     assert results(read(run_as_junit(failed, None))) == {"NIGHTLY: the run": ["Error"], CASE: []}
     assert results(read(run_as_junit(stopped, None)))["NIGHTLY: the run"] == ["Skipped"]
+
+
+def test_a_build_that_could_not_be_installed_has_a_case_of_its_own_with_its_log() -> None:
+    log = LogExcerpt(source="installing the build", text="compiling")
+    update = {"state": RunState.NOT_INSTALLED, "failure": "no rule to make switch", "measurements": (), "logs": (log,)}
+    suite = read(run_as_junit(run(1e6).model_copy(update=update), None))
+    assert results(suite) == {"NIGHTLY: installing the build": ["Error"]}
+    (case,) = suite
+    (error,) = case.result
+    assert (error.message, error.text) == ("not installed: no rule to make switch", "compiling")
 
 
 def test_a_comparison_of_devices_has_their_headline_metrics() -> None:

@@ -296,7 +296,7 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--set", "frames=[12]"), 2, "frames"),
         (("run", "BRIDGE_VETH", "--baseline", "never-set"), 1, "never-set"),
         (("resume", "nothing-there"), 1, "nothing-there"),
-        (("run", "RINGROAD_MEMIF", "--set", "dut.ringroad.build.prefix=/absent"), 3, "there is no folder /absent"),
+        (("run", "RINGROAD_MEMIF", "--set", "dut.ringroad.build.prefix=/absent"), 9, "there is no folder /absent"),
         (("run", "BRIDGE_VETH", "--set", "dut.linux-bridge.build.prefix=/"), 2, "the kernel forwards"),
         (("run", "BRIDGE_VETH", "--label", "version"), 2, "NAME=VALUE"),
         (("run", "BRIDGE_VETH", "--until-decided", "linux-bridge,ovs"), 2, "name two of the devices"),

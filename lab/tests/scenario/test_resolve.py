@@ -169,7 +169,7 @@ def test_wrong_settings_are_reported(folder: Path, text: str, told: str) -> None
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('build = {prefix = "/a", program = "/b"}', "dut.new.build: name one of program, prefix, package, image"),
+        ('build = {prefix = "/a", program = "/b"}', "dut.new.build: name one of program, prefix, package, git, image"),
         ('build.prefix = "opt/ovs"', "'opt/ovs' is no absolute path"),
         ('guest_build.kernel = "/kernel"', "guest testpmd has no kernel of its own: take a qemu guest"),
         ('host = "other"\nphysical = "nic"\nbuild.image = "/image"', "unpack it on other, and name its folder there as `prefix`"),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.leases import Leases, is_gone, this_process
-from ringroad_lab.fleet.request import TRANSITIONS, Message, Order, RequestState, Wanted
+from ringroad_lab.fleet.request import NOT_INSTALLED, TRANSITIONS, Message, Order, RequestState, Wanted
 from ringroad_lab.fleet.requests import Outcome, RequestFilter, Requests
 from ringroad_lab.store.result_store import ResultStore
 
@@ -276,3 +276,23 @@ def test_filters_and_bounds(requests: Requests) -> None:
     for values in ({"build": ""}, {"build": "x" * 201}, {"build": "a\nb"}, {"bed_class": "a b"}, {"priority": 1001}, {"extra": 1}):
         with pytest.raises(ValidationError):
             wanted(**values)
+
+
+@pytest.mark.parametrize("verdict", [NOT_INSTALLED, "measured"])
+def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again(
+    requests: Requests, store: ResultStore, clock: Clock, verdict: str
+) -> None:
+    requests.add(message(), [wanted()])
+    mine = leases(store, clock)
+    request = mine.claim(always, str)
+    assert request
+    assert mine.move(request, RequestState.DONE, verdict=verdict, lease_holder="")
+    assert requests.get(request.id).may_be_retried is (verdict == NOT_INSTALLED)
+    if verdict != NOT_INSTALLED:
+        with pytest.raises(StoreError, match="is done: only one that is dead"):
+            requests.retry(request.id, "tester")
+        return
+    requests.retry(request.id, "tester")
+    again = requests.get(request.id)
+    assert (again.state, again.verdict, again.run_id) == (RequestState.NEW, "", None)
+    assert claim(mine) == "ovs-3.5"

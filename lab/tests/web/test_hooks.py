@@ -15,10 +15,11 @@ from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 from fabricated_runs import HOSTILE, fabricated_run
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
+from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, NOT_INSTALLED, RequestState
 from ringroad_lab.fleet.requests import MAX_DEAD_AN_HOUR, Requests
 from ringroad_lab.fleet.rules import Rule
 from ringroad_lab.fleet.sources.http import HttpHook, HttpSource
+from ringroad_lab.record import LogExcerpt, RunState
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
@@ -221,3 +222,26 @@ def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
     ]
     assert requests.changes(1)[-1].actor == f"user {TESTER}"
     assert builder.client.post("/requests/9/retell").status_code == 404
+
+
+def test_a_build_that_was_not_installed_is_shown_with_its_log_and_can_be_tried_again(
+    builder: WebVisitor, store: ResultStore, requests: Requests
+) -> None:
+    builder.log_in()
+    send(builder, RELEASED)
+    mine = Leases(store, "local")
+    request = mine.claim(lambda _key: False, str)
+    assert request
+    assert request.run_id
+    update = {"state": RunState.NOT_INSTALLED, "failure": "no rule to make switch", "measurements": ()}
+    log = LogExcerpt(source="installing the build", text="compiling")
+    store.add_run(fabricated_run(run_id=request.run_id).model_copy(update={**update, "logs": (log,)}))
+    assert mine.move(request, RequestState.DONE, verdict=NOT_INSTALLED, last_error="no rule to make switch", lease_holder="")
+    for page in ("/requests", "/requests/1"):
+        assert "✗ not installed" in builder.get(page).text
+    assert "no rule to make switch" in builder.get("/requests/1").text
+    shown = builder.get(f"/runs/{request.run_id}").text
+    assert '<span class="chip bad">not installed</span>: no rule to make switch' in shown
+    assert "compiling" in builder.get(f"/runs/{request.run_id}/report.html").text
+    assert builder.client.post("/requests/1/retry").status_code == 303
+    assert requests.get(1).state is RequestState.NEW

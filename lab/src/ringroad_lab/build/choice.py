@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -16,10 +19,33 @@ def _absolute(path: str) -> str:
 
 
 def _package(text: str) -> str:
-    if "/" in text:
+    name, mark, digits = text.partition(SUM_MARK)
+    if mark and ("/" not in name or not _SHA256.fullmatch(digits)):
+        raise ValueError(f"'{text}': {SUM_MARK} stands after the path or URL of a package, with 64 hexadecimal digits after it")
+    if "://" in name:
+        return _url(text)
+    if "/" in name:
         return _absolute(text)
     if text.startswith("-") or not text.strip():
-        raise ValueError(f"'{text}' is no package: write NAME, NAME=VERSION or the path of a .deb file")
+        raise ValueError(f"'{text}' is no package: write NAME, NAME=VERSION, or a .deb or .rpm file by its path or URL")
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"'{text}' is no URL of a package: write https://HOST/PATH")
+    if parts.username or parts.password:
+        raise ValueError("a URL with a password in it would be in every record: let the server know this machine by other means")
+    return text
+
+
+def _repository(text: str) -> str:
+    # Others of git's transports run programs.
+    if not text.startswith(("/", "https://", "http://", "ssh://", "git://", "file:///")) and not _SCP_STYLE.fullmatch(text):
+        raise ValueError(f"'{text}' is no git repository: write https://..., ssh://..., USER@HOST:PATH or an absolute path")
+    if urlsplit(text).password:
+        raise ValueError("a URL with a password in it would be in every record: let git know the password by other means")
     return text
 
 
@@ -29,8 +55,29 @@ def _listed(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+SUM_MARK = "#sha256="
+"""Between a package and the SHA-256 that it has to have."""
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
+_SCP_STYLE = re.compile(r"[A-Za-z0-9_][\w.-]*@[A-Za-z0-9][\w.-]*:[^\s]+")
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Packages = Annotated[tuple[Annotated[str, AfterValidator(_package)], ...], BeforeValidator(_listed), Field(max_length=500)]
+
+
+class GitBuild(Frozen):
+    """A commit, and how a build is made of it."""
+
+    repository: Annotated[str, AfterValidator(_repository), Field(max_length=1000)]
+    commit: Annotated[str, Field(pattern=r"^[0-9A-Za-z_][\w./+-]*$", max_length=200)]
+    """A commit, a tag or a branch; what it was is recorded as the commit's whole name."""
+    recipe: Annotated[str, Field(min_length=1, max_length=10_000)]
+    """For the shell, in a clone that has nothing else; it puts the build into the folder $PREFIX."""
+    within_s: Annotated[float, Field(gt=0, le=86_400)] = 3600.0
+    """How long the recipe may take."""
+    environment: Annotated[Mapping[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str], Field(max_length=100)] = {}
+
+    def __str__(self) -> str:
+        """Write it for people."""
+        return f"{self.commit} of {self.repository}"
 
 
 class BuildChoice(Frozen):
@@ -41,7 +88,10 @@ class BuildChoice(Frozen):
     prefix: AbsolutePath | None = None
     """A folder with `sbin`, `bin`, `lib` of an installed build, or one into which packages were unpacked."""
     package: Packages = ()
-    """Debian packages, `NAME`, `NAME=VERSION` or the path of a .deb file: fetched and unpacked for the run, never installed."""
+    """Packages: `NAME`, `NAME=VERSION`, a .deb or .rpm file by path or URL, also with `#sha256=HEX`, or a folder of them. Unpacked for the
+    run, never installed."""
+    git: GitBuild | None = None
+    """A commit of a repository, built for the run unless it was before."""
     image: AbsolutePath | None = None
     """A container image: a folder or an archive in the OCI's form, an archive of Docker's, or the file system itself as a folder or tar."""
 
@@ -53,7 +103,12 @@ class BuildChoice(Frozen):
         return self
 
     def _named(self) -> dict[str, object]:
-        return {"program": self.program, "prefix": self.prefix, "package": self.package, "image": self.image}
+        return {"program": self.program, "prefix": self.prefix, "package": self.package, "git": self.git, "image": self.image}
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the lab has to make a folder of it before it can be used."""
+        return bool(self.package or self.git or self.image)
 
     def __str__(self) -> str:
         """Write it for people: `prefix /opt/ovs-3.4`."""

@@ -1,37 +1,47 @@
-"""Unpacks packages and images into a folder of the run, before anything is measured. Nothing is installed."""
+"""Has each build of a run in a folder before it measures: packages and images are unpacked, commits built. Nothing is installed."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
+from ringroad_lab.build.commit import make_build
+from ringroad_lab.build.packages import unpack_packages
 from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, Scenario
 
-# A mirror that is far away, and images of some gigabytes.
+# Images of some gigabytes.
 _TIMEOUT_S = 900.0
-_EXTRACT = """\
-root=$1; shift
-for file; do
-    dpkg-deb --show --showformat='${Package}=${Version}\\n' "$file" && dpkg-deb --extract "$file" "$root" || exit 1
-done
-"""
 _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 
 
+@dataclass(frozen=True)
+class _Staged:
+    prefix: str
+    origin: str
+    """What is in it, for people."""
+    facts: dict[str, str]
+    """By which it is known again."""
+
+
 class Stage:
-    """Unpacks each package and image of a run once, into the private folder of a host."""
+    """Has each package, commit and image of a run in a folder once; what is unpacked is in the private folder of a host."""
 
     def __init__(self, host: Host, on_step: Callable[[str], None] = lambda step: None) -> None:
         """Take this machine, whose folder has to last as long as the run, and who is told what is being done."""
         self._host = host
         self._on_step = on_step
-        self._staged: dict[tuple[object, ...], tuple[str, str]] = {}
+        self._staged: dict[tuple[object, ...], _Staged] = {}
+        self.facts: dict[str, dict[str, str]] = {}
+        """Of the builds of all devices, as facts of the run: sums of packages, names of commits."""
 
     def scenarios(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
         """Return scenarios whose builds are all in folders.
@@ -47,53 +57,47 @@ class Stage:
         return dut.model_copy(update={"build": self._build(dut.build, f"{name}.build") if dut.build else None, "guest_build": guest_build})
 
     def _build(self, choice: BuildChoice, name: str) -> BuildChoice:
-        if not (choice.package or choice.image):
+        if not choice.is_packed:
             return choice
-        prefix, origin = self._unpacked(choice, name)
-        return StagedBuild(prefix=prefix, origin=origin)
+        staged = self._unpacked(choice, name)
+        return StagedBuild(prefix=staged.prefix, origin=staged.origin)
 
     def _guest_build(self, choice: GuestBuildChoice, name: str) -> GuestBuildChoice:
-        if not (choice.package or choice.image):
+        if not choice.is_packed:
             return choice
-        prefix, origin = self._unpacked(choice, name)
-        return StagedGuestBuild(prefix=prefix, origin=origin)
+        staged = self._unpacked(choice, name)
+        return StagedGuestBuild(prefix=staged.prefix, origin=staged.origin)
 
-    def _unpacked(self, choice: BuildChoice, name: str) -> tuple[str, str]:
+    def _unpacked(self, choice: BuildChoice, name: str) -> _Staged:
         """Return the folder, and what is in it."""
-        key = (choice.package, choice.image)
+        key = (choice.package, choice.git and choice.git.model_dump_json(), choice.image)
         if key not in self._staged:
-            self._on_step(f"{name}: unpacking {choice}")
+            self._on_step(f"{name}: {'building' if choice.git else 'unpacking'} {choice}")
             # A folder with links in its path would look as if the files in it were elsewhere.
-            folder = Path(os.path.realpath(self._host.folder)) / "unpacked" / str(len(self._staged))
+            unpacked = Path(os.path.realpath(self._host.folder)) / "unpacked"
             try:
-                folder.mkdir(parents=True)
-                origin = self._unpack_packages(choice.package, folder) if choice.image is None else self._unpack_image(choice.image, folder)
+                unpacked.mkdir(exist_ok=True)
+                self._staged[key] = self._make(choice, Path(tempfile.mkdtemp(dir=unpacked)))
+            except BuildError as error:
+                raise BuildError(f"{name}: {error}", error.log) from error
             except (HostError, OSError, tarfile.TarError, ValueError, LookupError, TypeError) as error:
-                raise BuildError(f"{name}: {choice} cannot be unpacked: {error}") from error
-            self._staged[key] = str(folder / "root"), origin
+                raise BuildError(f"{name}: {choice} cannot be had: {error}") from error
+        self.facts[name] = self._staged[key].facts
         return self._staged[key]
 
-    def _unpack_packages(self, packages: Sequence[str], folder: Path) -> str:
+    def _make(self, choice: BuildChoice, folder: Path) -> _Staged:
         root = folder / "root"
+        if choice.git is not None:
+            made = make_build(self._host, choice.git, folder)
+            sums = {"recipe": f"sha256:{hashlib.sha256(choice.git.recipe.encode()).hexdigest()}"}
+            origin = f"commit {made.commit} of {choice.git.repository}"
+            return _Staged(str(made.root), origin, {"repository": choice.git.repository, "commit": made.commit, **sums})
+        if choice.image is not None:
+            origin = self._unpack_image(choice.image, folder)
+            return _Staged(str(root), origin, {"image": origin})
         root.mkdir()
-        origins = []
-        for number, package in enumerate(packages):
-            if "/" in package:
-                files = [package]
-            else:
-                fetched = folder / f"fetched-{number}"
-                fetched.mkdir()
-                try:
-                    self._host.run(["sh", "-c", 'cd "$0" && exec apt-get download "$1"', str(fetched), package], timeout_s=_TIMEOUT_S)
-                except HostError as error:
-                    name = package.partition("=")[0]
-                    raise HostError(f"{error}; `apt-cache policy {name}` shows the versions that can be had here") from error
-                files = [str(file) for file in sorted(fetched.glob("*.deb"))]
-            said = self._host.run(["sh", "-c", _EXTRACT, "sh", str(root), *files], timeout_s=_TIMEOUT_S).stdout
-            contents = [line.split("=") for line in said.splitlines()]
-            name = contents[0][0] if "/" in package else package.partition("=")[0]
-            origins.append(f"{name}={'+'.join(sorted({version for _, version in contents}))}")
-        return f"package {', '.join(origins)}"
+        unpacked = unpack_packages(self._host, choice.package, folder, root)
+        return _Staged(str(root), f"package {unpacked.contents}", {file: f"sha256:{found}" for file, found in unpacked.sums.items()})
 
     def _unpack_image(self, image: str, folder: Path) -> str:
         """Unpack an image of any form, and name it by its content."""

@@ -44,11 +44,13 @@ def dispatch(
 
     Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
     """
+    from pydantic import ValidationError
+
     from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
     from ringroad_lab.fleet.engine.interface import EngineSettings
     from ringroad_lab.fleet.leases import Leases
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.fleet.settings import load_fleet
+    from ringroad_lab.fleet.settings import default_file, load_fleet
     from ringroad_lab.fleet.sources.interface import Intake
     from ringroad_lab.kinds import ENGINES
     from ringroad_lab.scenario.near_miss import suggest
@@ -57,7 +59,12 @@ def dispatch(
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
-    own = settings.engines.get(engine) or ENGINES[engine].settings_type()
+    try:
+        own = settings.engines.get(engine) or ENGINES[engine].settings_type()
+    except ValidationError as error:
+        raise ScenarioError(
+            f"the engine {engine} has no settings: [engine.{engine}] in {fleet or default_file()} has to name them"
+        ) from error
     everybody = load_targets(notify, None)
     stopping = threading.Event()
 

@@ -135,7 +135,7 @@ def cancel(request_id: RequestId, store: StoreOption = None) -> None:
 
 
 def retry(request_id: RequestId, store: StoreOption = None) -> None:
-    """Have a request measured that is dead, cancelled or superseded, by a new run."""
+    """Have a request measured that is dead, cancelled, superseded or not installed, by a new run."""
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.store.result_store import ResultStore
 

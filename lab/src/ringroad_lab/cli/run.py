@@ -25,7 +25,7 @@ from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
 from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
 from ringroad_lab.disturbances import tally_disturbances
-from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
+from ringroad_lab.errors import BuildError, MissingProgramError, ReportError, ScenarioError, StoreError
 from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
@@ -38,6 +38,7 @@ from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.events import Event, HugePagesNeeded
+from ringroad_lab.run.installation import keep_uninstalled
 from ringroad_lab.run.machine_lock import machine_lock
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.recorded_scenario import described, scenarios_of
@@ -152,8 +153,13 @@ def _carry_out(
         host = LocalHost()
         stack.callback(host.close)
         stage = Stage(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
-        staged = stage.scenarios(scenarios)
-        _require_programs(staged, registries, host)
+        try:
+            staged = stage.scenarios(scenarios)
+            _require_programs(staged, registries, host)
+        except BuildError as error:
+            whole = keep_uninstalled(results, record, stage.facts, error, is_resumed=is_resumed)
+            _tell_end(whole, None, Notice(whole, None), ending, console, store, error.exit_status)
+        record = record.model_copy(update={"facts": {**record.facts, **stage.facts}})
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
         ask_for_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
         isolation = _isolate(scenarios, stack, console)
@@ -186,6 +192,19 @@ def _carry_out(
         if comparison:
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
         notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None, load_comparison=lambda: comparison)
+    _tell_end(whole, comparison, notice, ending, console, store, inner_status)
+
+
+def _tell_end(
+    whole: RunRecord,
+    comparison: RunComparison | None,
+    notice: Notice,
+    ending: Ending,
+    console: Console,
+    store: str | None,
+    inner_status: int,
+) -> NoReturn:
+    """Tell everybody of a run that ended, and exit."""
     if ending.report:
         reporter = reporter_of(ending.report)
         write_file(reporter.render(whole, comparison if reporter.compares else None), ending.report)

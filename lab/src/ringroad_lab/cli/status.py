@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.errors import StepFailedError
+from ringroad_lab.errors import BuildError, StepFailedError
 from ringroad_lab.statistics.verdict import Verdict
 
 INVALID = 4
@@ -19,6 +19,8 @@ INCONCLUSIVE = 6
 
 STEP_FAILED = StepFailedError.exit_status
 """A test step did not do what the scenario expects."""
+NOT_INSTALLED = BuildError.exit_status
+"""The build that was to be measured cannot be had, or does not run here."""
 
 MEANINGS = {
     0: "All went well.",
@@ -28,6 +30,7 @@ MEANINGS = {
     INVALID: "A measurement is invalid.",
     REGRESSION: "The comparison shows a regression, whatever else is wrong.",
     INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
+    NOT_INSTALLED: "The build that was to be measured cannot be had, or does not run here.",
     STEP_FAILED: "A test step did not do what the scenario expects; there is no regression.",
     130: "The user stopped it.",
 }

@@ -26,6 +26,8 @@ from ringroad_lab.store.result_store import ResultStore
 
 # Statuses of `ringroad-lab` after which another attempt ends like this one: an argument is wrong, a program is missing.
 _HOPELESS = (2, 3)
+# Of these there is a verdict.
+_ENDED_RUNS = (RunState.FINISHED, RunState.NOT_INSTALLED)
 # A machine of whose dispatcher nothing was seen for so long is taken for gone, and its jobs with it.
 ABANDONED_S = 3600.0
 # A dispatcher that is to end waits so long for a store that fails.
@@ -154,7 +156,7 @@ class Dispatcher:
 
     def _start(self, request: Request) -> None:
         run = self._run(request)
-        if run is RunState.FINISHED:
+        if run in _ENDED_RUNS:
             self._conclude(request)
             return
         job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request))
@@ -182,7 +184,7 @@ class Dispatcher:
         elif report.state is JobState.RUNNING and request.state is RequestState.SUBMITTED:
             self._leases.move(request, RequestState.RUNNING)
         elif report.state is JobState.ENDED:
-            if self._run(request) is RunState.FINISHED:
+            if self._run(request) in _ENDED_RUNS:
                 self._conclude(request)
             else:
                 self._fail(request, report)
@@ -200,8 +202,10 @@ class Dispatcher:
             return RunState(run.state) if run.is_ended else RunState.STOPPED
 
     def _conclude(self, request: Request) -> None:
-        verdict, remark = judge_run(self._store, self._store.get_run(str(request.run_id)), request.order.baseline)
-        if self._leases.move(request, RequestState.DONE, remark, verdict=str(verdict), last_error="", lease_holder="", lease_until=0.0):
+        record = self._store.get_run(str(request.run_id))
+        verdict, remark = judge_run(self._store, record, request.order.baseline)
+        values = {"verdict": str(verdict), "last_error": record.failure, "lease_holder": "", "lease_until": 0.0}
+        if self._leases.move(request, RequestState.DONE, remark, **values):
             self._say(f"request {request.id}: {verdict}")
 
     def _fail(self, request: Request, report: JobReport) -> None:
@@ -225,7 +229,7 @@ class Dispatcher:
             if report.state is not JobState.ENDED:
                 self._engine.cancel(key)
                 is_over = False
-            elif request.state in UNDER_WAY and self._run(request) is not RunState.FINISHED:
+            elif request.state in UNDER_WAY and self._run(request) not in _ENDED_RUNS:
                 self._leases.give_back(request, "the dispatcher was ended", 0.0, counts=False)
             else:
                 self._see_to(request)

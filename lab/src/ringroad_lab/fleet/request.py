@@ -18,6 +18,8 @@ ANY_BED = "any"
 """The class of bed of a request that every machine may take."""
 MEASURED = "measured"
 """The verdict on a run that was compared with nothing."""
+NOT_INSTALLED = "not installed"
+"""The verdict on a build that could not be had, or did not run."""
 
 
 class RequestState(StrEnum):
@@ -44,6 +46,7 @@ TRANSITIONS: Mapping[RequestState, frozenset[RequestState]] = {
     # Back to new: the engine did not take it, or its job failed and is tried again.
     _S.SUBMITTED: frozenset({_S.NEW, _S.RUNNING, _S.DONE, _S.DEAD, _S.CANCELLED, _S.SUPERSEDED}),
     _S.RUNNING: frozenset({_S.NEW, _S.DONE, _S.DEAD, _S.CANCELLED}),
+    # But for a build that could not be installed: see `may_be_retried`.
     _S.DONE: frozenset(),
     _S.DEAD: frozenset({_S.NEW, _S.SUPERSEDED}),
     _S.CANCELLED: frozenset({_S.NEW}),
@@ -150,6 +153,11 @@ class Request:
     changed_at: float
 
     @property
+    def may_be_retried(self) -> bool:
+        """Whether it can be measured anew: it was given up, or its build could not be installed."""
+        return may_be_retried(self.state, self.verdict) and not self.is_poison
+
+    @property
     def is_poison(self) -> bool:
         """Whether it stands for a message of which nothing could be made."""
         return not self.scenario
@@ -159,6 +167,11 @@ class Request:
         left_out = {"state", "order", "lease_holder", "lease_until"}
         values = {name: value for name, value in vars(self).items() if name not in left_out}
         return values | {"state": self.state.value, **self.order.model_dump(mode="json")}
+
+
+def may_be_retried(state: RequestState, verdict: str) -> bool:
+    """Whether a request of this state and verdict can be measured anew."""
+    return state in GIVEN_UP or (state is RequestState.DONE and verdict == NOT_INSTALLED)
 
 
 def read_order(text: str) -> Order:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, defer
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted
+from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted, may_be_retried
 from ringroad_lab.fleet.rows import (
     announce,
     change,
@@ -236,15 +236,17 @@ class Requests:
             change(session, row, RequestState.CANCELLED, self._clock(), actor, why)
 
     def retry(self, request_id: int, actor: str) -> None:
-        """Have a request that was given up measured after all, by a new run.
+        """Have a request that was given up, or whose build could not be installed, measured after all, by a new run.
 
         Raises:
             StoreError: there is none, it was not given up, or there is nothing to measure.
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
-            if RequestState(row.state) not in GIVEN_UP:
-                raise StoreError(f"request {request_id} is {row.state}: only one that is dead, cancelled or superseded is tried again")
+            if not may_be_retried(RequestState(row.state), row.verdict):
+                raise StoreError(
+                    f"request {request_id} is {row.state}: only one that is dead, cancelled, superseded or not installed is tried again"
+                )
             if not row.scenario:
                 raise StoreError(f"request {request_id} is a message of which nothing could be made: `ringroad-lab replay` reads it again")
             _check_no_job(row)
@@ -283,6 +285,7 @@ class Requests:
 
 def _renew(session: Session, row: models.Request, now: float, actor: str, why: str) -> None:
     empty = {"attempts": 0, "last_error": "", "engine": "", "job_key": "", "not_before": 0.0, "run_id": None, "superseded_by": None}
+    empty["verdict"] = ""
     change(session, row, RequestState.NEW, now, actor, why, **empty)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import TRANSITIONS, UNDER_WAY, Message, Request, RequestState, Wanted, read_order
+from ringroad_lab.fleet.request import TRANSITIONS, UNDER_WAY, Message, Request, RequestState, Wanted, may_be_retried, read_order
 from ringroad_lab.notification.interface import Stage
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
@@ -120,7 +120,7 @@ def change(session: Session, row: models.Request, state: RequestState, now: floa
         StoreError: nothing of that kind may become of it.
     """
     old = RequestState(row.state)
-    if state not in TRANSITIONS[old]:
+    if state not in TRANSITIONS[old] and not (state is RequestState.NEW and may_be_retried(old, row.verdict)):
         raise StoreError(f"request {row.id} is {old}, and cannot become {state}")
     row.state = state.value
     row.changed_at = now

@@ -47,6 +47,15 @@ def _templates(value: Any) -> list[str]:  # noqa: ANN401
     return [value] if isinstance(value, str) else []
 
 
+def _commands(value: Any, key: str = "") -> list[str]:  # noqa: ANN401
+    """Return the texts of settings that a shell runs."""
+    if isinstance(value, Mapping):
+        return [text for name, each in value.items() for text in _commands(each, name)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _commands(each, key)]
+    return [value] if isinstance(value, str) and key.rpartition(".")[2] in ("recipe", "run") else []
+
+
 class Rule(Frozen):
     """A rule: which messages, and what is to be measured for each of them. Texts in it may have fields of the message in braces."""
 
@@ -80,6 +89,11 @@ class Rule(Frozen):
     def _check_texts(cls, values: dict[str, Any]) -> dict[str, Any]:
         for text in _templates(values):
             _check_template(text)
+        if any(_FIELD.search(text) for text in _commands(values)):
+            raise ValueError(
+                "a recipe or a test step's run is for the shell, and a message's field in it would be a command: "
+                "give a recipe the field as a variable, in build.git.environment"
+            )
         return values
 
     @field_validator("match")

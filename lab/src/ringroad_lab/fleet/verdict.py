@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError, StoreError, StoreFailedError
-from ringroad_lab.fleet.request import MEASURED
-from ringroad_lab.record import MeasurementStatus, RunRecord
+from ringroad_lab.fleet.request import MEASURED, NOT_INSTALLED
+from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 
 
 def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
-    """Compare a finished run with its baseline and keep the comparison; return the verdict, and what is to be said of it.
+    """Compare a run that ended with its baseline and keep the comparison; return the verdict, and what is to be said of it.
 
     A single regression is one, as for the status of `ringroad-lab run`. Where there is nothing to compare with, as for the very first
     build, the run is `measured`, or `invalid` if a measurement is.
@@ -19,6 +19,8 @@ def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str
     Raises:
         StoreFailedError: the database failed.
     """
+    if record.state is RunState.NOT_INSTALLED:
+        return NOT_INSTALLED, record.failure
     if not baseline:
         return _alone(record), ""
     try:

@@ -55,7 +55,9 @@ class Notice:
         found = {Occasion.ALWAYS}
         if self.comparison and self.comparison.counts.get(Verdict.REGRESSION):
             found.add(Occasion.REGRESSION)
-        if self.record and (self.record.state is RunState.FAILED or MeasurementStatus.INVALID in status_counts(self.record)):
+        if self.record and (
+            self.record.state in (RunState.FAILED, RunState.NOT_INSTALLED) or MeasurementStatus.INVALID in status_counts(self.record)
+        ):
             found.add(Occasion.FAILURE)
         if self.stage is Stage.ERROR:
             # What somebody took back, or a newer build replaced, is no failure, even where its run has an invalid measurement.
@@ -82,8 +84,8 @@ class Notice:
         record, comparison = self.record, self.comparison
         if self.stage is not Stage.COMPLETE or record is None:
             return self.outcome or self.stage
-        if record.state is RunState.FAILED:
-            return "failed"
+        if record.state in (RunState.FAILED, RunState.NOT_INSTALLED):
+            return record.state.value
         return f"{comparison.what_came} beside {comparison.baseline}" if comparison else record.state.value
 
     @property

@@ -210,7 +210,9 @@ def warnings(record: RunRecord) -> list[str]:
     """Return what cannot be right, or speaks against the figures, a sentence each."""
     found = []
     if record.state is not RunState.FINISHED:
-        end = "was stopped before its end" if record.state is RunState.STOPPED else f"failed: {record.failure or 'no reason was recorded'}"
+        why = record.failure or "no reason was recorded"
+        ends = {RunState.STOPPED: "was stopped before its end", RunState.NOT_INSTALLED: f"could not install a build: {why}"}
+        end = ends.get(record.state, f"failed: {why}")
         found.append(f"The run {end}. What was measured until then is shown.")
     if not record.measurements:
         found.append("The run has no measurement.")

@@ -91,9 +91,14 @@ def error_as_junit(name: str, outcome: str, reason: str, happened_at: float) -> 
 
 
 def _end_of_run(record: RunRecord) -> _Case:
-    is_failed = record.state is RunState.FAILED
-    message = record.failure or ("no reason was recorded" if is_failed else "the run was stopped before its end")
-    return _Case((record.name,), "the run", "error" if is_failed else "skipped", message)
+    if record.state is RunState.STOPPED:
+        return _Case((record.name,), "the run", "skipped", record.failure or "the run was stopped before its end")
+    message = record.failure or "no reason was recorded"
+    if record.state is RunState.NOT_INSTALLED:
+        # What the recipe of a build said is why.
+        log = "\n".join(log.text for log in record.logs)
+        return _Case((record.name,), "installing the build", "error", f"{RunState.NOT_INSTALLED}: {message}", log)
+    return _Case((record.name,), "the run", "error", message)
 
 
 def _measured(run: str, measurements: Sequence[Measurement]) -> _Case:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from ringroad_lab.errors import RunStoppedError
+from ringroad_lab.errors import BuildError, RunStoppedError
 from ringroad_lab.facts.other_programs import OtherPrograms
 from ringroad_lab.record import (
     DutRecord,
@@ -108,6 +108,8 @@ class Supervisor:
                 last_words = errors.read().decode(errors="replace").strip()
                 ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
+        if ended.failure and ended.exit_status == BuildError.exit_status:
+            state = RunState.NOT_INSTALLED
         whole = conclude(tally.record(state, ended.failure))
         self._keeper.end_run(whole)
         return whole, ended.exit_status

@@ -112,7 +112,7 @@ def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, pr
             problems.append(Problem(path, f"{part} has no programs of its own, the kernel forwards: there is no other build of it"))
         elif isinstance(choice, GuestBuildChoice) and choice.kernel and guest is not None and not guest.boots_kernel:
             problems.append(Problem((*path, "kernel"), f"guest {scenario.guest} has no kernel of its own: take a qemu guest"))
-        elif dut.host != LOCAL_HOST and (choice.package or choice.image):
+        elif dut.host != LOCAL_HOST and choice.is_packed:
             problems.append(
                 Problem(path, f"is unpacked on this machine only: unpack it on {dut.host}, and name its folder there as `prefix`")
             )

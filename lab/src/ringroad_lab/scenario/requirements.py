@@ -96,8 +96,7 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
     def placed(choice: BuildChoice | None, programs: Programs, name: str) -> Placement:
         if choice is None:
             return Placement(host=looking, cpus=frozenset({0}))
-        is_packed = bool(choice.package or choice.image)
-        build = presumed_build(choice, programs) if is_packed else open_build(host, choice, programs, name)
+        build = presumed_build(choice, programs) if choice.is_packed else open_build(host, choice, programs, name)
         return Placement(host=BuildHost(looking, build), cpus=frozenset({0}), build=build)
 
     for scenario in scenarios:

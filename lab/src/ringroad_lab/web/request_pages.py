@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet import request as requested
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, RequestState
+from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
 from ringroad_lab.store.models import Run
 from ringroad_lab.web.audit import USER_PREFIX
@@ -73,7 +73,7 @@ def request_pages(site: Site) -> APIRouter:
             is_whole=len(payload) <= _SHOWN_PAYLOAD_BYTES,
             has_run=has_run,
             may_cancel=found.state in (RequestState.NEW, *UNDER_WAY),
-            may_retry=found.state in GIVEN_UP and not found.is_poison,
+            may_retry=found.may_be_retried,
         )
 
     @router.post("/requests/{request_id}/cancel", include_in_schema=False)

@@ -1,0 +1,65 @@
+"""Fetches a file by HTTP, within limits of size and time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+import requests
+
+from ringroad_lab.errors import HostError
+
+MAX_BYTES = 4 << 30
+WITHIN_S = 900.0
+_SILENCE_S = 30.0
+_CHUNK_BYTES = 1 << 20
+_TRIES = 3
+_PAUSE_S = 2.0
+
+
+class _AgainError(Exception):
+    """A later try may succeed."""
+
+
+def download(url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: float = WITHIN_S, pause_s: float = _PAUSE_S) -> Path:
+    """Fetch a file into a folder; return its path.
+
+    Raises:
+        HostError: it cannot be had, is too long, or takes too long.
+    """
+    path = folder / (PurePosixPath(unquote(urlsplit(url).path)).name or "package")
+    ends = time.monotonic() + within_s
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _fetch(url, path, max_bytes, ends)
+            break
+        except _AgainError as error:
+            if not tries_left or time.monotonic() + pause_s > ends:
+                raise HostError(f"{url}: {error}") from error
+            time.sleep(pause_s)
+    return path
+
+
+def _fetch(url: str, path: Path, max_bytes: int, ends: float) -> None:
+    size = 0
+    try:
+        with requests.get(url, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
+            if answer.status_code >= 500 or answer.status_code == 429:
+                raise _AgainError(f"the server answers with status {answer.status_code}")
+            if answer.status_code != 200:
+                raise HostError(f"{url}: the server answers with status {answer.status_code}")
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                size += len(chunk)
+                if size > max_bytes:
+                    raise HostError(f"{url} has more than {max_bytes} bytes")
+                if time.monotonic() > ends:
+                    raise HostError(f"{url} takes too long: {size} bytes have come")
+                file.write(chunk)
+            expected = answer.headers.get("Content-Length", "")
+            if expected.isdecimal() and "Content-Encoding" not in answer.headers and int(expected) != size:
+                raise _AgainError(f"{size} of {expected} bytes came")
+    except requests.exceptions.RequestException as error:
+        raise _AgainError(str(error)) from error
+    except OSError as error:
+        raise HostError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,121 @@
+"""Packages of Debian's and of RPM's form: fetched, and unpacked into one folder. Nothing is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringroad_lab.build.choice import SUM_MARK
+from ringroad_lab.build.download import download
+from ringroad_lab.errors import HostError
+from ringroad_lab.host.interface import Host
+from ringroad_lab.packages import rpm_installer
+
+# A mirror that is far away.
+_TIMEOUT_S = 900.0
+_SUFFIXES = (".deb", ".rpm")
+_DEB = b"!<arch>\n"
+_RPM = b"\xed\xab\xee\xdb"
+_MAX_FILES = 2000
+# A version is the last thing that is said, so that it may have anything in it.
+_DEB_EXTRACT = """\
+dpkg-deb --show --showformat='${Package}=${Version}\\n' "$1" && dpkg-deb --extract "$1" "$2"
+"""
+_RPM_EXTRACT = """\
+set -e
+rpm --query --package --nosignature --queryformat '%{NAME}=%|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n' "$1"
+cd "$2"
+rpm2cpio "$1" >"$2.cpio"
+cpio --extract --make-directories --no-absolute-filenames --quiet <"$2.cpio"
+rm "$2.cpio"
+"""
+_APT = 'cd "$0" && exec apt-get download "$1"'
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """What was unpacked."""
+
+    contents: str
+    """For people: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
+    sums: dict[str, str]
+    """SHA-256 of each package, by its file's name."""
+
+
+def unpack_packages(host: Host, packages: Sequence[str], folder: Path, root: Path) -> Unpacked:
+    """Unpack packages into `root`; `folder` is for what is fetched.
+
+    Raises:
+        HostError: one cannot be had or unpacked.
+        MissingProgramError: a program that unpacks it is not installed.
+    """
+    contents, sums = [], {}
+    for number, package in enumerate(packages):
+        fetched = folder / f"fetched-{number}"
+        fetched.mkdir()
+        versions: dict[str, None] = {}
+        package, _, wanted = package.partition(SUM_MARK)
+        name = package.partition("=")[0]
+        for file in _files(host, package, fetched):
+            found = host.run(["sha256sum", "--", str(file)], timeout_s=_TIMEOUT_S).stdout.lstrip("\\")[:64]
+            if wanted and wanted.lower() != found:
+                raise HostError(f"{package} has the SHA-256 {found}, and {wanted} is asked for: it is another build")
+            sums[file.name] = found
+            its_name, _, version = _unpack(host, file, root).partition("=")
+            if "/" in package:
+                contents.append(f"{its_name}={version}")
+            versions[version] = None
+        if "/" not in package:
+            contents.append(f"{name}={'+'.join(sorted(versions))}")
+    return Unpacked(", ".join(contents), sums)
+
+
+def _files(host: Host, package: str, fetched: Path) -> list[Path]:
+    if "://" in package:
+        return [download(package, fetched)]
+    if "/" not in package:
+        return _by_name(host, package, fetched)
+    path = Path(package)
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not 0 < len(found) <= _MAX_FILES:
+        raise HostError(f"the folder {path} has {len(found)} .deb and .rpm files: 1 to {_MAX_FILES} can be a build")
+    return found
+
+
+def _by_name(host: Host, package: str, fetched: Path) -> list[Path]:
+    name = package.partition("=")[0]
+    if rpm_installer().startswith("dnf"):
+        argv = ["dnf", "--assumeyes", "download", "--destdir", str(fetched), package.replace("=", "-", 1)]
+        hint = f"`dnf list --showduplicates {name}` shows the versions that can be had here"
+    elif rpm_installer():
+        raise HostError("packages are fetched by name where there is apt-get or dnf: name the .rpm file by its path or URL")
+    else:
+        argv = ["sh", "-c", _APT, str(fetched), package]
+        hint = f"`apt-cache policy {name}` shows the versions that can be had here"
+    try:
+        host.run(argv, timeout_s=_TIMEOUT_S)
+    except HostError as error:
+        raise HostError(f"{error}; {hint}") from error
+    return sorted(file for file in fetched.iterdir() if file.suffix in _SUFFIXES)
+
+
+def _unpack(host: Host, file: Path, root: Path) -> str:
+    """Unpack a package; return its name and version."""
+    try:
+        with file.open("rb") as opened:
+            magic = opened.read(len(_DEB))
+    except OSError as error:
+        raise HostError(f"{file}: {error.strerror}") from error
+    if magic == _DEB:
+        host.require("dpkg-deb", "dpkg")
+        script = _DEB_EXTRACT
+    elif magic.startswith(_RPM):
+        for program, package in (("rpm", "rpm"), ("rpm2cpio", "rpm2cpio"), ("cpio", "cpio")):
+            host.require(program, package)
+        script = _RPM_EXTRACT
+    else:
+        raise HostError(f"{file.name} is neither a Debian nor an RPM package")
+    return host.run(["sh", "-c", script, "sh", str(file), str(root)], timeout_s=_TIMEOUT_S).stdout.partition("\n")[0]

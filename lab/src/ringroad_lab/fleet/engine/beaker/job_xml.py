@@ -1,0 +1,128 @@
+"""A job in Beaker's XML: one recipe set, so that all its machines run at the same time, and in it a recipe for each role.
+
+The elements are those of `beaker-job.rng` of beaker-common 29.3; the meaning is that of Beaker's documentation, "Job XML" and "Multihost
+tasks".
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from base64 import b64encode
+from collections.abc import Mapping
+from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
+
+from ringroad_lab.fleet.engine.beaker.safe_xml import parse_fragment
+from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
+from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.inventory import GENERATOR
+from ringroad_lab.run.job import job_environment
+from ringroad_lab.scenario.toml_text import toml_text
+
+TASK = "/ringroad/measure"
+"""The name of the laboratory's task."""
+NAMESPACE = "urn:ringroad:lab"
+"""Of the element that names the run: Beaker keeps what has a namespace of its own."""
+# Tasks share roles only with those at the same position.
+_PADDING = "/distribution/utils/dummy"
+
+
+def whiteboard(settings: BeakerSettings, name: str, bed: str = "") -> str:
+    """Return a job's whiteboard, by which it is found again."""
+    return f"{settings.whiteboard} run={name} {bed_mark(bed)}"
+
+
+def bed_mark(bed: str) -> str:
+    """Return the part of a whiteboard that tells the bed."""
+    # With an end, so that bed-1 is not taken for bed-10.
+    return f"bed={bed}."
+
+
+def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str, str]) -> str:
+    """Return the XML of a job; `machines` are those of the bed by role, each with its name, or empty: one is chosen by requirements."""
+    register_namespace("lab", NAMESPACE)
+    root = Element("job", {"group": settings.group} if settings.group else {})
+    SubElement(root, "whiteboard").text = whiteboard(settings, job.name, bed)
+    SubElement(root, f"{{{NAMESPACE}}}run", {"id": job.name, "bed": bed})
+    recipes = SubElement(root, "recipeSet", {"priority": settings.priority})
+    # The generator first; how many tasks stand before ours is the same for all.
+    roles = sorted(machines, key=lambda role: (role != GENERATOR, role))
+    before = {role: settings.recipe_of(role).tasks or () for role in roles}
+    length = max(map(len, before.values()))
+    # By it the machines of this job know each other.
+    secret = secrets.token_hex(16)
+    for role in roles:
+        recipe = _recipe(recipes, settings, role, machines[role])
+        for name in (*before[role], *[_PADDING] * (length - len(before[role]))):
+            SubElement(recipe, "task", {"name": name, "role": _beaker_role(role)})
+        _measure(recipe, settings, job, role, bed, secret)
+        if settings.reserve_s:
+            SubElement(recipe, "reservesys", {"duration": str(settings.reserve_s), "when": settings.reserve_when})
+    return tostring(root, encoding="unicode")
+
+
+def _beaker_role(role: str) -> str:
+    """Return the name of a role in the job, which is that of a variable too. Not SERVERS, nor CLIENTS: those restraint would sync."""
+    return role.upper().replace("-", "_").replace(".", "_")
+
+
+def _recipe(recipes: Element, settings: BeakerSettings, role: str, machine: str) -> Element:
+    asked = settings.recipe_of(role)
+    options = {"kernel_options": asked.kernel_options, "kernel_options_post": asked.kernel_options_post, "ks_meta": asked.ks_meta}
+    recipe = SubElement(recipes, "recipe", {"role": _beaker_role(role), "whiteboard": role, **{k: v for k, v in options.items() if v}})
+    SubElement(recipe, "watchdog", {"panic": "ignore"} if settings.watchdog == "ignore-panic" else {})
+    packages = SubElement(recipe, "packages")
+    for package in asked.packages or ():
+        SubElement(packages, "package", {"name": package})
+    repos = SubElement(recipe, "repos")
+    for name, url in (asked.repos or {}).items():
+        SubElement(repos, "repo", {"name": name, "url": url})
+    _distro(recipe, asked)
+    if machine:
+        SubElement(recipe, "hostRequires", {"force": machine})
+    else:
+        SubElement(recipe, "hostRequires").extend(parse_fragment(asked.host_requires or ""))
+    partitions = SubElement(recipe, "partitions")
+    for each in asked.partitions or ():
+        fs = {"fs": each.fs} if each.fs else {}
+        SubElement(partitions, "partition", {"name": each.name, "size": str(each.size_gib), "type": each.type, **fs})
+    return recipe
+
+
+def _distro(recipe: Element, asked: Recipe) -> None:
+    requires = SubElement(recipe, "distroRequires")
+    if asked.distro_requires is not None:
+        requires.extend(parse_fragment(asked.distro_requires))
+        return
+    all_of = SubElement(requires, "and")
+    for name, value in {"distro_name": asked.distro, "distro_variant": asked.variant, "distro_arch": asked.arch}.items():
+        if value:
+            SubElement(all_of, name, {"op": "=", "value": value})
+
+
+def _fleet_file(job: Job, bed: str) -> str:
+    """Return the `fleet.toml` of the generator: its bed alone. In base64, since not every harness hands on a line's end."""
+    if bed not in job.beds:
+        return ""
+    table = job.beds[bed].model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return b64encode(toml_text({"bed": {bed: table}}).encode()).decode()
+
+
+def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed: str, secret: str) -> None:
+    task = SubElement(recipe, "task", {"name": TASK, "role": _beaker_role(role)})
+    SubElement(task, "fetch", {"url": settings.task})
+    params = SubElement(task, "params")
+    values = {
+        **settings.params,
+        **job_environment(job.name),
+        "RINGROAD_LAB_ARGUMENTS": shlex.join(job.arguments),
+        "RINGROAD_LAB_BED": bed,
+        "RINGROAD_LAB_FLEET": _fleet_file(job, bed),
+        "RINGROAD_LAB_ROLE": role,
+        "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
+        "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),
+        # What both Beaker and restraint take for the task's time.
+        "KILLTIMEOVERRIDE": str(settings.max_time_s),
+    }
+    for name, value in values.items():
+        SubElement(params, "param", {"name": name, "value": value})

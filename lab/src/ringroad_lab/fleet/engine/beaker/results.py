@@ -1,0 +1,50 @@
+"""What a job left behind, read from Beaker's results XML: a superset of job XML with a state and a result at each part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from ringroad_lab.fleet.engine.beaker.job_xml import TASK
+from ringroad_lab.fleet.engine.beaker.safe_xml import parse_xml
+from ringroad_lab.fleet.inventory import GENERATOR
+
+STATUS_RESULT = "exit-status"
+"""Last part of the path of the result whose score is the status of `ringroad-lab`."""
+_TOLD_RESULTS = 20
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended."""
+
+    exit_status: int | None
+    """Of `ringroad-lab`; None: it did not come to that."""
+    words: str
+    """A line for the job, and one for each result that is not well."""
+
+
+def read_results(text: bytes) -> Ending:
+    """Read the results of a job.
+
+    Raises:
+        ValueError: they are no XML.
+    """
+    root = parse_xml(text)
+    lines = [f"Beaker: {root.get('status', 'no status')}, {root.get('result', 'no result')}"]
+    status = None
+    for recipe in root.iter("recipe"):
+        role, machine = recipe.get("role", ""), recipe.get("system", "")
+        for task in recipe.iter("task"):
+            for result in task.iter("result"):
+                if role == GENERATOR.upper() and task.get("name") == TASK and _is_status(result):
+                    status = int(result.get("score", ""))
+                if result.get("result") not in ("Pass", "Skip", "None"):
+                    said = " ".join((result.text or "").split())
+                    lines.append(f"{role} {machine}: {task.get('name')}: {result.get('result')}: {result.get('path')} {said}".strip())
+    return Ending(status, "\n".join([*lines[: _TOLD_RESULTS + 1], *(["..."] if len(lines) > _TOLD_RESULTS + 1 else [])]))
+
+
+def _is_status(result: Element) -> bool:
+    is_named = result.get("path", "").rstrip("/").rpartition("/")[2] == STATUS_RESULT
+    return is_named and result.get("score", "").isdecimal() and len(result.get("score", "")) < 4

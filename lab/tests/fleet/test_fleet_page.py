@@ -1,0 +1,59 @@
+"""The examples of docs/lab/fleet.md are what they say they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.request import Message
+from ringroad_lab.fleet.rules import apply_rules
+from ringroad_lab.fleet.settings import read_fleet
+
+PAGE = Path(__file__).parents[3] / "docs" / "lab" / "fleet.md"
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+KOJI = {"new": 1, "name": "openvswitch3.5", "version": "3.5.0", "release": "1.el9"}
+PUSH = {
+    "ref": "refs/heads/main",
+    "after": "a" * 40,
+    "repository": {"name": "ovs", "clone_url": "/srv/ovs.git"},
+    "pusher": {"name": "it's me"},
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[f"example {number}" for number in range(len(EXAMPLES))])
+def test_an_example_is_a_file_of_settings(tmp_path: Path, example: str) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(example)
+    settings = read_fleet(file)
+    assert settings.rules or settings.engines or settings.sources or settings.beds
+
+
+@pytest.mark.parametrize(
+    ("source", "event", "fields", "setting"),
+    [
+        (
+            *("koji", "", KOJI),
+            "dut.ovs-dpdk.build.package = "
+            '"https://koji.example/packages/openvswitch3.5/3.5.0/1.el9/x86_64/openvswitch3.5-3.5.0-1.el9.x86_64.rpm"',
+        ),
+        ("forge", "push", PUSH, f'dut.ovs.build.git.commit = "{"a" * 40}"'),
+        ("forge", "push", PUSH, 'dut.ovs.build.git.environment.PUSHED_BY = "it\'s me"'),
+    ],
+)
+def test_its_rules_name_the_build_of_a_message(tmp_path: Path, source: str, event: str, fields: dict[str, object], setting: str) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(next(example for example in EXAMPLES if "koji" in example))
+    (wanted,) = apply_rules(read_fleet(file).rules, Message(source, json.dumps(fields).encode(), 1e9, event))
+    assert setting in wanted.order.settings
+
+
+def test_a_field_in_a_recipe_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    example = next(example for example in EXAMPLES if "recipe = " in example)
+    file.write_text(example.replace('recipe = "', 'recipe = "echo {pusher.name}; '))
+    with pytest.raises(ScenarioError, match="a recipe or a test step's run is for the shell"):
+        read_fleet(file)
