@@ -189,7 +189,15 @@ REPORTERS: Kinds[Reporter] = Kinds(
         "junit": "report.junit:JunitReporter",
     },
 )
-ENGINES: Kinds[Engine] = Kinds("ringroad_lab.engines", "fleet.engine.interface:Engine", "name", {"local": "fleet.engine.local:LocalEngine"})
+ENGINES: Kinds[Engine] = Kinds(
+    "ringroad_lab.engines",
+    "fleet.engine.interface:Engine",
+    "name",
+    {
+        "local": "fleet.engine.local:LocalEngine",
+        "slurm": "fleet.engine.slurm:SlurmEngine",
+    },
+)
 # Of requests: where messages about builds come from.
 SOURCES: Kinds[Source] = Kinds(
     "ringroad_lab.sources",
