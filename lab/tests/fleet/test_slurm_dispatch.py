@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slurm_cluster import PATIENCE_S, SlurmCluster, is_installed
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
+from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
 from ringroad_lab.store.queries import RunFilter
@@ -23,6 +24,8 @@ from ringroad_lab.store.result_store import ResultStore
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="Slurm is not installed (slurmctld, slurmd, slurm-client)")
 
+RUN_PATIENCE_S = 240.0
+QUICK = ("frames = [64]", "repetitions = 1", "method.throughput.resolution = 0.4")
 HERE = Path(__file__).parent
 
 
@@ -35,21 +38,27 @@ class Bench:
         self.location = str(folder / "results.db")
         self.store = ResultStore(self.location)
         self.requests = Requests(self.store)
-        self.requests.add(Message("koji", b"{}", 0.0), [Wanted(build="ovs-3.5", scenario="BRIDGE_VETH", built_at=0.0)])
+        self.ask()
         self.dispatchers: list[subprocess.Popen[str]] = []
         path = os.pathsep.join([*map(str, (HERE.parent, HERE)), *sys.path])
         self.env = {**cluster.environment(), "PYTHONPATH": path}
+        values = {"PYTHONPATH": path, "FABRICATED_FOLDER": str(folder)}
+        values |= {name: os.environ[name] for name in ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR") if name in os.environ}
+        lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
         # A lock for each node, as if each was a machine.
-        (folder / "environment").write_text(
-            f"PYTHONPATH={shlex.quote(path)}\nFABRICATED_FOLDER={shlex.quote(str(folder))}\n"
-            f'RINGROAD_LAB_LOCK={shlex.quote(str(folder))}/lock-"$SLURMD_NODENAME"\n'
-        )
+        lines.append(f'RINGROAD_LAB_LOCK={shlex.quote(str(folder))}/lock-"$SLURMD_NODENAME"')
+        (folder / "environment").write_text("\n".join(lines) + "\n")
         self.settings = SlurmSettings(
             config=str(cluster.config),
             folder=str(folder / "jobs"),
             environment_file=str(folder / "environment"),
             program=(sys.executable, str(HERE / "fabricated_job.py")),
             bed_patience_s=0.0,
+        )
+
+    def ask(self, **values: Any) -> None:  # noqa: ANN401
+        self.requests.add(
+            Message("koji", b"{}", 0.0), [Wanted(**{"build": "ovs-3.5", "scenario": "BRIDGE_VETH", "built_at": 0.0, **values})]
         )
 
     def dispatch(self) -> subprocess.Popen[str]:
@@ -190,6 +199,33 @@ def test_a_request_that_is_taken_back_ends_its_job(bench: Bench) -> None:
     assert dispatcher.wait(PATIENCE_S) == 0, bench.said()
     assert (bench.request.state, bench.request.lease_holder) == (RequestState.CANCELLED, "")
     assert [run.state for run in bench.store.summaries()] == [RunState.STOPPED]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_program_itself_has_a_real_run_carried_out_on_a_bed(bench: Bench, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(
+        f"""
+[engine.slurm]
+config = "{bench.cluster.config}"
+folder = "{tmp_path}/jobs"
+environment_file = "{tmp_path}/environment"
+program = ["{sys.executable}", "-m", "ringroad_lab.cli.main"]
+
+[bed.a]
+machines = {{generator = "gen-a", dut = "dut-a"}}
+"""
+    )
+    bench.requests.cancel(1, "tester")
+    bench.ask(build="ovs-3.6", order=Order(layers=("quick",), settings=QUICK))
+    command = [sys.executable, "-m", "ringroad_lab.cli.main", "dispatch", "--once", "--engine", "slurm"]
+    command += ["--fleet", str(fleet), "--store", bench.location, "--poll", "0.1"]
+    done = subprocess.run(command, env=bench.env, capture_output=True, text=True, timeout=RUN_PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    request = bench.requests.get(2)
+    assert (request.state, request.verdict, request.attempts) == (RequestState.DONE, "measured", 1), done.stderr
+    (summary,) = bench.store.summaries()
+    assert (summary.run_id, summary.state, sum(summary.statuses.values())) == (request.run_id, RunState.FINISHED, 1)
 
 
 def _said(process: subprocess.Popen[str], text: str) -> bool:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringroad_lab.errors import LabError, RunStoppedError
+from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
@@ -32,6 +32,8 @@ _LAST_WORDS_BYTES = 3000
 _KEPT_JOBS = 500
 # A run that is told to end does so after the trial under way; after that time Slurm ends it.
 _SECOND_SIGNAL_S = 60.0
+# From here on a status tells of a signal: also that of a run that was told to stop.
+_SIGNAL_STATUS = 128
 
 
 @dataclass(frozen=True)
@@ -220,8 +222,8 @@ class SlurmEngine(Engine):
         if not nodes or not (job.restart_cnt or job.required_nodes):
             return None
         ending = files.ending()
-        if job.restart_cnt and ending is not None and ending[0] == job.job_id and ending[1] != RunStoppedError.exit_status:
-            # Its first copy went on though Slurm had lost it.
+        if job.restart_cnt and ending is not None and ending[0] == job.job_id and ending[1] < _SIGNAL_STATUS:
+            # Its first copy went on though Slurm had lost it, and was not ended by a signal, as by its slurmd that came back.
             return self._take_back(job, files.last_words())
         if not self._are_usable(nodes):
             since = self._without_bed_since.setdefault(job.name, time.monotonic())
