@@ -73,12 +73,12 @@ class Node:
     """What its slurmd is started by, to be in a network namespace: `ip netns exec NAME`. It reaches the controller's address."""
 
 
+# The generator is the first of a bed, the device under test the second.
 TWO_BEDS = (
-    # A device comes first, so that Slurm would run batch scripts there unless it is told otherwise.
-    Node("dut-a", "bed-a,dut"),
-    Node("gen-a", "bed-a,generator"),
-    Node("dut-b", "bed-b,dut"),
-    Node("gen-b", "bed-b,generator"),
+    Node("host-a1", "bed-a"),
+    Node("host-a2", "bed-a"),
+    Node("host-b1", "bed-b"),
+    Node("host-b2", "bed-b"),
 )
 
 

@@ -19,7 +19,7 @@ from ringroad_lab.fleet.inventory import Bed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="Slurm is not installed (slurmctld, slurmd, slurm-client)")
 
-BEDS = {name: Bed(machines={"generator": f"gen-{name}", "dut": f"dut-{name}"}) for name in "ab"}
+BEDS = {name: Bed(machines={"generator": f"host-{name}1", "dut": f"host-{name}2"}) for name in "ab"}
 SAYS_WHERE = (
     'echo "bed=$RINGROAD_LAB_BED machines=$RINGROAD_LAB_MACHINES on=$SLURMD_NODENAME job=$RINGROAD_LAB_JOB store=$RINGROAD_LAB_STORE"'
 )
@@ -95,7 +95,7 @@ def test_a_job_gets_a_whole_bed_runs_on_its_generator_and_tells_how_it_ended(ben
     report = bench.await_state(engine, key, JobState.ENDED)
     assert report.exit_status == 7
     said, arguments = report.output.splitlines()
-    machines = {bed: f"bed={bed} machines=generator=gen-{bed},dut=dut-{bed} on=gen-{bed}" for bed in BEDS}
+    machines = {bed: f"bed={bed} machines=generator=host-{bed}1,dut=host-{bed}2 on=host-{bed}1" for bed in BEDS}
     assert said.split(" job=")[0] in machines.values()
     assert said.endswith(f" job={one.name} store=postgresql://lab:secret@db/lab")
     assert arguments == "".join(f"<{each}>" for each in strange)
@@ -114,7 +114,7 @@ def test_a_job_gets_a_whole_bed_runs_on_its_generator_and_tells_how_it_ended(ben
 def test_two_jobs_have_a_bed_each_and_a_third_waits(bench: Bench) -> None:
     engine = bench.engine(WAITS, most_waiting=1)
     keys = [engine.submit(job("run")) for _ in range(2)]
-    assert sorted(bench.await_began(2)) == ["gen-a restart=0", "gen-b restart=0"]
+    assert sorted(bench.await_began(2)) == ["host-a1 restart=0", "host-b1 restart=0"]
     assert engine.reserve()
     third = engine.submit(job("run"))
     assert engine.state(third).state is JobState.QUEUED
@@ -136,10 +136,21 @@ def test_a_job_without_beds_has_any_node(bench: Bench) -> None:
 
 
 def test_of_beds_with_different_numbers_of_machines_those_are_asked_for_that_are_usable(bench: Bench) -> None:
-    beds = {"a": Bed(machines={"generator": "gen-a"}), "b": BEDS["b"]}
-    bench.cluster.call("scontrol", "update", "NodeName=gen-a", "State=DRAIN", "Reason=test")
+    beds = {"a": Bed(machines={"generator": "host-a1"}), "b": BEDS["b"]}
+    bench.cluster.call("scontrol", "update", "NodeName=host-a1", "State=DRAIN", "Reason=test")
     engine = bench.engine()
     assert bench.await_state(engine, engine.submit(job("run", beds=beds)), JobState.ENDED).output.startswith("bed=b ")
+
+
+def test_a_bed_that_slurm_knows_otherwise_is_refused(bench: Bench) -> None:
+    engine = bench.engine()
+    for machines, words in (
+        ({"generator": "host-a2", "dut": "host-a1"}, "not on the generator of bed a"),
+        ({"generator": "host-a1", "dut": "host-c1"}, "host-a1,host-a2 are no bed"),
+    ):
+        report = bench.await_state(engine, engine.submit(job("run", beds={"a": Bed(machines=machines)})), JobState.ENDED)
+        assert report.exit_status == 1
+        assert words in report.output
 
 
 def test_a_drained_bed_gets_no_job_and_its_runs_do_not_go_on(bench: Bench) -> None:
@@ -148,14 +159,14 @@ def test_a_drained_bed_gets_no_job_and_its_runs_do_not_go_on(bench: Bench) -> No
     first = job("run", beds=only_a)
     bench.await_state(engine, engine.submit(first), JobState.ENDED)
     assert engine.may_go_on(first.name)
-    bench.cluster.call("scontrol", "update", "NodeName=dut-a", "State=DRAIN", "Reason=test")
+    bench.cluster.call("scontrol", "update", "NodeName=host-a2", "State=DRAIN", "Reason=test")
     assert not engine.may_go_on(first.name)
     assert engine.may_go_on("one that did not begin")
     second = job("run", beds=BEDS)
     assert bench.await_state(engine, engine.submit(second), JobState.ENDED).output.startswith("bed=b ")
     third = engine.submit(job("run", beds=only_a))
     bench.await_reason("ReqNodeNotAvail")
-    bench.cluster.call("scontrol", "update", "NodeName=dut-a", "State=RESUME")
+    bench.cluster.call("scontrol", "update", "NodeName=host-a2", "State=RESUME")
     assert bench.await_state(engine, third, JobState.ENDED).output.startswith("bed=a ")
 
 
@@ -166,7 +177,7 @@ def test_a_run_goes_on_where_it_began(bench: Bench) -> None:
     goes_on = job("resume", began.name, name=began.name)
     report = bench.await_state(engine, engine.submit(goes_on), JobState.ENDED)
     assert [line.split()[0] for line in report.output.splitlines()] == ["bed=b", "bed=b"]
-    with pytest.raises(EngineError, match="dut-b,gen-b, which are none of its beds"):
+    with pytest.raises(EngineError, match="host-b1,host-b2, which are none of its beds"):
         engine.submit(job("resume", began.name, name=began.name, beds={"a": BEDS["a"]}))
 
 
@@ -195,7 +206,7 @@ def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(bench: Bench, monke
     report = bench.await_state(engine, runs.name, JobState.ENDED)
     assert report.exit_status == 130
     assert report.output.endswith("told to end")
-    assert bench.began() == ["gen-a restart=0"]
+    assert bench.began() == ["host-a1 restart=0"]
     # One that does not listen ends all the same, as long as it is asked again.
     monkeypatch.setattr("ringroad_lab.fleet.engine.slurm._SECOND_SIGNAL_S", 0.0)
     deaf = bench.engine("trap 'echo told' TERM; echo x >>began; while :; do sleep 0.05; done")
@@ -289,6 +300,29 @@ def test_after_the_loss_of_a_slurmd_the_job_goes_on_on_its_bed_alone(bench: Benc
     assert bench.await_state(engine, one.name, JobState.ENDED).exit_status == 0
 
 
+def test_a_job_that_is_requeued_by_hand_is_stopped_in_order_and_goes_on_on_its_bed(bench: Bench) -> None:
+    engine = bench.engine(WAITS)
+    one = job("run")
+    engine.submit(one)
+    (first,) = bench.await_began()
+    bench.cluster.call("scontrol", "requeue", "1")
+    assert wait_until(lambda: engine.state(one.name).state is not None and len(bench.began()) == 2, PATIENCE_S, 0.1), bench.cluster.said()
+    assert bench.began()[1] == first.replace("restart=0", "restart=1")
+    bench.go()
+    report = bench.await_state(engine, one.name, JobState.ENDED)
+    assert (report.exit_status, "told to end" in report.output) == (0, True)
+
+
+def test_a_run_is_told_to_end_before_the_time_limit(bench: Bench) -> None:
+    engine = bench.engine(WAITS, time_limit="1", stop_before_limit_s=60)
+    key = engine.submit(job("run"))
+    report = bench.await_state(engine, key, JobState.ENDED)
+    assert report.exit_status == 130
+    assert report.output.endswith("told to end")
+    # The nodes have registered since, and Slurm has found the batch script where it looks for it.
+    assert [line.split()[1] for line in bench.began()] == ["restart=0"]
+
+
 def test_a_first_copy_that_went_on_without_its_slurmd_may_finish(bench: Bench) -> None:
     engine = bench.engine(WAITS)
     one = job("run")
@@ -313,8 +347,8 @@ def test_a_bed_that_does_not_come_back_does_not_keep_the_request(bench: Bench) -
 
 
 def replace_bed(node: str) -> str:
-    bed = node[-1]
-    return f"dut-{bed},gen-{bed}"
+    bed = node[-2]
+    return f"host-{bed}1,host-{bed}2"
 
 
 def shown(bench: Bench, engine: SlurmEngine, one: Job) -> str:

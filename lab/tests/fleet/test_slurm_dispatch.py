@@ -213,7 +213,7 @@ environment_file = "{tmp_path}/environment"
 program = ["{sys.executable}", "-m", "ringroad_lab.cli.main"]
 
 [bed.a]
-machines = {{generator = "gen-a", dut = "dut-a"}}
+machines = {{generator = "host-a1", dut = "host-a2"}}
 """
     )
     bench.requests.cancel(1, "tester")

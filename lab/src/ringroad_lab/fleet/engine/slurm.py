@@ -7,8 +7,9 @@ What was seen of Slurm decides how it is used:
 - Where a node's slurmd is lost, Slurm begins the job anew, while its first copy may go on. So a job goes on only on the nodes where it
   began, which the batch script writes down once; and a run takes a lease on its bed.
 - A job that is begun anew waits for two minutes. It is released as soon as its nodes are back: their slurmd has ended the first copy.
-- A heterogeneous job cannot ask for its parts to be of one bed; matching OR of features (`[bed-a|bed-b]`) can. `--batch=generator` has the
-  batch script run there, where the features that are asked for name the role: so `&(generator|dut)` is added, which all machines have.
+- A heterogeneous job cannot ask for its parts to be of one bed; matching OR of features (`[bed-a|bed-b]`) can. The batch script runs on the
+  first node by name, which has to be the generator. `--batch=generator` would have it run there whatever the names are, but Slurm 22.05
+  looks for the script on the first node all the same when nodes register, and begins the job anew as it does not find it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.inventory import GENERATOR, Bed
+from ringroad_lab.fleet.inventory import Bed
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
@@ -191,7 +192,7 @@ class SlurmEngine(Engine):
         if job.state is JobState.QUEUED:
             self._programs.call("scancel", "--state=PENDING", f"--name={key}")
         elif told_at is None:
-            self._programs.call("scancel", "--signal=TERM", "--batch", f"--name={key}")
+            self._programs.call("scancel", "--signal=USR1", "--batch", f"--name={key}")
             self._told_to_end_at[key] = now
         elif now - told_at > _SECOND_SIGNAL_S:
             self._programs.call("scancel", f"--name={key}")
@@ -270,7 +271,7 @@ class SlurmEngine(Engine):
         options = [
             *("--parsable", f"--job-name={name}", f"--comment={name}", "--dependency=singleton", "--exclusive", "--mem=0", "--requeue"),
             *("--export=ALL", "--input=/dev/null", f"--output={self._folder}/{name}.log", "--open-mode=append", "--chdir=/"),
-            f"--signal=B:TERM@{own.stop_before_limit_s}",
+            f"--signal=B:USR1@{own.stop_before_limit_s}",
         ]
         chosen = {
             "partition": own.partition,
@@ -284,9 +285,8 @@ class SlurmEngine(Engine):
         if beds:
             features = "|".join(f"bed-{bed}" for bed in beds)
             features = f"[{features}]" if len(beds) > 1 else features
-            roles = "|".join(sorted({role for bed in beds.values() for role in bed.machines}))
             machines = len(set(next(iter(beds.values())).machines.values()))
-            options += [f"--nodes={machines}", f"--constraint={features}&({roles})", f"--batch={GENERATOR}"]
+            options += [f"--nodes={machines}", f"--constraint={features}"]
         else:
             options += ["--nodes=1"]
         return [*options, *own.options]

@@ -36,7 +36,7 @@ done
 if ((asked)); then
     [[ $bed ]] || refuse "the nodes $nodes are no bed: the features bed-NAME in slurm.conf and the machines in fleet.toml have to agree"
     [[ ",$machines," == *",generator=$SLURMD_NODENAME,"* ]] ||
-        refuse "the job runs on $SLURMD_NODENAME, which is not the generator of bed $bed: give that node the feature 'generator'"
+        refuse "the job runs on $SLURMD_NODENAME, not on the generator of bed $bed: give the generator's node the first name of its bed"
     export RINGROAD_LAB_BED=$bed RINGROAD_LAB_MACHINES=$machines
 fi
 
@@ -55,14 +55,18 @@ if [[ $environment ]]; then
     set +a
 fi
 
-# The program is told of each SIGTERM once, also of one that comes as it is started.
+# SIGUSR1 comes to this script alone, and the program is told to end by one SIGTERM. A SIGTERM of Slurm's own comes to the program as well.
 child='' is_early='' is_told=''
-on_term() {
+on_usr1() {
     is_told=1
     if [[ $child ]]; then kill -TERM "$child" 2>/dev/null; else is_early=1; fi
 }
-trap on_term TERM
-"$@" &
+trap '' TERM
+trap on_usr1 USR1
+(
+    trap - TERM USR1
+    exec "$@"
+) &
 child=$!
 [[ $is_early ]] && kill -TERM "$child" 2>/dev/null
 while
@@ -71,4 +75,6 @@ while
     status=$?
     [[ $is_told ]]
 do :; done
+# Where the end and a signal come at once, bash may have no status: it was told to end.
+((status < 0)) && status=130
 finish "$status"
