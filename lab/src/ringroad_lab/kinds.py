@@ -197,6 +197,7 @@ ENGINES: Kinds[Engine] = Kinds(
     "name",
     {
         "local": "fleet.engine.local:LocalEngine",
+        "slurm": "fleet.engine.slurm:SlurmEngine",
         "beaker": "fleet.engine.beaker.engine:BeakerEngine",
     },
 )

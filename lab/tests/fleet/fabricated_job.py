@@ -31,10 +31,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     run_id = job_of_this_process()
     assert run_id
-    assert os.environ[LOCK_DESCRIPTOR_VARIABLE]
+    assert LOCK_DESCRIPTOR_VARIABLE in os.environ or "SLURM_JOB_ID" in os.environ
     record = tiny_run(run_id)
     with machine_lock(run_id), ResultStore(os.environ["RINGROAD_LAB_STORE"]) as store:
-        if sys.argv[1] == "run":
+        if run_id not in [run.run_id for run in store.summaries()]:
+            assert sys.argv[1] == "run"
             store.begin_run(head_of(record))
         there = len(store.get_run(run_id).measurements)
         for measurement in record.measurements[there:3]:

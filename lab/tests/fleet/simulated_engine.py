@@ -62,6 +62,11 @@ class Cluster:
         del self.under_way[name]
         self.ended[name] = JobReport(JobState.ENDED, status, output)
 
+    def lose(self, name: str) -> None:
+        """Have no trace of a job any more."""
+        del self.under_way[name]
+        self.ended[name] = JobReport(JobState.ENDED, None, "no trace of it", is_lost=True)
+
     def stop(self, name: str) -> None:
         """End a job as its run ends that is stopped: it can be gone on with."""
         record = self.store.get_run(name)

@@ -196,6 +196,20 @@ def test_an_engine_that_is_down_delays_and_loses_nothing(requests: Requests, clu
     assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
 
 
+def test_a_job_that_its_engine_lost_is_submitted_again_and_that_is_no_attempt(requests: Requests, cluster: Cluster) -> None:
+    def lose(job: Job) -> None:
+        cluster.lose(job.name)
+        if len(cluster.submitted) == QUICK.attempts + 1:
+            cluster.on_submit = cluster.finish_job
+
+    cluster.on_submit = lose
+    ask(requests)
+    dispatch(cluster)
+    assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
+    assert len({job.name for job in cluster.submitted}) == 1
+    assert len(cluster.submitted) == QUICK.attempts + 2
+
+
 def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster: Cluster) -> None:
     cluster.on_submit = lambda job: cluster.begin(job.name)
     request_id = ask(requests, package="ovs")

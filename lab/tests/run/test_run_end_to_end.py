@@ -20,6 +20,7 @@ import pytest
 from fabricated_runs import fabricated_run
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.run.job import job_environment
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
@@ -249,6 +250,21 @@ def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
     status, said = lab.run("resume", "latest", "--json")
     assert status == 0, said
     assert len(lab.record().measurements) == 4
+
+
+def test_a_job_that_its_engine_begins_anew_goes_on_with_its_run(lab: Lab) -> None:
+    run_id = str(uuid.uuid4())
+    lab.env |= job_environment(run_id)
+    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=2")
+    await_first_measurement(process.stderr)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    measured = lab.record().measurements
+    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--set", "repetitions=2", "--json")
+    assert status == 0, said
+    record = lab.record()
+    assert (record.run_id, len(record.measurements)) == (run_id, 4)
+    assert record.measurements[: len(measured)] == measured
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9, 1.2, 1.5, 1.8])

@@ -52,6 +52,7 @@ from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
 
@@ -82,8 +83,10 @@ def begin_run(
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs.
 
-    The run has an id of its own unless one is given.
+    The run has an id of its own unless one is given. One of that id which was begun is gone on with: an engine began its job anew.
     """
+    if run_id and _is_begun(run_id, store):
+        resume_run(run_id, store, baseline, ending)
     registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries)
     until_decided = read_until_decided(*decision, resolved.scenarios)
@@ -127,6 +130,11 @@ def resume_run(name: str, store: str | None, baseline: str | None, ending: Endin
                 name = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
             _carry_out(record, scenarios, Registries(), store, baseline, None, ending, is_resumed=True)
+
+
+def _is_begun(run_id: str, store: str | None) -> bool:
+    with ResultStore(store) as results, results.reading() as session:
+        return session.get(models.Run, run_id) is not None
 
 
 def _carry_out(

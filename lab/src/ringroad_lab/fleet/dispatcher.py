@@ -212,7 +212,9 @@ class Dispatcher:
         how = "ended" if report.exit_status is None else f"ended with status {report.exit_status}"
         why = f"attempt {request.attempts}: the run {how} before it was finished: {report.output or 'it said nothing'}"
         self._say(f"request {request.id}: {why.splitlines()[-1]}")
-        if report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
+        if report.is_lost:
+            self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why)
+        elif report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
             self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
         else:
             self._leases.give_back(request, why, self._settings.retry_wait_s * request.attempts, counts=True, last_error=why)

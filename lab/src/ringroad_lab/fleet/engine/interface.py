@@ -39,6 +39,8 @@ class JobReport:
     """Of `ringroad-lab`, where the job ended and the engine knows it; negative: the signal."""
     output: str = ""
     """The end of what it said."""
+    is_lost: bool = False
+    """It ended, or never began, since the engine lost it: no fault of the build."""
 
 
 @dataclass(frozen=True)
