@@ -40,8 +40,11 @@ RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 OS_KEN := $(TARGET)/tools/os-ken
 # Faucet and Gauge, which control switches of ours in a test.
 FAUCET := $(TARGET)/tools/faucet
+# tmt, by which the laboratory carries out jobs on other machines.
+TMT := $(TARGET)/tools/tmt
 # Read from where they are, with nothing of ours left there.
-IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
+IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+	RINGROAD_TMT=$(TMT)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
 PYTHON_CRATE := crates/python
 WHEELS := $(TARGET)/wheels
@@ -164,7 +167,7 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(TMT)/bin/tmt ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
 	cd lab && $(IN_LAB) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
@@ -349,6 +352,13 @@ $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
 	python3 -m venv $(FAUCET)
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
+	@touch $@
+
+# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
+$(TMT)/bin/tmt: scripts/tmt.txt
+	python3 -m venv $(TMT)
+	$(TMT)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
+	$(if $(filter-out 0,$(shell id -u)),sudo )apt-file update
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

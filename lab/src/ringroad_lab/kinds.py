@@ -187,9 +187,18 @@ REPORTERS: Kinds[Reporter] = Kinds(
         "json": "report.json:JsonReporter",
         "csv": "report.csv:CsvReporter",
         "junit": "report.junit:JunitReporter",
+        "tmt": "report.tmt_results:TmtReporter",
     },
 )
-ENGINES: Kinds[Engine] = Kinds("ringroad_lab.engines", "fleet.engine.interface:Engine", "name", {"local": "fleet.engine.local:LocalEngine"})
+ENGINES: Kinds[Engine] = Kinds(
+    "ringroad_lab.engines",
+    "fleet.engine.interface:Engine",
+    "name",
+    {
+        "local": "fleet.engine.local:LocalEngine",
+        "tmt": "fleet.engine.tmt:TmtEngine",
+    },
+)
 # Of requests: where messages about builds come from.
 SOURCES: Kinds[Source] = Kinds(
     "ringroad_lab.sources",

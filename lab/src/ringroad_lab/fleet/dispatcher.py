@@ -238,7 +238,7 @@ class Dispatcher:
                     self._tell(request)
                     is_over = False
                 continue
-            if not self._engine.is_of_machine:
+            if not self._engine.is_of_machine or self._engine.outlives_dispatchers:
                 # Its job goes on, and the next dispatcher finds it.
                 continue
             key, report = self._look(request)
