@@ -319,6 +319,8 @@ def measure(place: Place) -> dict[str, Any]:
     key = engine.submit(job)
     report = place.await_end(engine, key)
     found: dict[str, Any] = {"status": report.exit_status, "output": report.output, "tmt": place.said(key)}
+    if report.exit_status != 0:
+        return found
     results = (place.jobs / "tmt" / job.name / "run/plan/execute/results.yaml").read_text()
     with ResultStore(place.store) as store:
         record = store.get_run(job.name)

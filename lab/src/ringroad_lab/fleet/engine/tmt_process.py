@@ -148,13 +148,13 @@ class _Supervisor:
             status = self._call(output, "run", "--id", str(self._files.run), "--all")
             if self._stops > 1 or status < 0:
                 # It came to no end by itself: the machines are left in order all the same.
-                self._call(output, "run", "--id", str(self._files.run), "finish", "cleanup", limit_s=_FINISH_LIMIT_S)
+                self._call(output, "run", "--id", str(self._files.run), "finish", "cleanup", limit_s=_FINISH_LIMIT_S, obeys=False)
         end_leftovers(self._files)
         for name in SECRETS:
             for secret in self._files.folder.rglob(name):
                 secret.unlink(missing_ok=True)
 
-    def _call(self, output: BinaryIO, *arguments: str, limit_s: float = float("inf")) -> int:
+    def _call(self, output: BinaryIO, *arguments: str, limit_s: float = float("inf"), obeys: bool = True) -> int:
         # The thread that starts it has no other to disturb.
         tmt = subprocess.Popen(
             tied([*self._orders.tmt, *arguments]),
@@ -168,13 +168,13 @@ class _Supervisor:
         ends = time.monotonic() + limit_s
         while tmt.poll() is None:
             got = signal.sigtimedwait(_AWAITED, _LOOKS_S)
-            if got is not None and got.si_signo != signal.SIGCHLD:
-                self._stops += 1
-            if self._stops > 2 or time.monotonic() > ends:
+            is_asked = obeys and got is not None and got.si_signo != signal.SIGCHLD
+            self._stops += is_asked
+            if time.monotonic() > ends or (is_asked and self._stops > 2):
                 tmt.kill()
-            elif self._stops == 2 and got is not None:
+            elif is_asked and self._stops == 2:
                 tmt.terminate()
-            elif self._stops and tmt.poll() is None:
+            elif self._stops == 1 and tmt.poll() is None:
                 self._stop_run(output)
         return tmt.returncode
 
