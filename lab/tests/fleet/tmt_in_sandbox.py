@@ -122,7 +122,7 @@ class Place:
             f"MaxStartups 50\nSetEnv {' '.join(f'{name}={value}' for name, value in variables.items())}\n"
         )
         own = ["/run/ringroad-lab-tmt", "/run/of-tmt", str(self.jobs)]
-        for path in ("/run/sshd", *own):
+        for path in ("/run/sshd", "/run/lock", *own):
             Path(path).mkdir(parents=True, exist_ok=True)
         begin = " && ".join([*(f"mount -t tmpfs none {path}" for path in own), f"exec /usr/sbin/sshd -D -f {config}"])
         server = subprocess.Popen(["ip", "netns", "exec", name, "sh", "-c", begin], stdin=subprocess.DEVNULL, stdout=sys.stderr)
