@@ -42,8 +42,11 @@ OS_KEN := $(TARGET)/tools/os-ken
 FAUCET := $(TARGET)/tools/faucet
 # Beaker's client and schema, judges of the laboratory's engine for Beaker.
 BKR := $(TARGET)/tools/bkr
+# tmt, by which the laboratory carries out jobs on other machines.
+TMT := $(TARGET)/tools/tmt
 # Read from where they are, with nothing of ours left there.
-IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
+IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+	RINGROAD_TMT=$(TMT)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
 PYTHON_CRATE := crates/python
 WHEELS := $(TARGET)/wheels
@@ -166,7 +169,7 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt ## the laboratory's tests: real devices, guests, machines by SSH, browsers
 	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
@@ -358,6 +361,13 @@ $(BKR)/bin/bkr: scripts/bkr-build.txt scripts/bkr.txt
 	/usr/bin/python3 -m venv --system-site-packages $(BKR)
 	$(BKR)/bin/pip $(PIP_OPTIONS) install $(PINNED) --ignore-installed -r scripts/bkr-build.txt
 	$(BKR)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation --ignore-installed -r scripts/bkr.txt
+	@touch $@
+
+# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
+$(TMT)/bin/tmt: scripts/tmt.txt
+	python3 -m venv $(TMT)
+	$(TMT)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
+	$(if $(filter-out 0,$(shell id -u)),sudo )apt-file update
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

@@ -189,6 +189,7 @@ REPORTERS: Kinds[Reporter] = Kinds(
         "json": "report.json:JsonReporter",
         "csv": "report.csv:CsvReporter",
         "junit": "report.junit:JunitReporter",
+        "tmt": "report.tmt_results:TmtReporter",
     },
 )
 ENGINES: Kinds[Engine] = Kinds(
@@ -199,6 +200,7 @@ ENGINES: Kinds[Engine] = Kinds(
         "local": "fleet.engine.local:LocalEngine",
         "slurm": "fleet.engine.slurm:SlurmEngine",
         "beaker": "fleet.engine.beaker.engine:BeakerEngine",
+        "tmt": "fleet.engine.tmt:TmtEngine",
     },
 )
 # Of requests: where messages about builds come from.

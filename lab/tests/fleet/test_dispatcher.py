@@ -259,6 +259,27 @@ def test_ended_in_order_it_stops_its_run_which_then_goes_on(requests: Requests, 
     assert store.count() == 2
 
 
+def test_jobs_that_outlive_dispatchers_are_left_to_the_next_one(
+    requests: Requests, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimulatedEngine, "outlives_dispatchers", True)
+    cluster.on_submit = lambda _job: None
+    ask(requests)
+    stopping = threading.Event()
+    thread = threading.Thread(target=dispatcher(cluster).run, args=(stopping,))
+    thread.start()
+    try:
+        assert wait_until(lambda: one(requests).state is RequestState.RUNNING, 30)
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert (one(requests).state, cluster.cancelled) == (RequestState.RUNNING, [])
+    cluster.finish(cluster.submitted[0].name)
+    dispatch(cluster, 2)
+    assert (one(requests).state, one(requests).attempts, len(cluster.submitted)) == (RequestState.DONE, 1, 1)
+
+
 def test_a_machine_that_is_gone_is_waited_for_and_then_another_measures_anew(
     requests: Requests, cluster: Cluster, store: ResultStore
 ) -> None:

@@ -224,7 +224,7 @@ class Dispatcher:
         self._leases.renew()
         is_over = True
         for request in self._leases.held():
-            if not self._engine.is_of_machine:
+            if not self._engine.is_of_machine or self._engine.outlives_dispatchers:
                 # Its job goes on, and the next dispatcher finds it.
                 continue
             key, report = self._look(request)

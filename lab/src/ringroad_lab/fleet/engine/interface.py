@@ -82,6 +82,8 @@ class Engine(ABC):
     """Of its table `[engine.NAME]` in `fleet.toml`; without one it gets the defaults."""
     is_of_machine: ClassVar[bool] = False
     """Whether its jobs run on the dispatcher's machine, so that none elsewhere can look at them, and are stopped as the dispatcher ends."""
+    outlives_dispatchers: ClassVar[bool] = False
+    """Whether its jobs go on all the same as the dispatcher ends."""
 
     def __init__(self, settings: EngineSettings) -> None:
         """Take the settings."""

@@ -1,0 +1,77 @@
+"""Connections that have not shown that they know the secret: few at a time, each for a short time, and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+MAX_PLACES = 64
+_TOLD_EVERY_S = 60.0
+# An IPv6 network belongs to one, all of whose addresses count as one.
+_IPV6_NETWORK_BITS = 64
+
+
+class Stranger:
+    """A connection that holds a place."""
+
+    def __init__(self, writer: asyncio.StreamWriter, source: str, strangers: Strangers) -> None:
+        """Take the connection, and where it is from."""
+        self.writer = writer
+        self.source = source
+        self._strangers = strangers
+
+    def count(self) -> None:
+        """Count one that does not know the secret."""
+        self._strangers.count(self.source)
+
+
+class Strangers:
+    """Their places. Where all are taken, the oldest of those goes whose address has the most: members come from other addresses."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Take who is told of them."""
+        self._say = say
+        self._places: list[Stranger] = []
+        self._wrong = 0
+        self._told_at = float("-inf")
+
+    @contextmanager
+    def place(self, writer: asyncio.StreamWriter) -> Iterator[Stranger]:
+        """Give a connection a place, until it has shown what it knows."""
+        stranger = Stranger(writer, _source(writer), self)
+        self._places.append(stranger)
+        if len(self._places) > MAX_PLACES:
+            (source, _), *_ = Counter(each.source for each in self._places).most_common(1)
+            oldest = next(each for each in self._places if each.source == source)
+            self._places.remove(oldest)
+            oldest.writer.transport.abort()
+        try:
+            yield stranger
+        finally:
+            if stranger in self._places:
+                self._places.remove(stranger)
+
+    def count(self, source: str) -> None:
+        """Count one that does not know the secret, and tell of them now and then."""
+        self._wrong += 1
+        now = time.monotonic()
+        if now - self._told_at >= _TOLD_EVERY_S:
+            self._say(f"{self._wrong} connections with another secret so far, the last from {source}")
+            self._told_at = now
+
+
+def _source(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    try:
+        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+    except (ValueError, TypeError, IndexError):
+        return "an unknown address"
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, _IPV6_NETWORK_BITS), strict=False))
+    return str(address)
