@@ -201,5 +201,7 @@ SOURCES: Kinds[Source] = Kinds(
         "gitea": "fleet.sources.http:GiteaSource",
         "generic": "fleet.sources.http:GenericSource",
         "folder": "fleet.sources.folder:FolderSource",
+        "amqp": "fleet.sources.amqp:AmqpSource",
+        "koji": "fleet.sources.koji:KojiSource",
     },
 )
