@@ -13,7 +13,7 @@ import pytest
 
 from ringroad_lab.dut.interface import Dut
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, REPORTERS, SOURCES, Kinds
+from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, NOTIFIERS, REPORTERS, SOURCES, Kinds
 
 EXAMPLE = Path(__file__).parents[1] / "examples/ringroad-lab-example"
 PATIENCE_S = 240.0
@@ -98,7 +98,7 @@ def test_a_class_that_lacks_a_method_is_told_which(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "kinds", [DUTS, GUESTS, CABLES, METHODS, GENERATORS, REPORTERS, ENGINES, SOURCES], ids=lambda kinds: str(kinds.group)
+    "kinds", [DUTS, GUESTS, CABLES, METHODS, GENERATORS, REPORTERS, ENGINES, SOURCES, NOTIFIERS], ids=lambda kinds: str(kinds.group)
 )
 def test_every_kind_of_the_laboratory_can_be_loaded(kinds: Kinds[object]) -> None:
     assert list(kinds)[: len(kinds.own)] == list(kinds.own)

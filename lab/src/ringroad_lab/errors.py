@@ -86,6 +86,10 @@ class StoreError(LabError):
     """The result store cannot be opened, or does not hold what was asked for."""
 
 
+class StoreFailedError(StoreError):
+    """The store's database failed: nobody can tell whether it holds what was asked for."""
+
+
 class ReportError(LabError):
     """A report could not be written."""
 

@@ -1,4 +1,4 @@
-"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines, sources.
+"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines, ...
 
 The laboratory's own kinds stand here, so that they are there in a source tree too. Other packages add theirs by entry points, in the groups
 below (docs/lab/plugins.md). A kind is imported when it is used: one that is broken disturbs nobody else.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringroad_lab.generator.interface import GeneratorDriver
     from ringroad_lab.guest.interface import Guest
     from ringroad_lab.method.interface import Method
+    from ringroad_lab.notification.interface import Notifier
     from ringroad_lab.report.interface import Reporter
 
 OWN_PACKAGE = "ringroad-lab"
@@ -203,5 +204,18 @@ SOURCES: Kinds[Source] = Kinds(
         "folder": "fleet.sources.folder:FolderSource",
         "amqp": "fleet.sources.amqp:AmqpSource",
         "koji": "fleet.sources.koji:KojiSource",
+    },
+)
+# Of `notifications.toml`: by what way others are told.
+NOTIFIERS: Kinds[Notifier] = Kinds(
+    "ringroad_lab.notifiers",
+    "notification.interface:Notifier",
+    "kind",
+    {
+        "webhook": "notification.webhook:Webhook",
+        "mail": "notification.mail:Mail",
+        "github": "notification.github:GithubStatus",
+        "gitlab": "notification.gitlab:GitlabStatus",
+        "report": "notification.report_file:ReportFile",
     },
 )

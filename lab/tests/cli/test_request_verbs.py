@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from ringroad_lab.cli import dispatch, request, serve
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.store.result_store import ResultStore
@@ -103,3 +104,31 @@ def test_the_web_page_begins_only_with_the_secrets_of_its_sources(tmp_path: Path
 def test_an_engine_that_is_not_there_is_told_with_one_that_is() -> None:
     with pytest.raises(ScenarioError, match="no engine 'lokal'; did you mean 'local'"):
         lab("dispatch", "--engine", "lokal")
+
+
+def test_one_request_is_shown_with_who_was_told_and_told_again(store: str) -> None:
+    lab("request", "ovs-3.5", "--scenario", "BRIDGE_VETH", "--label", "version=3.5")
+    lab("cancel", "1")
+    shown = lab("requests", "1").stdout
+    assert "build: ovs-3.5\n" in shown
+    assert "cancelled" in shown
+    assert "attempts" not in shown.partition("when")[2]
+    with ResultStore(store) as results:
+        outbox = Outbox(results, "here:1:1:1")
+        outbox.address(lambda _notice: ["team"])
+        telling = outbox.claim("team", 60)
+        assert telling
+        outbox.refused(telling, "the server answers\nwith status 404")
+    assert "with status 404" in lab("requests", "1").stdout
+    told = json.loads(lab("requests", "1", "--json").stdout)
+    assert [change["new"] for change in told["changes"]] == ["new", "cancelled"]
+    assert [(each["stage"], each["state"], each["attempts"]) for each in told["told"]] == [
+        ("queued", "undelivered", 1),
+        ("error", "waiting", 0),
+    ]
+    assert lab("retell", "1").stdout == "request 1: 2 to be told\n"
+    assert lab("retell", "1", "--all").stdout == "request 1: 2 to be told, and who is new in the settings\n"
+    with pytest.raises(StoreError, match="no request 7"):
+        lab("requests", "7")
+    with pytest.raises(StoreError, match="no request 7"):
+        lab("retell", "7")

@@ -16,20 +16,22 @@ from sqlalchemy.orm import Session
 
 from fabricated_runs import EPOCH
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreFailedError
 from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.leases import Leases, this_process
+from ringroad_lab.fleet.outbox import Outbox, ToldState
 from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.notification.delivery import Target
+from ringroad_lab.notification.interface import Notifier, Occasion, Sender
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import Occasion, Target
 from ringroad_lab.record import RunState
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 
 HERE = this_process().rpartition(":")[0]
-QUICK = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01)
+QUICK = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01, tell_wait_s=0.01)
 
 
 @pytest.fixture
@@ -57,17 +59,35 @@ def in_memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-class Listener:
+class Listener(Sender):
     """Somebody who is told."""
-
-    name = "listener"
-    target = Target(on=(Occasion.ALWAYS,))
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
+        self.deliveries: list[str] = []
 
-    def send(self, notice: Notice, within_s: float) -> None:
+    @property
+    def address(self) -> str:
+        return "listener"
+
+    def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         self.notices.append(notice)
+        self.deliveries.append(delivery)
+
+
+class ListenerSettings(Notifier):
+    """Told of every end."""
+
+    kind = "listener"
+    title = "Listens"
+    on: tuple[Occasion, ...] = (Occasion.ALWAYS,)
+
+    def make_sender(self) -> Sender:
+        return Listener()
+
+
+def listening(listener: Listener) -> list[Target]:
+    return [Target("listener", ListenerSettings(), listener)]
 
 
 def ask(requests: Requests, build: str = "ovs-3.5", **values: Any) -> int:  # noqa: ANN401
@@ -96,16 +116,15 @@ def one(requests: Requests) -> Request:
 def test_a_request_becomes_a_run_and_a_verdict_that_is_told(requests: Requests, cluster: Cluster) -> None:
     order = Order(layers=("quick",), settings=("queues = 2",), labels={"version": "3.5"})
     request_id, listener = ask(requests, order=order), Listener()
-    dispatch(cluster, everybody=[listener])
+    dispatch(cluster, everybody=listening(listener))
     done = one(requests)
     assert (done.state, done.verdict, done.attempts, done.lease_holder) == (RequestState.DONE, "measured", 1, "")
-    assert done.told_at > 0
     (job,) = cluster.submitted
     assert job.arguments == (
         *("run", "BRIDGE_VETH", "--layer=quick", "--set=queues = 2"),
         *("--label=version=3.5", "--label=build=ovs-3.5", f"--label=request={request_id}"),
     )
-    assert [notice.record.run_id for notice in listener.notices] == [done.run_id]
+    assert [notice.record and notice.record.run_id for notice in listener.notices] == [done.run_id]
     assert [change.new for change in requests.changes(request_id)] == ["new", "submitted", "done"]
 
 
@@ -118,7 +137,7 @@ def test_the_verdict_is_what_the_comparison_with_the_baseline_found(
     cluster.on_submit = lambda job: cluster.finish(job.name, capacity=capacity)
     ask(requests, order=Order(baseline="v3.4"))
     listener = Listener()
-    dispatch(cluster, everybody=[listener])
+    dispatch(cluster, everybody=listening(listener))
     done = one(requests)
     assert done.verdict == verdict
     assert listener.notices[0].comparison
@@ -279,7 +298,7 @@ class CountedStore(ResultStore):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("what", [Killed, StoreError])
+@pytest.mark.parametrize("what", [Killed, StoreFailedError])
 def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
     in_memory: Path, what: type[BaseException], after: bool
 ) -> None:
@@ -289,25 +308,30 @@ def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
     counted = CountedStore(location)
     with ResultStore(location) as plain, counted:
         requests = Requests(plain)
-        for step in range(1, 100):
+        for step in range(1, 300):
             cluster, listener = Cluster(plain), Listener()
             cluster.on_submit = cluster.finish_job
             request_id = ask(requests, f"build-{step}")
             counted.left, counted.error, counted.after = step, what, after
             leases = Leases(counted, "local", holder=f"{HERE}:1.00", clock=lambda: EPOCH)
-            first = Dispatcher(counted, SimulatedEngine(cluster), leases, QUICK, everybody=[listener], say=lambda _text: None)
+            first = Dispatcher(counted, SimulatedEngine(cluster), leases, QUICK, everybody=listening(listener), say=lambda _text: None)
             try:
                 first.run(threading.Event(), once=True)
             except Killed:
                 ended_early += 1
             was_hit = counted.left <= 0
-            dispatch(cluster, 2, everybody=[listener])
+            dispatch(cluster, 2, everybody=listening(listener))
             request = requests.get(request_id)
             assert (request.state, request.verdict, request.lease_holder) == (RequestState.DONE, "measured", ""), step
             assert [change.new for change in requests.changes(request_id) if change.old != change.new].count("done") == 1
             assert plain.count() == plain.count(RunFilter(state=RunState.FINISHED)) == step
-            assert {notice.record.run_id for notice in listener.notices} == {request.run_id}
+            assert {notice.record and notice.record.run_id for notice in listener.notices} == {request.run_id}
+            # Told again only where nobody knew whether it was, and then as the same.
+            assert len(set(listener.deliveries)) == 1
+            (told,) = Outbox(plain).of_request(request_id)
+            assert told.state is ToldState.DELIVERED
+            assert 1 <= len(listener.deliveries) <= told.attempts <= 2
             if not was_hit:
                 break
-    assert step > 10
+    assert 10 < step < 299
     assert bool(ended_early) == (what is Killed)

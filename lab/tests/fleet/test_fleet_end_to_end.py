@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from junitparser import JUnitXml
 
 from ringroad_lab.deadline import wait_until
+from ringroad_lab.fleet.outbox import Outbox, ToldState
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
@@ -47,6 +49,9 @@ def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_pat
     folder, location, fleet = tmp_path / "packages", str(tmp_path / "results.db"), tmp_path / "fleet.toml"
     folder.mkdir()
     fleet.write_text(FLEET.format(folder=folder))
+    results = tmp_path / "results"
+    results.mkdir()
+    (tmp_path / "notifications.toml").write_text(f'[[report]]\nname = "CI"\nfolder = "{results}"\n')
     control = tmp_path / "package" / "DEBIAN" / "control"
     control.parent.mkdir(parents=True)
     control.write_text("Package: my-switch\nVersion: 3.5.0-1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: none\n")
@@ -91,6 +96,9 @@ def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_pat
             record = store.get_run(summary.run_id)
             # As anybody repeats it: without what made it a job.
             assert record.command[:3] == ("ringroad-lab", "run", "BRIDGE_VETH")
+            assert [(each.target, each.state) for each in Outbox(store).of_request(request.id)] == [("CI", ToldState.DELIVERED)]
+            (suite,) = JUnitXml.fromfile(str(results / f"request-{request.id}.xml"))
+            assert (suite.tests, suite.failures) == (2, 0)
     finally:
         for process in processes:
             process.kill()

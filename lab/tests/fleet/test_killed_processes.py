@@ -11,9 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from receivers import HttpReceiver, http_receiver
+from told import make_dead
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import MachineBusyError
+from ringroad_lab.fleet.outbox import Outbox, ToldState
 from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
@@ -145,3 +148,49 @@ def test_a_request_that_is_taken_back_ends_the_run_of_a_killed_dispatcher(bench:
     # It has let the machine go, and may be about to end.
     assert machine_holder() is None
     assert [run.state for run in bench.store.summaries()] == [RunState.STOPPED]
+
+
+@pytest.fixture
+def hook(bench: Bench) -> Iterator[HttpReceiver]:
+    """A server that is told by the bench's dispatchers of all that ends."""
+    with http_receiver(HttpReceiver()) as receiver:
+        text = f'[[webhook]]\nname = "hook"\nurl = "{receiver.url}"\non = ["always"]\n'
+        (bench.folder / "notifications.toml").write_text(text)
+        yield receiver
+
+
+def deliveries(hook: HttpReceiver) -> list[str]:
+    return [headers["x-ringroad-lab-delivery"] for _, headers, _ in hook.got]
+
+
+def test_a_dispatcher_that_is_killed_as_it_tells_is_followed_by_another_that_tells_the_same(bench: Bench, hook: HttpReceiver) -> None:
+    hook.holding.set()
+    bench.go()
+    first = bench.dispatch()
+    # The server has it all, and this dispatcher never learns of that.
+    assert wait_until(lambda: len(hook.got) == 1, PATIENCE_S), bench.said()
+    first.kill()
+    first.wait()
+    assert bench.request.state is RequestState.DONE
+    hook.holding.clear()
+    bench.check_done(bench.dispatch())
+    assert len(hook.got) == 2
+    assert len({(delivery, body) for delivery, (_, _, body) in zip(deliveries(hook), hook.got, strict=True)}) == 1
+    (row,) = Outbox(bench.store).of_request(bench.request.id)
+    assert (row.state, row.attempts, row.delivery) == (ToldState.DELIVERED, 2, deliveries(hook)[0])
+
+
+def test_two_dispatchers_tell_each_thing_once(bench: Bench, hook: HttpReceiver) -> None:
+    hook.holding.set()
+    bench.go()
+    count = 30
+    dead = [make_dead(bench.store, number) for number in range(count)]
+    both = [bench.dispatch(), bench.dispatch()]
+    # Both are at it, each with a message of its own.
+    assert wait_until(lambda: len(hook.got) == 2, PATIENCE_S), bench.said()
+    hook.holding.clear()
+    for each in both:
+        assert each.wait(PATIENCE_S) == 0, bench.said()
+    rows = [row for request_id in [1, *dead] for row in Outbox(bench.store).of_request(request_id)]
+    assert [(row.state, row.attempts) for row in rows] == [(ToldState.DELIVERED, 1)] * (count + 1)
+    assert sorted(deliveries(hook)) == sorted(row.delivery for row in rows)

@@ -31,9 +31,12 @@ class HttpReceiver:
     url: str = ""
     statuses: list[int] = field(default_factory=lambda: [200])
     headers_answered: dict[str, str] = field(default_factory=dict)
+    body_answered: bytes = b""
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     is_silent: bool = False
     """Whether it takes what comes and never answers."""
+    holding: threading.Event = field(default_factory=threading.Event)
+    """Set: it answers nothing until this is cleared."""
 
 
 @contextmanager
@@ -45,13 +48,16 @@ def http_receiver(receiver: HttpReceiver) -> Iterator[HttpReceiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.got.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+            while receiver.holding.is_set() and not is_over.wait(0.01):
+                pass
             if receiver.is_silent:
                 is_over.wait(60)
                 return
             self.send_response(receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0])
-            for name, value in {"Content-Length": "0", **receiver.headers_answered}.items():
+            for name, value in {"Content-Length": str(len(receiver.body_answered)), **receiver.headers_answered}.items():
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.write(receiver.body_answered)
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002, ANN401
             pass

@@ -22,9 +22,12 @@ from ringroad_lab.cli.notify import without_secrets
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.notification.delivery import senders, tell
+from ringroad_lab.notification.delivery import targets, tell
+from ringroad_lab.notification.interface import Occasion, Stage
+from ringroad_lab.notification.mail import Mail
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import Mail, Notifications, Occasion, Webhook, read_notifications
+from ringroad_lab.notification.settings import read_notifications
+from ringroad_lab.notification.webhook import Webhook
 from ringroad_lab.record import MeasurementStatus, RunState
 from ringroad_lab.store.result_store import ResultStore
 
@@ -72,8 +75,8 @@ def post(certificate: Path) -> Iterator[MailReceiver]:
 
 def told(notice: Notice, *, webhook: dict[str, Any] | None = None, mail: dict[str, Any] | None = None) -> list[str]:
     """Tell it to one of them; what went wrong."""
-    settings = Notifications.model_validate({"webhook": [webhook] if webhook else [], "mail": [mail] if mail else []})
-    return tell(senders(settings), notice, first_wait_s=0.01)
+    notifiers = [*([Webhook.model_validate(webhook)] if webhook else []), *([Mail.model_validate(mail)] if mail else [])]
+    return tell(targets(notifiers), notice, first_wait_s=0.01)
 
 
 def mail_to(receiver: MailReceiver, certificate: Path, **more: object) -> dict[str, Any]:
@@ -101,6 +104,7 @@ def test_a_webhook_gets_signed_json(hook: HttpReceiver, notice: Notice, tmp_path
     assert headers["content-type"] == "application/json"
     content = json.loads(body)
     assert (content["run_id"], content["occasions"]) == (NEW.run_id, ["regression"])
+    assert (content["stage"], content["verdict"], content["request"]) == ("complete", "regression", None)
     assert content["comparison"]["counts"] == {"regression": 1}
     assert "Regression: Throughput of ovs, P2P, 64 bytes: \u2212" in content["text"]
     assert "\u202f%" in content["text"]
@@ -158,9 +162,9 @@ def test_a_server_that_is_not_there_is_told_without_the_secret_of_its_url(notice
 
 
 def test_one_server_that_is_away_keeps_the_news_from_no_other(hook: HttpReceiver, notice: Notice) -> None:
-    settings = Notifications(webhook=(Webhook.model_validate({"url": "http://127.0.0.1:1/", "within_s": 0.2}), hooked(hook)))
+    notifiers = (Webhook.model_validate({"url": "http://127.0.0.1:1/", "within_s": 0.2}), hooked(hook))
 
-    (problem,) = tell(senders(settings), notice, first_wait_s=0.01)
+    (problem,) = tell(targets(notifiers), notice, first_wait_s=0.01)
 
     assert ":1: " in problem
     assert len(hook.got) == 1
@@ -245,6 +249,10 @@ def test_occasions_are_regressions_and_failures(notice: Notice) -> None:
         ("[[mail]]\nserver = 'm'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'", "user with one of"),
         ("[[mail]]\nserver = 'm'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'\npassword_env = 'P'\nsecurity = 'none'", "readable"),
         ("[[mail]]\nserver = 'm'\nsender = 'a@b\\r\\nBcc: x@y'\nto = ['c@d']", "mail.0.sender"),
+        ("[[webhok]]\nurl = 'http://a/'", "did you mean 'webhook'"),
+        ("[webhook]\nurl = 'http://a/'", r"\[\[webhook\]\]"),
+        ("[[webhook]]\nurl = 'http://a/'\nstages = ['begun']", "webhook.0.stages.0"),
+        ("[[webhook]]\nurl = 'http://a/'\n" * 51, "51 are to be told, more than 50"),
         ("[[mail]\n", "no TOML"),
     ],
 )
@@ -258,18 +266,33 @@ def test_wrong_settings_are_told_with_their_place(tmp_path: Path, text: str, exp
 @pytest.mark.parametrize("url", ["ftp://host/secret", "http:///secret", "secret", "http://[secret/"])
 def test_a_url_that_is_none_is_refused_before_the_run_without_being_shown(url: str) -> None:
     with pytest.raises(ScenarioError, match="https://HOST/PATH") as error:
-        senders(Notifications(webhook=(Webhook.model_validate({"url": url}),)))
+        targets([Webhook.model_validate({"url": url})])
     assert "secret" not in str(error.value)
 
 
 def test_a_missing_secret_is_told_before_the_run(tmp_path: Path) -> None:
-    for settings in (
-        Notifications(webhook=(Webhook.model_validate({"url_env": "NO_SUCH_VARIABLE"}),)),
-        Notifications(webhook=(Webhook.model_validate({"url": "http://a/", "secret_file": tmp_path / "none"}),)),
-        Notifications(mail=(Mail(server="m", sender="a@b", to=("c@d",), user="u", password_env="NO_SUCH_VARIABLE"),)),
+    for notifier in (
+        Webhook.model_validate({"url_env": "NO_SUCH_VARIABLE"}),
+        Webhook.model_validate({"url": "http://a/", "secret_file": tmp_path / "none"}),
+        Mail(server="m", sender="a@b", to=("c@d",), user="u", password_env="NO_SUCH_VARIABLE"),
     ):
         with pytest.raises(ScenarioError, match=r"NO_SUCH_VARIABLE is empty|cannot be read"):
-            senders(settings)
+            targets([notifier])
+
+
+def test_one_who_is_told_has_a_name_of_his_own_that_holds_no_secret() -> None:
+    notifiers = [Webhook.model_validate({"url": f"http://a:8080/{secret}"}) for secret in ("one", "two")]
+    notifiers.append(Webhook.model_validate({"url": "http://a:8080/three", "name": "team"}))
+    assert [each.name for each in targets(notifiers)] == ["webhook http://a:8080", "webhook http://a:8080 (2)", "team"]
+
+
+def test_of_what_has_not_ended_only_those_are_told_who_ask_for_it(notice: Notice) -> None:
+    quiet, curious = (Webhook.model_validate({"url": "http://a/", **more}) for more in ({}, {"stages": ["running"]}))
+    running = Notice(None, stage=Stage.RUNNING)
+    assert (quiet.concerns(running), curious.concerns(running)) == (False, True)
+    assert (quiet.concerns(notice), curious.concerns(notice)) == (True, False)
+    assert quiet.concerns(Notice(None, stage=Stage.ERROR, outcome="dead"))
+    assert not quiet.concerns(Notice(None, stage=Stage.ERROR, outcome="cancelled"))
 
 
 def test_a_record_has_no_url_of_a_webhook() -> None:
@@ -289,6 +312,6 @@ def test_a_stored_run_is_told_by_command(hook: HttpReceiver, notice: Notice, tmp
     assert done.exit_code == 0, done.output
     assert [json.loads(body)["run_id"] for _, _, body in hook.got] == [OLD.run_id] * 2
     hook.statuses = [404]
-    refused = CliRunner().invoke(make_app(), ["notify", notice.record.run_id])
+    refused = CliRunner().invoke(make_app(), ["notify", NEW.run_id])
     assert isinstance(refused.exception, LabError)
     assert "status 404" in str(refused.exception)

@@ -14,6 +14,7 @@ from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 
 from fabricated_runs import HOSTILE, fabricated_run
 from ringroad_lab.fleet.leases import Leases
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
 from ringroad_lab.fleet.requests import MAX_DEAD_AN_HOUR, Requests
 from ringroad_lab.fleet.rules import Rule
@@ -186,3 +187,37 @@ def test_those_who_are_logged_in_take_requests_back(builder: WebVisitor, request
     assert builder.client.post("/requests/1/retry").status_code == 303
     assert builder.client.post("/requests/2/retry").status_code == 409
     assert requests.changes(1)[-1].actor == f"user {TESTER}"
+
+
+def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
+    builder: WebVisitor, store: ResultStore, requests: Requests
+) -> None:
+    send(builder, RELEASED)
+    outbox = Outbox(store, "here:1:1:1")
+    assert builder.client.post("/requests/1/retell").headers["location"].startswith("/login")
+    builder.log_in()
+    assert "Who is told" not in builder.get("/requests/1").text
+    outbox.address(lambda _notice: ["team", "<b>forge</b>"])
+    for target in ("team", "<b>forge</b>"):
+        telling = outbox.claim(target, 60)
+        assert telling
+        outbox.delivered(telling) if target == "team" else outbox.refused(telling, "the server answers with status 404")
+    shown = builder.get("/requests/1").text
+    assert "\u2713 delivered" in shown
+    assert "\u2717 undelivered" in shown
+    assert "&lt;b&gt;forge&lt;/b&gt;" in shown
+    assert "<b>forge" not in shown
+    assert "status 404" in shown
+    assert "Tell at once" in shown
+    assert [(each["target"], each["state"], each["count"]) for each in builder.get("/api/requests").json()["untold"]] == [
+        ("<b>forge</b>", "undelivered", 1)
+    ]
+    assert "Not told" in builder.get("/requests").text
+    assert builder.client.post("/requests/1/retell").headers["location"] == "/requests/1"
+    told = builder.get("/api/requests/1").json()["told"]
+    assert [(each["target"], each["stage"], each["state"]) for each in told] == [
+        ("team", "queued", "delivered"),
+        ("<b>forge</b>", "queued", "waiting"),
+    ]
+    assert requests.changes(1)[-1].actor == f"user {TESTER}"
+    assert builder.client.post("/requests/9/retell").status_code == 404

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.cli.notify import NotifyFile, load_senders
+from ringroad_lab.cli.notify import NotifyFile, load_targets
 from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError
@@ -40,7 +40,7 @@ def dispatch(
     notify: NotifyFile = None,
     store: StoreOption = None,
 ) -> None:
-    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; and look into sources.
+    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; look into sources, and tell others.
 
     Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
     """
@@ -58,7 +58,7 @@ def dispatch(
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
     own = settings.engines.get(engine) or ENGINES[engine].settings_type()
-    everybody = load_senders(notify, None)
+    everybody = load_targets(notify, None)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

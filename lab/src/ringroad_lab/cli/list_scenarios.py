@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, REPORTERS, SOURCES, Kinds
+from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, NOTIFIERS, REPORTERS, SOURCES, Kinds
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
@@ -34,6 +34,7 @@ class Kind(StrEnum):
     REPORTS = "reports"
     ENGINES = "engines"
     SOURCES = "sources"
+    NOTIFIERS = "notifiers"
 
 
 def register(app: typer.Typer) -> None:
@@ -109,4 +110,5 @@ _KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
     Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
     Kind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
     Kind.SOURCES: lambda: _kinds(SOURCES, "kind", lambda source: {"title": source.title}),
+    Kind.NOTIFIERS: lambda: _kinds(NOTIFIERS, "kind", lambda notifier: {"title": notifier.title}),
 }

@@ -16,7 +16,7 @@ from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import settings_folder
 
 if TYPE_CHECKING:
-    from ringroad_lab.notification.delivery import Sender
+    from ringroad_lab.notification.delivery import Target
 
 _WEBHOOK = "--webhook"
 NotifyFile = Annotated[
@@ -24,7 +24,7 @@ NotifyFile = Annotated[
     typer.Option(
         "--notify",
         metavar="FILE",
-        help="Settings of who is told how a run ended, by webhook or mail.",
+        help="Settings of who is told, by webhook, mail, ...; `list notifiers` shows all ways.",
         show_default="notifications.toml in the folder of settings, where there is one",
     ),
 ]
@@ -54,7 +54,7 @@ def notify(
     from ringroad_lab.notification.message import Notice
     from ringroad_lab.store.result_store import ResultStore
 
-    everybody = load_senders(file, webhook)
+    everybody = load_targets(file, webhook)
     if not everybody:
         raise ScenarioError(f"there is nobody to tell: write {_default_file()}, or name another file by --notify")
     with ResultStore(store) as results:
@@ -62,25 +62,26 @@ def notify(
         notice = Notice(results.get_run(run_id), next(iter(results.comparisons(run_id)), None))
     if problems := tell(everybody, notice):
         raise LabError("not told: " + "; ".join(problems))
-    typer.echo(f"told: {', '.join(sender.name for sender in everybody)}")
+    typer.echo(f"told: {', '.join(target.name for target in everybody)}")
 
 
-def load_senders(file: Path | None, webhook: str | None) -> list[Sender]:
+def load_targets(file: Path | None, webhook: str | None) -> list[Target]:
     """Return all who are to be told.
 
     Raises:
         ScenarioError: the settings are not right, or a secret is missing.
     """
-    from ringroad_lab.notification.delivery import senders
-    from ringroad_lab.notification.settings import WEBHOOK_SECRET_VARIABLE, Notifications, Webhook, read_notifications
+    from ringroad_lab.notification.delivery import targets
+    from ringroad_lab.notification.settings import read_notifications
+    from ringroad_lab.notification.webhook import SECRET_VARIABLE, Webhook
 
     usual = _default_file()
-    settings = read_notifications(file or usual) if file or usual.exists() else Notifications()
+    notifiers = read_notifications(file or usual) if file or usual.exists() else ()
     if webhook is not None:
-        is_signed = bool(os.environ.get(WEBHOOK_SECRET_VARIABLE))
-        more = Webhook.model_validate({"url": webhook, "secret_env": WEBHOOK_SECRET_VARIABLE if is_signed else None})
-        settings = settings.model_copy(update={"webhook": (*settings.webhook, more)})
-    return senders(settings)
+        is_signed = bool(os.environ.get(SECRET_VARIABLE))
+        more = Webhook.model_validate({"url": webhook, "secret_env": SECRET_VARIABLE if is_signed else None})
+        notifiers = (*notifiers, more)
+    return targets(notifiers)
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:

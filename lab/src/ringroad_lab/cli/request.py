@@ -1,4 +1,4 @@
-"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`: builds that are to be measured."""
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `retell`: builds that are to be measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,7 @@ from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, c
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError, StoreError, value_problems
 from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, RequestState, Wanted
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.scenario.registries import Registries
 
@@ -41,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command()(cancel)
     app.command()(retry)
     app.command()(replay)
+    app.command()(retell)
 
 
 def request(
@@ -96,16 +99,20 @@ def request(
 
 
 def requests(
+    request_id: Annotated[int | None, typer.Argument(metavar="ID", help="All of this one alone.", min=1, show_default=False)] = None,
     state: Annotated[RequestState | None, typer.Option(help="Only those.")] = None,
     build: Annotated[str | None, typer.Option(metavar="TEXT", help="A part of the build's name.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """List requests, the newest first, with how far each has come."""
+    """List requests, the newest first, with how far each has come; or show one, what became of it, and who was told."""
     from ringroad_lab.fleet.requests import RequestFilter, Requests
     from ringroad_lab.store.result_store import ResultStore
 
+    if request_id is not None:
+        _show(request_id, store, as_json=as_json)
+        return
     which = RequestFilter(state=state, build=build)
     with ResultStore(store) as results:
         found, count = Requests(results).find(which, limit=limit), Requests(results).count(which)
@@ -161,6 +168,58 @@ def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = 
             typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", was there already"))
 
 
+def retell(
+    request_id: RequestId,
+    everybody: Annotated[bool, typer.Option("--all", help="Also those who were told, as something new.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Have others told of a request at once who were not; `dispatch` does it."""
+    from ringroad_lab.fleet.outbox import Outbox
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        count = Outbox(results).tell_again(request_id, ACTOR, everybody=everybody)
+    typer.echo(f"request {request_id}: {count} to be told" + (", and who is new in the settings" if everybody else ""))
+
+
+def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
+    from ringroad_lab.fleet.outbox import Outbox
+    from ringroad_lab.fleet.requests import Requests
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        found, changes = Requests(results).get(request_id), Requests(results).changes(request_id)
+        told = Outbox(results).of_request(request_id)
+    if as_json:
+        more = {"changes": [asdict(each) for each in changes], "told": [each.as_json() for each in told]}
+        typer.echo(json.dumps(found.as_json() | more, indent=2))
+        return
+    for name, value in _row(found).items():
+        typer.echo(printable(f"{name}: {value}"))
+    typer.echo("")
+    print_table(
+        [
+            {"when": moment(each.changed_at), "from": each.old, "to": each.new, "who": each.actor, "why": _last_line(each.why)}
+            for each in changes
+        ]
+    )
+    if told:
+        typer.echo("")
+        print_table(
+            [
+                {
+                    "told": each.target,
+                    "of": each.stage,
+                    "state": each.state,
+                    "when": moment(each.changed_at),
+                    "attempts": str(each.attempts),
+                    "error": _last_line(each.last_error),
+                }
+                for each in told
+            ]
+        )
+
+
 def _row(each: Request) -> dict[str, str]:
     return {
         "id": str(each.id),
@@ -175,8 +234,12 @@ def _row(each: Request) -> dict[str, str]:
         "attempts": str(each.attempts),
         "run": (each.run_id or "")[:8],
         "verdict": each.verdict,
-        "error": each.last_error.strip().rpartition("\n")[2][:200],
+        "error": _last_line(each.last_error),
     }
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2][:200]
 
 
 def _labels(said: list[str] | tuple[str, ...]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
-from ringroad_lab.notification.delivery import Sender, tell
+from ringroad_lab.notification.delivery import Target, tell
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.findings import same_builds, took
@@ -64,7 +64,7 @@ class Ending:
     fails_on_inconclusive: bool
     report: Path | None
     junit: Path | None
-    everybody: tuple[Sender, ...]
+    everybody: tuple[Target, ...]
     """Who may have to be told how it ended."""
 
 
@@ -185,7 +185,7 @@ def _carry_out(
             comparison = until_decided.compare(whole)
         if comparison:
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
-        notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None)
+        notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None, load_comparison=lambda: comparison)
     if ending.report:
         reporter = reporter_of(ending.report)
         write_file(reporter.render(whole, comparison if reporter.compares else None), ending.report)
@@ -195,7 +195,7 @@ def _carry_out(
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
         _print_end(console, whole, comparison, ending.report, store)
-    warn_of(tell([each for each in ending.everybody if notice.occasions & set(each.target.on)], notice))
+    warn_of(tell([each for each in ending.everybody if each.notifier.concerns(notice)], notice))
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))

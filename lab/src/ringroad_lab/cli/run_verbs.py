@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.cli.notify import NotifyFile, WebhookUrl, load_senders
+from ringroad_lab.cli.notify import NotifyFile, WebhookUrl, load_targets
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
 from ringroad_lab.cli.status import FailOnInconclusive, JunitFile
 from ringroad_lab.cli.store_options import StoreOption
@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
         from ringroad_lab.cli.run import Ending, begin_run
 
         job = job_of_this_process()
-        everybody = () if job else tuple(load_senders(notify, webhook))
+        everybody = () if job else tuple(load_targets(notify, webhook))
         ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
         decision = (until_decided, most_pairs)
         begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job)
@@ -88,6 +88,6 @@ def register(app: typer.Typer) -> None:
         """Measure what is missing of a run that was stopped."""
         from ringroad_lab.cli.run import Ending, resume_run
 
-        everybody = () if job_of_this_process() else tuple(load_senders(notify, webhook))
+        everybody = () if job_of_this_process() else tuple(load_targets(notify, webhook))
         ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
         resume_run(run_, store, baseline, ending)

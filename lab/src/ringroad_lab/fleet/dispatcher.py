@@ -8,19 +8,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobReport, JobState
 from ringroad_lab.fleet.leases import Leases, machine_of
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
+from ringroad_lab.fleet.teller import FIRST_WAIT_S, Teller
 from ringroad_lab.fleet.verdict import judge_run
-from ringroad_lab.notification.delivery import Sender, tell
-from ringroad_lab.notification.message import Notice
-from ringroad_lab.record import RunRecord, RunState
+from ringroad_lab.notification.delivery import Target
+from ringroad_lab.record import RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
@@ -41,6 +41,8 @@ class DispatcherSettings:
     retry_wait_s: float = 60.0
     """Until the next attempt; n times as long after the n-th."""
     poll_s: float = 2.0
+    tell_wait_s: float = FIRST_WAIT_S
+    """Until others are tried again who could not be told; twice as long each time."""
 
 
 class Dispatcher:
@@ -54,19 +56,17 @@ class Dispatcher:
         settings: DispatcherSettings | None = None,
         *,
         watchers: Sequence[Watcher] = (),
-        everybody: Sequence[Sender] = (),
+        everybody: Sequence[Target] = (),
         say: Callable[[str], None] = print,
     ) -> None:
-        """Take the parts, and who is told of verdicts."""
+        """Take the parts, and who is told of requests."""
         self._store = store
         self._engine = engine
         self._leases = leases
         self._settings = settings or DispatcherSettings()
         self._watchers = watchers
-        self._everybody = everybody
         self._say = say
-        self._tellers = ThreadPoolExecutor(4, "teller")
-        self._telling: dict[int, Future[list[str]]] = {}
+        self._teller = Teller(Outbox(store, leases.holder), everybody, say, self._settings.tell_wait_s)
         self._said: set[str] = set()
         self._said_before: set[str] = set()
         """What was said in this pass and in the one before: what is said again and again is said once."""
@@ -83,7 +83,7 @@ class Dispatcher:
             if is_over:
                 break
             if not stopping.is_set():
-                stopping.wait(self._settings.poll_s)
+                self._pause(stopping)
                 continue
             patience_ends = min(patience_ends, time.monotonic() + _LAST_PATIENCE_S) if self._said else float("inf")
             if time.monotonic() > patience_ends:
@@ -92,12 +92,19 @@ class Dispatcher:
         self._engine.release()
         for watcher in self._watchers:
             watcher.close()
-        # What is not told by now is told by the next dispatcher.
-        self._tellers.shutdown(wait=False, cancel_futures=True)
+
+    def _pause(self, stopping: threading.Event) -> None:
+        """Wait until the next look; meanwhile others are told."""
+        with self._telling_why():
+            self._teller.attend(stopping, self._settings.poll_s)
+            return
+        stopping.wait(self._settings.poll_s)
 
     def _step(self) -> bool:
         """Do what there is to do now; return whether nothing is left to wait for."""
         self._leases.renew()
+        with self._telling_why():
+            self._teller.look()
         for watcher in self._watchers:
             with self._telling_why():
                 watcher.look()
@@ -116,7 +123,7 @@ class Dispatcher:
             if self._said:
                 # Something fails: it is tried again after a pause.
                 break
-        return not self._leases.held() and not self._leases.is_any_waiting()
+        return not self._leases.held() and not self._leases.is_any_waiting() and self._teller.is_done
 
     @contextmanager
     def _telling_why(self) -> Iterator[None]:
@@ -165,9 +172,6 @@ class Dispatcher:
 
     def _see_to(self, request: Request) -> None:
         """See to a request that this dispatcher holds."""
-        if request.state is RequestState.DONE:
-            self._tell(request)
-            return
         key, report = self._look(request)
         if request.state not in UNDER_WAY:
             # It was taken back, or a newer build took its place.
@@ -197,7 +201,7 @@ class Dispatcher:
 
     def _conclude(self, request: Request) -> None:
         verdict, remark = judge_run(self._store, self._store.get_run(str(request.run_id)), request.order.baseline)
-        if self._leases.move(request, RequestState.DONE, remark, verdict=str(verdict), last_error=""):
+        if self._leases.move(request, RequestState.DONE, remark, verdict=str(verdict), last_error="", lease_holder="", lease_until=0.0):
             self._say(f"request {request.id}: {verdict}")
 
     def _fail(self, request: Request, report: JobReport) -> None:
@@ -209,35 +213,11 @@ class Dispatcher:
         else:
             self._leases.give_back(request, why, self._settings.retry_wait_s * request.attempts, counts=True, last_error=why)
 
-    def _tell(self, request: Request) -> None:
-        told = self._telling.get(request.id)
-        if told is None:
-            notice = self._notice(request)
-            who = [each for each in self._everybody if notice.occasions & set(each.target.on)]
-            self._telling[request.id] = self._tellers.submit(tell, who, notice)
-        elif told.done():
-            for problem in told.result():
-                self._say(f"request {request.id}: not told: {problem}")
-                self._leases.remark(request, f"not told: {problem}")
-            self._leases.keep(request, lease_holder="", lease_until=0.0, told_at=time.time())
-            del self._telling[request.id]
-
-    def _notice(self, request: Request) -> Notice:
-        record: RunRecord = self._store.get_run(str(request.run_id))
-        comparisons = self._store.comparisons(record.run_id) if request.order.baseline else ()
-        return Notice(record, next(iter(comparisons), None))
-
     def _wind_up(self) -> bool:
         """Have the jobs of this machine end, and give their requests back; return whether that is done."""
         self._leases.renew()
         is_over = True
         for request in self._leases.held():
-            if request.state is RequestState.DONE:
-                # What is being told is not to be told again by the next dispatcher.
-                if request.id in self._telling:
-                    self._tell(request)
-                    is_over = False
-                continue
             if not self._engine.is_of_machine:
                 # Its job goes on, and the next dispatcher finds it.
                 continue
@@ -249,7 +229,9 @@ class Dispatcher:
                 self._leases.give_back(request, "the dispatcher was ended", 0.0, counts=False)
             else:
                 self._see_to(request)
-        return is_over
+        # What is being told is not to be told again by the next dispatcher.
+        self._teller.note()
+        return is_over and not self._teller.is_sending
 
     def _say_once(self, text: str) -> None:
         if text not in self._said_before:

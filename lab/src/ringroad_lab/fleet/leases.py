@@ -46,7 +46,7 @@ def is_gone(holder: str) -> bool:
 
 
 class Leases:
-    """Those of one dispatcher. Every method raises StoreError where the database fails."""
+    """Those of one dispatcher. Every method raises StoreFailedError where the database fails."""
 
     def __init__(
         self,
@@ -187,12 +187,6 @@ class Leases:
             if row.lease_holder == self.holder:
                 for name, value in values.items():
                     setattr(row, name, value)
-
-    def remark(self, request: Request, why: str) -> None:
-        """Note something about a request that changes nothing."""
-        with self._store.writing() as session:
-            row = locked(session, request.id)
-            note(session, row.id, self._clock(), row.state, row.state, self._actor, why)
 
     def is_any_waiting(self) -> bool:
         """Whether a request waits for an attempt, now or later."""

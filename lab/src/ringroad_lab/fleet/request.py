@@ -148,7 +148,6 @@ class Request:
     verdict: str
     created_at: float
     changed_at: float
-    told_at: float
 
     @property
     def is_poison(self) -> bool:
@@ -157,7 +156,7 @@ class Request:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as programs read it."""
-        left_out = {"state", "order", "lease_holder", "lease_until", "told_at"}
+        left_out = {"state", "order", "lease_holder", "lease_until"}
         values = {name: value for name, value in vars(self).items() if name not in left_out}
         return values | {"state": self.state.value, **self.order.model_dump(mode="json")}
 

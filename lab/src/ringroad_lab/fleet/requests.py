@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, defer
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.rows import (
+    announce,
     change,
     count_message,
     error_text,
@@ -78,7 +79,7 @@ class SourceCounts:
 
 
 class Requests:
-    """Those of a store. Every method raises StoreError where the database fails."""
+    """Those of a store. Every method raises StoreFailedError where the database fails."""
 
     def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
         """Take the store, and what tells the time, seconds since 1970."""
@@ -128,6 +129,7 @@ class Requests:
                 session.add(row)
                 session.flush()
                 note(session, row.id, now, "", RequestState.DEAD, f"source {message.source}", reason)
+                announce(session, row, now, reason)
                 outcome, added = Outcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
             count_message(session, message.source, outcome, now)
         return outcome, added
@@ -145,6 +147,7 @@ class Requests:
         if duplicates:
             return Added(request_id, RequestState(state), is_new=False)
         note(session, request_id, now, "", RequestState.NEW, f"source {message.source}")
+        announce(session, locked(session, request_id), now)
         self._let_the_newest_win(session, request_id, now)
         return Added(request_id, RequestState(locked(session, request_id).state), is_new=True)
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Insert, select
+from sqlalchemy import Insert, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import TRANSITIONS, Message, Request, RequestState, Wanted, read_order
+from ringroad_lab.fleet.request import GIVEN_UP, TRANSITIONS, Message, Request, RequestState, Wanted, read_order
+from ringroad_lab.notification.interface import Stage
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 
+EVERYBODY = ""
+"""The target of what is not addressed yet."""
 _MAX_ERROR_CHARACTERS = 4000
+_STAGES = {
+    RequestState.NEW: Stage.QUEUED,
+    RequestState.SUBMITTED: Stage.QUEUED,
+    RequestState.RUNNING: Stage.RUNNING,
+    RequestState.DONE: Stage.COMPLETE,
+}
 # Any number but that of the migrations, the same in every process: under it requests are added on PostgreSQL.
 _ADDING_LOCK = 2545
 
@@ -59,7 +68,6 @@ def read_request(row: models.Request) -> Request:
         verdict=row.verdict,
         created_at=row.created_at,
         changed_at=row.changed_at,
-        told_at=row.told_at,
     )
 
 
@@ -84,7 +92,6 @@ def new_values(message: Message, now: float) -> dict[str, Any]:
         "created_at": now,
         "changed_at": now,
         "served_at": 0.0,
-        "told_at": 0.0,
     }
 
 
@@ -120,6 +127,37 @@ def change(session: Session, row: models.Request, state: RequestState, now: floa
     for name, value in values.items():
         setattr(row, name, value)
     note(session, row.id, now, old.value, state.value, actor, why)
+    # Another attempt is nothing new to others.
+    if state is not RequestState.SUBMITTED and (state is not RequestState.NEW or old in GIVEN_UP):
+        announce(session, row, now, why)
+
+
+def announce(session: Session, row: models.Request, now: float, why: str = "") -> None:
+    """Have everybody told how far a request has come, once in each round; in the transaction that brings it there."""
+    stage = _STAGES.get(RequestState(row.state), Stage.ERROR)
+    changes = models.RequestChange
+    begun_anew = (changes.request_id == row.id, changes.new == RequestState.NEW.value, changes.old.in_([each.value for each in GIVEN_UP]))
+    values = {
+        "request_id": row.id,
+        "round": session.scalar(select(func.count()).where(*begun_anew)),
+        "stage": stage.value,
+        "target": EVERYBODY,
+        "state": "waiting",
+        "run_id": row.run_id,
+        "outcome": {Stage.COMPLETE: row.verdict, Stage.ERROR: row.state}.get(stage, ""),
+        "reason": error_text(why or row.last_error) if stage is Stage.ERROR else "",
+        "happened_at": now,
+        "delivery": "",
+        "attempts": 0,
+        "last_error": "",
+        "asked_at": now,
+        "not_before": 0.0,
+        "changed_at": now,
+        "holder": "",
+        "held_until": 0.0,
+    }
+    made = insert(session, models.Notification).values(**values)
+    session.execute(made.on_conflict_do_nothing(index_elements=["request_id", "round", "stage", "target"]))
 
 
 def note(session: Session, request_id: int, now: float, old: str, new: str, actor: str, why: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringroad_lab.comparison import compare_runs
-from ringroad_lab.errors import ReportError, StoreError
+from ringroad_lab.errors import ReportError, StoreError, StoreFailedError
 from ringroad_lab.fleet.request import MEASURED
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.statistics.verdict import Verdict
@@ -17,7 +17,7 @@ def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str
     build, the run is `measured`, or `invalid` if a measurement is.
 
     Raises:
-        StoreError: the database failed.
+        StoreFailedError: the database failed.
     """
     if not baseline:
         return _alone(record), ""
@@ -26,10 +26,9 @@ def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str
         if before.run_id == record.run_id:
             return _alone(record), f"the baseline {baseline} is this very run"
         comparison = compare_runs(before, record)
+    except StoreFailedError:
+        raise
     except (StoreError, ReportError) as error:
-        if isinstance(error, StoreError) and error.__cause__ is not None:
-            # Not the baseline is to blame, but the database.
-            raise
         return _alone(record), f"not compared with {baseline}: {error}"
     store.keep_comparison(before.run_id, record.run_id, comparison)
     has_regression = any(row.is_headline and row.comparison.verdict is Verdict.REGRESSION for row in comparison.rows)

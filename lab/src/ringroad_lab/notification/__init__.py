@@ -1,1 +1,1 @@
-"""Telling others how a run ended."""
+"""Telling others how far a request has come, or how a run ended."""

@@ -4,75 +4,72 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from ringroad_lab.notification.mail import MailSender
+from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import Notifications, Target
-from ringroad_lab.notification.unsent import TemporaryError, UnsentError
-from ringroad_lab.notification.webhook import WebhookSender
 
 _FIRST_WAIT_S = 0.5
 _WAIT_GROWTH = 2.0
 
 
-class Sender(Protocol):
-    """Sends to one of them."""
+@dataclass(frozen=True)
+class Target:
+    """One who is told."""
 
-    @property
-    def target(self) -> Target:
-        """Its settings."""
-
-    @property
-    def name(self) -> str:
-        """For people, without a secret."""
-
-    def send(self, notice: Notice, within_s: float) -> None:
-        """Try once.
-
-        Raises:
-            TemporaryError: a later try may succeed.
-            UnsentError: none will.
-        """
+    name: str
+    """Unlike that of any other; people and the store know it by this."""
+    notifier: Notifier
+    sender: Sender
 
 
-def senders(settings: Notifications) -> list[Sender]:
-    """Make them; what they need is read now, so that a run that would be told to nobody does not begin.
+def targets(notifiers: Iterable[Notifier]) -> list[Target]:
+    """Make what delivers; what it needs is read now, so that a run that would be told to nobody does not begin.
 
     Raises:
-        ScenarioError: a secret is not there, or a URL is none.
+        LabError: a secret is not there, or a setting is wrong.
     """
-    return [*map(WebhookSender, settings.webhook), *map(MailSender, settings.mail)]
+    found: dict[str, Target] = {}
+    for notifier in notifiers:
+        sender = notifier.make_sender()
+        name, number = notifier.name or sender.address, 1
+        while name in found:
+            number += 1
+            name = f"{notifier.name or sender.address} ({number})"
+        found[name] = Target(name, notifier, sender)
+    return list(found.values())
 
 
 @dataclass
 class _Sending:
-    sender: Sender
+    target: Target
+    delivery: str
     thread: threading.Thread | None = None
     problem: str = "no end within the time"
 
 
-def tell(everybody: Sequence[Sender], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
+def tell(everybody: Sequence[Target], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
     """Send a notice to all, at once; return what went wrong, a sentence each.
 
     It takes no longer than the longest of them may: a server that answers byte by byte is left alone in its thread.
     """
-    sendings = [_Sending(sender) for sender in everybody]
+    sendings = [_Sending(target, str(uuid.uuid4())) for target in everybody]
     began = time.monotonic()
     for each in sendings:
         each.thread = threading.Thread(target=_send, args=(each, notice, first_wait_s), daemon=True)
         each.thread.start()
     for each in sendings:
         assert each.thread is not None
-        each.thread.join(max(0.0, began + each.sender.target.within_s - time.monotonic()))
-    return [f"{each.sender.name}: {each.problem}" for each in sendings if each.problem]
+        each.thread.join(max(0.0, began + each.target.notifier.within_s - time.monotonic()))
+    return [f"{each.target.name}: {each.problem}" for each in sendings if each.problem]
 
 
 def _send(sending: _Sending, notice: Notice, first_wait_s: float) -> None:
     try:
-        retry(lambda left_s: sending.sender.send(notice, left_s), sending.sender.target.within_s, first_wait_s)
+        target = sending.target
+        retry(lambda left_s: target.sender.deliver(notice, sending.delivery, left_s), target.notifier.within_s, first_wait_s)
         sending.problem = ""
     except UnsentError as error:
         sending.problem = str(error)

@@ -5,52 +5,83 @@ from __future__ import annotations
 import smtplib
 import ssl
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import Mail, secret
-from ringroad_lab.notification.unsent import TemporaryError, UnsentError
+from ringroad_lab.notification.settings import secret
 
-_TRY_S = 10.0
+_SILENCE_S = 10.0
+_Address = Annotated[str, Field(pattern=r"^[^\s<>,;\"]+@[^\s<>,;\"]+$")]
 
 
-class MailSender:
-    """Sends by one server."""
+class Mail(Notifier):
+    """A mail server that takes a message."""
 
-    def __init__(self, mail: Mail) -> None:
-        """Take the settings, and read the password.
+    kind = "mail"
+    title = "People get a mail"
+
+    server: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password_file: Path | None = None
+    password_env: str | None = None
+    sender: _Address
+    to: Annotated[tuple[_Address, ...], Field(min_length=1)]
+    ca_file: Path | None = None
+    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        passwords = sum(each is not None for each in (self.password_file, self.password_env))
+        if passwords > 1 or bool(self.user) is not (passwords == 1):
+            raise ValueError("give user with one of password_file and password_env, or none of them")
+        if self.user and self.security == "none":
+            raise ValueError("a password does not go over the network readable: set security to starttls or tls")
+        return self
+
+    def make_sender(self) -> Sender:
+        """Read the password.
 
         Raises:
             ScenarioError: it is not there, or the file of authorities cannot be read.
         """
-        self.target: Mail = mail
+        return _MailSender(self)
+
+
+class _MailSender(Sender):
+    def __init__(self, mail: Mail) -> None:
+        self._mail = mail
         self._password = secret("the mail server's password", mail.password_file, mail.password_env)
-        self._id = make_msgid("ringroad-lab", mail.sender.rpartition("@")[2])
         try:
             self._tls = ssl.create_default_context(cafile=mail.ca_file)
         except OSError as error:
             raise ScenarioError(f"{mail.ca_file}: no certificates can be read from it: {error}") from error
 
     @property
-    def name(self) -> str:
-        """The server."""
-        return f"mail server {self.target.server}:{self.target.port}"
+    def address(self) -> str:
+        return f"mail {self._mail.server}:{self._mail.port}"
 
-    def send(self, notice: Notice, within_s: float) -> None:
-        """See [`Sender.send`]."""
-        mail = self.target
+    def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
+        mail = self._mail
         message = EmailMessage()
         message["Subject"] = notice.subject
         message["From"] = mail.sender
         message["To"] = ", ".join(mail.to)
-        message["Date"] = formatdate()
+        message["Date"] = formatdate(notice.happened_at)
         # The same for all tries: mail programs show one that came twice once.
-        message["Message-ID"] = self._id
+        message["Message-ID"] = f"<{delivery}@{mail.sender.rpartition('@')[2]}>"
         message["Auto-Submitted"] = "auto-generated"
-        message.set_content(notice.text)
+        link = mail.link(notice)
+        message.set_content(notice.text + (f"{link}\n" if link else ""))
         try:
-            with self._connect(min(_TRY_S, within_s)) as server:
+            with self._connect(min(_SILENCE_S, within_s)) as server:
                 if mail.security == "starttls":
                     server.starttls(context=self._tls)
                 if mail.user is not None and self._password is not None:
@@ -72,7 +103,7 @@ class MailSender:
             raise UnsentError(f"the server refuses {', '.join(refused)}")
 
     def _connect(self, timeout_s: float) -> smtplib.SMTP:
-        mail = self.target
+        mail = self._mail
         if mail.security == "tls":
             return smtplib.SMTP_SSL(mail.server, mail.port, timeout=timeout_s, context=self._tls)
         return smtplib.SMTP(mail.server, mail.port, timeout=timeout_s)

@@ -5,72 +5,71 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import uuid
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Self
 
-import requests
+from pydantic import SecretStr, model_validator
 
-from ringroad_lab import __version__
+from ringroad_lab.notification.http import check_url, post, server_of
+from ringroad_lab.notification.interface import Notifier, Sender, UnsentError
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import Webhook, secret, webhook_url
-from ringroad_lab.notification.unsent import TemporaryError, UnsentError
+from ringroad_lab.notification.settings import secret
 
 SIGNATURE_HEADER = "X-Ringroad-Lab-Signature-256"
 DELIVERY_HEADER = "X-Ringroad-Lab-Delivery"
-# Of a try; a server that is away should not take the time of all of them.
-_TRY_S = 10.0
-_TRY_LATER = frozenset({408, 425, 429})
+SECRET_VARIABLE = "RINGROAD_LAB_WEBHOOK_SECRET"
+"""Has the secret of the webhook of a command line."""
 
 
-class WebhookSender:
-    """Sends to one server."""
+class Webhook(Notifier):
+    """An HTTP server that gets JSON by POST."""
 
-    def __init__(self, webhook: Webhook) -> None:
-        """Take the settings, and read URL and secret.
+    kind = "webhook"
+    title = "A server gets signed JSON by HTTP"
+
+    url: SecretStr | None = None
+    url_file: Path | None = None
+    url_env: str | None = None
+    secret_file: Path | None = None
+    secret_env: str | None = None
+    """The secret that the body is signed with; without one it is not signed."""
+    ca_file: Path | None = None
+    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if sum(each is not None for each in (self.url, self.url_file, self.url_env)) != 1:
+            raise ValueError("give one of url, url_file and url_env")
+        if self.secret_file and self.secret_env:
+            raise ValueError("give secret_file or secret_env, not both")
+        return self
+
+    def make_sender(self) -> Sender:
+        """Read URL and secret.
 
         Raises:
-            ScenarioError: they are not there.
+            ScenarioError: they are not there, or the URL is none of HTTP.
         """
-        self.target = webhook
-        self._url = webhook_url(webhook)
+        return _WebhookSender(self)
+
+
+class _WebhookSender(Sender):
+    def __init__(self, webhook: Webhook) -> None:
+        self._webhook = webhook
+        shown = webhook.url.get_secret_value() if webhook.url else None
+        self._url = shown if shown is not None else secret("the webhook's URL", webhook.url_file, webhook.url_env) or ""
+        check_url("the webhook's URL", self._url)
         self._secret = secret("the webhook's secret", webhook.secret_file, webhook.secret_env)
-        # The same for all tries: a server that got it twice can tell.
-        self._delivery = str(uuid.uuid4())
-        self._body = b""
 
     @property
-    def name(self) -> str:
-        """The server: path, query and user of the URL may be secret."""
-        parts = urlsplit(self._url)
-        return f"webhook {parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+    def address(self) -> str:
+        return f"webhook {server_of(self._url)}"
 
-    def send(self, notice: Notice, within_s: float) -> None:
-        """See [`Sender.send`]."""
-        self._body = self._body or json.dumps(notice.as_json()).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": f"ringroad-lab/{__version__}", DELIVERY_HEADER: self._delivery}
+    def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
+        body = json.dumps(notice.as_json() | {"url": self._webhook.link(notice)}).encode()
+        headers = {DELIVERY_HEADER: delivery}
         if self._secret is not None:
-            headers[SIGNATURE_HEADER] = f"sha256={hmac.new(self._secret.encode(), self._body, hashlib.sha256).hexdigest()}"
-        try:
-            with requests.post(
-                self._url,
-                data=self._body,
-                headers=headers,
-                timeout=min(_TRY_S, within_s),
-                allow_redirects=False,
-                verify=str(self.target.ca_file) if self.target.ca_file else True,
-                stream=True,
-            ) as answer:
-                status, asked = answer.status_code, answer.headers.get("Retry-After", "")
-        except requests.exceptions.SSLError as error:
-            raise UnsentError("the server's certificate is not right, or it speaks no TLS") from error
-        except requests.exceptions.Timeout as error:
-            raise TemporaryError("the server does not answer in time") from error
-        except requests.exceptions.ConnectionError as error:
-            raise TemporaryError("the server cannot be reached") from error
-        except (requests.exceptions.RequestException, OSError, ValueError) as error:
-            # The text of these may hold the URL.
-            raise UnsentError(f"it could not be sent ({type(error).__name__})") from error
-        if status >= 500 or status in _TRY_LATER:
-            raise TemporaryError(f"the server answers with status {status}", float(asked) if asked.isdecimal() and len(asked) < 6 else 0.0)
-        if not 200 <= status < 300:
-            raise UnsentError(f"the server answers with status {status}")
+            headers[SIGNATURE_HEADER] = f"sha256={hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()}"
+        answer = post(self._url, body, headers, within_s=within_s, ca_file=self._webhook.ca_file)
+        if not answer.is_taken:
+            raise UnsentError(f"the server answers with status {answer.status}")

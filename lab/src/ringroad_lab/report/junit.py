@@ -84,6 +84,12 @@ def comparison_as_junit(comparison: RunComparison, *, fails_on_inconclusive: boo
     return _xml(_Suite(name, cases, {"baseline": comparison.baseline, "verdict": comparison.verdict}))
 
 
+def error_as_junit(name: str, outcome: str, reason: str, happened_at: float) -> str:
+    """Return what never came to a verdict, with the reason; what was taken back or replaced is skipped."""
+    kind: _Kind = "error" if outcome == "dead" else "skipped"
+    return _xml(_Suite(name, [_Case((name,), "the request", kind, reason or outcome)], {"state": outcome}, happened_at))
+
+
 def _end_of_run(record: RunRecord) -> _Case:
     is_failed = record.state is RunState.FAILED
     message = record.failure or ("no reason was recorded" if is_failed else "the run was stopped before its end")

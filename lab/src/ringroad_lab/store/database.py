@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, event, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, StoreFailedError
 
 # What a database fails with; the second is for texts that are no Unicode, the third for connections that were cut: pg8000 passes it on.
 DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OSError)
@@ -50,7 +50,7 @@ def open_database(url: URL) -> Engine:
     except StoreError:
         raise
     except DATABASE_ERRORS as error:
-        raise StoreError(f"result store {shown}: {why(error)}") from error
+        raise StoreFailedError(f"result store {shown}: {why(error)}") from error
     return engine
 
 

@@ -242,8 +242,6 @@ class Request(Base):
     changed_at: Mapped[float] = mapped_column(Double)
     served_at: Mapped[float] = mapped_column(Double)
     """When a dispatcher took it last; 0: never."""
-    told_at: Mapped[float] = mapped_column(Double)
-    """When others were told of the verdict; 0: not yet."""
 
 
 class RequestChange(Base):
@@ -259,6 +257,44 @@ class RequestChange(Base):
     new: Mapped[str] = mapped_column(String(16))
     actor: Mapped[str] = mapped_column(Text)
     why: Mapped[str] = mapped_column(Text)
+
+
+class Notification(Base):
+    """What is to be told of a request to one, and how far that has come. Made in the transaction in which the request changes."""
+
+    __tablename__ = "notification"
+    __table_args__ = (
+        Index("uq_notification_key", "request_id", "round", "stage", "target", unique=True),
+        Index(None, "state", "target"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    request_id: Mapped[int] = mapped_column(ForeignKey("request.id", ondelete="CASCADE"))
+    round: Mapped[int] = mapped_column(Integer)
+    """How often the request was begun anew before."""
+    stage: Mapped[str] = mapped_column(String(16))
+    target: Mapped[str] = mapped_column(Text)
+    """Who is told, by name; empty: everybody, for whom a dispatcher puts a row for each who is concerned in its place."""
+    state: Mapped[str] = mapped_column(String(16))
+    """A `ToldState`."""
+    run_id: Mapped[str | None] = mapped_column(String(64))
+    outcome: Mapped[str] = mapped_column(String(32))
+    """Verdict, or the state in which the request ended without one; empty before its end."""
+    reason: Mapped[str] = mapped_column(Text)
+    happened_at: Mapped[float] = mapped_column(Double)
+    delivery: Mapped[str] = mapped_column(String(36))
+    """By which whoever is told knows it again: the same at each attempt."""
+    attempts: Mapped[int] = mapped_column(Integer)
+    last_error: Mapped[str] = mapped_column(Text)
+    asked_at: Mapped[float] = mapped_column(Double)
+    """Since when it is tried."""
+    not_before: Mapped[float] = mapped_column(Double)
+    """It is not tried again sooner."""
+    changed_at: Mapped[float] = mapped_column(Double)
+    """When it was delivered, given up, or tried last."""
+    holder: Mapped[str] = mapped_column(Text)
+    """The dispatcher that tries now; empty: none."""
+    held_until: Mapped[float] = mapped_column(Double)
 
 
 class SourceCount(Base):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.facts.machine import is_same_machine
 from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
@@ -57,7 +57,7 @@ _SHORTEST_PREFIX = 4
 class ResultStore:
     """Runs, and what is said of them. Safe for several processes and threads at once.
 
-    Every method raises StoreError where the database fails.
+    Every method raises StoreFailedError where the database fails.
     """
 
     def __init__(self, location: str | None = None) -> None:
@@ -94,7 +94,7 @@ class ResultStore:
             with Session(self._engine) as session:
                 yield session
         except DATABASE_ERRORS as error:
-            raise StoreError(f"result store {self.location}: {why(error)}") from error
+            raise StoreFailedError(f"result store {self.location}: {why(error)}") from error
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -103,7 +103,7 @@ class ResultStore:
             with Session(self._writing_engine) as session, session.begin():
                 yield session
         except DATABASE_ERRORS as error:
-            raise StoreError(f"result store {self.location}: {why(error)}") from error
+            raise StoreFailedError(f"result store {self.location}: {why(error)}") from error
 
     # Runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.run_query import Text
 
@@ -50,8 +50,7 @@ def _resolve(store: ResultStore, side: str, text: str | None) -> str:
         raise UnknownRunError(f"Say which run is the {side}.")
     try:
         return store.resolve(text)
+    except StoreFailedError:
+        raise
     except StoreError as error:
-        if error.__cause__ is not None:
-            # Not the name is to blame, but the database.
-            raise
         raise UnknownRunError(f"The {side}: no run, or not one alone, is meant by {text!r}.") from error

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet import request as requested
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
 from ringroad_lab.store.models import Run
@@ -25,15 +26,14 @@ RequestId = Annotated[int, Path(ge=1, lt=2**31)]
 def request_pages(site: Site) -> APIRouter:
     """Make the routes."""
     router = APIRouter()
-    requests = site.requests
+    requests, outbox = site.requests, Outbox(site.store, clock=site.settings.clock)
 
     def existing(request_id: int) -> requested.Request:
         try:
             return requests.get(request_id)
+        except StoreFailedError:
+            raise
         except StoreError as error:
-            if error.__cause__ is not None:
-                # Not the number is to blame, but the database.
-                raise
             raise HTTPException(404, "There is no such request") from error
 
     @router.get("/requests", include_in_schema=False)
@@ -50,6 +50,7 @@ def request_pages(site: Site) -> APIRouter:
             total=total,
             pages=max(1, -(-total // PAGE_REQUESTS)),
             counts=requests.source_counts(),
+            untold=outbox.counts(),
             refused=site.refused,
         )
 
@@ -66,6 +67,7 @@ def request_pages(site: Site) -> APIRouter:
             visitor,
             one=found,
             changes=requests.changes(request_id),
+            told=outbox.of_request(request_id),
             payload=printable_lines(payload[:_SHOWN_PAYLOAD_BYTES].decode(errors="replace")),
             payload_bytes=len(payload),
             is_whole=len(payload) <= _SHOWN_PAYLOAD_BYTES,
@@ -86,6 +88,12 @@ def request_pages(site: Site) -> APIRouter:
         existing(request_id)
         return _changed(request_id, lambda: requests.retry(request_id, f"{USER_PREFIX}{visitor.user}"))
 
+    @router.post("/requests/{request_id}/retell", include_in_schema=False)
+    def retell(request: Request, request_id: RequestId) -> Response:
+        visitor = site.writer(request)
+        existing(request_id)
+        return _changed(request_id, lambda: outbox.tell_again(request_id, f"{USER_PREFIX}{visitor.user}"))
+
     @router.get("/api/requests")
     def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
         """Return requests, the newest first, and how many messages of each source came to what."""
@@ -96,14 +104,16 @@ def request_pages(site: Site) -> APIRouter:
             "page": query.page,
             "requests": [each.as_json() for each in found],
             "messages": [asdict(each) for each in requests.source_counts()],
+            "untold": [asdict(each) for each in outbox.counts()],
             "refused_since_start": dict(site.refused),
         }
 
     @router.get("/api/requests/{request_id}")
     def one_request(request: Request, request_id: RequestId) -> dict[str, Any]:
-        """Return a request, and what became of it."""
+        """Return a request, what became of it, and who was told."""
         site.api_reader(request)
-        return existing(request_id).as_json() | {"changes": [asdict(each) for each in requests.changes(request_id)]}
+        changes = [asdict(each) for each in requests.changes(request_id)]
+        return existing(request_id).as_json() | {"changes": changes, "told": [each.as_json() for each in outbox.of_request(request_id)]}
 
     @router.get("/api/requests/{request_id}/payload")
     def payload(request: Request, request_id: RequestId) -> Response:
@@ -117,11 +127,11 @@ def request_pages(site: Site) -> APIRouter:
     return router
 
 
-def _changed(request_id: int, change: Callable[[], None]) -> Response:
+def _changed(request_id: int, change: Callable[[], object]) -> Response:
     try:
         change()
+    except StoreFailedError:
+        raise
     except StoreError as error:
-        if error.__cause__ is not None:
-            raise
         raise HTTPException(409, str(error)) from error
     return RedirectResponse(f"/requests/{request_id}", 303)

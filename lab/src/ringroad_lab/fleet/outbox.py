@@ -1,0 +1,307 @@
+"""The outbox: what is to be told of requests, to whom, and how far that has come. It is filled as requests change (rows.announce)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy.orm import aliased
+
+from ringroad_lab.comparison import compare_runs
+from ringroad_lab.errors import StoreError, StoreFailedError
+from ringroad_lab.fleet.leases import is_gone
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.rows import EVERYBODY, announce, error_text, insert, locked, note
+from ringroad_lab.notification.interface import Stage
+from ringroad_lab.notification.message import Notice
+from ringroad_lab.store import models
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
+    from ringroad_lab.store.result_store import ResultStore
+
+_DAY_S = 86400.0
+_MOST_WAIT_S = 3600.0
+_MOST_ASKED_WAIT_S = _DAY_S
+_UNKNOWN_FOR_S = 7 * _DAY_S
+"""So long a target that no dispatcher has in its settings may come back."""
+_UNADDRESSED_FOR_S = 3600.0
+_AT_ONCE = 100
+
+
+class ToldState(StrEnum):
+    """How far it has come to tell one of something."""
+
+    WAITING = "waiting"
+    """To be told, or told again after a failure."""
+    DELIVERED = "delivered"
+    UNDELIVERED = "undelivered"
+    """Refused for good, or given up; the reason stands beside it."""
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Something that is to be told to one, as the store has it."""
+
+    id: int
+    request_id: int
+    stage: Stage
+    target: str
+    state: ToldState
+    run_id: str | None
+    outcome: str
+    reason: str
+    happened_at: float
+    delivery: str
+    attempts: int
+    last_error: str
+    asked_at: float
+    not_before: float
+    changed_at: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as programs read it."""
+        return {name: value for name, value in asdict(self).items() if name not in ("id", "request_id", "reason", "asked_at")}
+
+
+@dataclass(frozen=True)
+class TargetCounts:
+    """How much was told to one, and how much is still to be."""
+
+    target: str
+    state: ToldState
+    count: int
+    oldest_at: float
+
+
+class Outbox:
+    """That of a store. Every method raises StoreFailedError where the database fails."""
+
+    def __init__(self, store: ResultStore, holder: str = "", *, clock: Callable[[], float] = time.time) -> None:
+        """Take what the claims of this process are named by; one that only looks and asks needs none."""
+        self._store = store
+        self._holder = holder
+        self._clock = clock
+
+    # Addressed
+
+    def address(self, who: Callable[[Notice], Collection[str]]) -> None:
+        """Make a row for each who is to be told of what happened, some at a time."""
+        table = models.Notification
+        with self._store.reading() as session:
+            rows = session.scalars(select(table).where(*_waits(EVERYBODY)).order_by(table.id).limit(_AT_ONCE))
+            events = [_read(row) for row in rows]
+        for event in events:
+            names = who(self.notice(event))
+            with self._store.writing() as session:
+                row = session.get(table, event.id, with_for_update=True)
+                # Another dispatcher may have been faster.
+                if row is None:
+                    continue
+                now = self._clock()
+                key = {"request_id": row.request_id, "round": row.round, "stage": row.stage}
+                content = {"run_id": row.run_id, "outcome": row.outcome, "reason": row.reason, "happened_at": row.happened_at}
+                for name in names:
+                    values = {**_fresh(now), **key, **content, "target": name, "delivery": str(uuid.uuid4())}
+                    session.execute(insert(session, table).values(**values).on_conflict_do_nothing(index_elements=[*key, "target"]))
+                session.delete(row)
+
+    def forget(self) -> None:
+        """Leave untold what happened an hour ago and more, and nobody asked who is to be told of it: no dispatcher has anybody to tell."""
+        table = models.Notification
+        old = (*_waits(EVERYBODY), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
+        with self._store.reading() as session:
+            if session.scalar(select(table.id).where(*old).limit(1)) is None:
+                return
+        with self._store.writing() as session:
+            session.execute(delete(table).where(*old))
+
+    def notice(self, telling: Telling) -> Notice:
+        """Return what is to be told."""
+        store, requests = self._store, Requests(self._store)
+        request = requests.get(telling.request_id)
+        try:
+            record = store.get_run(telling.run_id) if telling.run_id else None
+        except StoreFailedError:
+            raise
+        except StoreError:
+            # It has not begun, or its job never came to that.
+            record = None
+        compared = record and telling.stage is Stage.COMPLETE and request.order.baseline
+        comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
+        return Notice(
+            record,
+            comparison,
+            telling.stage,
+            request,
+            telling.outcome,
+            telling.reason,
+            requests.payload(request.id),
+            happened_at=telling.happened_at,
+            load_comparison=partial(_compare, store, comparison.baseline_run_id if comparison else "", telling.run_id or ""),
+        )
+
+    # Delivered
+
+    def due(self, targets: Collection[str]) -> list[str]:
+        """Return those of the targets to whom something is to be told now."""
+        table = models.Notification
+        with self._store.reading() as session:
+            found = session.scalars(select(table.target).where(*self._is_due(), table.target.in_(targets)).distinct())
+            return sorted(found)
+
+    def is_any_new(self) -> bool:
+        """Whether something has happened of which it is not known yet who is to be told."""
+        with self._store.reading() as session:
+            return session.scalar(select(models.Notification.id).where(*_waits(EVERYBODY)).limit(1)) is not None
+
+    def claim(self, target: str, for_s: float) -> Telling | None:
+        """Take what is to be told to a target next; None where there is nothing now.
+
+        For so long nobody else takes it. What happened to a request is told to each in order.
+        """
+        table = models.Notification
+        query = select(table).where(*self._is_due(), table.target == target).order_by(table.not_before, table.id).limit(1)
+        with self._store.writing() as session:
+            row = session.scalar(query.with_for_update(skip_locked=True))
+            if row is None:
+                return None
+            row.holder, row.held_until, row.attempts = self._holder, self._clock() + for_s, row.attempts + 1
+            return _read(row)
+
+    def _is_due(self) -> tuple[ColumnElement[bool], ...]:
+        table, before = models.Notification, aliased(models.Notification)
+        now = self._clock()
+        earlier = select(before.id).where(
+            before.request_id == table.request_id,
+            before.target == table.target,
+            before.state == ToldState.WAITING.value,
+            before.id < table.id,
+        )
+        # What this process claimed and is asked for again it did not begin to send.
+        is_free = or_(table.holder.in_(("", self._holder)), table.held_until < now)
+        return (table.state == ToldState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
+
+    def free(self) -> None:
+        """Give up the claims of processes of this machine that have ended: whether what they sent arrived, nobody knows."""
+        table = models.Notification
+        with self._store.reading() as session:
+            holders = session.scalars(select(table.holder).where(table.state == ToldState.WAITING.value, table.holder != "").distinct())
+            gone = [holder for holder in holders if holder != self._holder and is_gone(holder)]
+        if gone:
+            with self._store.writing() as session:
+                session.execute(update(table).where(table.holder.in_(gone)).values(holder="", held_until=0.0))
+
+    def delivered(self, telling: Telling) -> None:
+        """Note that it was."""
+        self._end(telling, state=ToldState.DELIVERED.value, last_error="")
+
+    def refused(self, telling: Telling, why: str) -> None:
+        """Note that it will not be."""
+        self._end(telling, state=ToldState.UNDELIVERED.value, last_error=error_text(why))
+
+    def failed(self, telling: Telling, why: str, wait_s: float, for_days: float) -> None:
+        """Have it tried again later, unless it has been for so long."""
+        now = self._clock()
+        if now - telling.asked_at > for_days * _DAY_S:
+            self.refused(telling, f"given up after {for_days:g} days: {why}")
+        else:
+            self._end(telling, last_error=error_text(why), not_before=now + min(wait_s, _MOST_ASKED_WAIT_S))
+
+    def _end(self, telling: Telling, **values: Any) -> None:  # noqa: ANN401
+        with self._store.writing() as session:
+            row = session.get(models.Notification, telling.id, with_for_update=True)
+            # Another dispatcher took it after the time of this one: it notes what became of it.
+            if row is not None and row.holder == self._holder and row.attempts == telling.attempts:
+                for name, value in {**values, "holder": "", "held_until": 0.0, "changed_at": self._clock()}.items():
+                    setattr(row, name, value)
+
+    def give_up_unknown(self, known: Collection[str]) -> None:
+        """Give up what is to be told to targets that have not been in the settings of a dispatcher for long."""
+        table, now = models.Notification, self._clock()
+        why = "given up: no dispatcher has this target in its settings"
+        which = (table.state == ToldState.WAITING.value, table.target.not_in([EVERYBODY, *known]), table.asked_at < now - _UNKNOWN_FOR_S)
+        values = {"state": ToldState.UNDELIVERED.value, "last_error": why, "changed_at": now}
+        with self._store.writing() as session:
+            session.execute(update(table).where(*which, table.not_before < now - _UNKNOWN_FOR_S).values(**values))
+
+    # Looked at, and asked for
+
+    def of_request(self, request_id: int) -> list[Telling]:
+        """Return what was told of a request, and what is still to be told, in order."""
+        table = models.Notification
+        with self._store.reading() as session:
+            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != EVERYBODY).order_by(table.id))
+            return [_read(row) for row in rows]
+
+    def counts(self) -> list[TargetCounts]:
+        """Return how much waits or was not delivered, by target."""
+        table = models.Notification
+        columns = (table.target, table.state, func.count(), func.min(table.happened_at))
+        query = select(*columns).where(table.state != ToldState.DELIVERED.value, table.target != EVERYBODY)
+        with self._store.reading() as session:
+            rows = session.execute(query.group_by(table.target, table.state).order_by(table.target, table.state))
+            return [TargetCounts(target, ToldState(state), count, oldest) for target, state, count, oldest in rows]
+
+    def tell_again(self, request_id: int, actor: str, *, everybody: bool = False) -> int:
+        """Have all tried at once that was not delivered; return how much that is.
+
+        With everybody also what was delivered, as something new; and all who are in the settings of today are told how the request stands.
+
+        Raises:
+            StoreError: there is no such request.
+        """
+        table = models.Notification
+        with self._store.writing() as session:
+            row, now = locked(session, request_id), self._clock()
+            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != EVERYBODY).with_for_update()).all()
+            again = [each for each in rows if everybody or each.state != ToldState.DELIVERED]
+            for each in again:
+                if each.state == ToldState.DELIVERED:
+                    # Else whoever got it would take it for the same.
+                    each.delivery = str(uuid.uuid4())
+                if each.state != ToldState.WAITING or each.holder == "":
+                    for name, value in _fresh(now).items():
+                        setattr(each, name, value)
+            if everybody:
+                announce(session, row, now)
+            if again or everybody:
+                note(session, request_id, now, row.state, row.state, actor, "is told again")
+            return len(again)
+
+
+def wait_s(attempts: int, first_s: float, asked_s: float = 0.0) -> float:
+    """Return how long to wait after so many attempts: twice as long each time, up to an hour; longer where the other side asks for it."""
+    return max(asked_s, min(_MOST_WAIT_S, first_s * 2.0 ** min(attempts - 1, 30)))
+
+
+def _waits(target: str) -> Sequence[ColumnElement[bool]]:
+    return (models.Notification.state == ToldState.WAITING.value, models.Notification.target == target)
+
+
+def _fresh(now: float) -> dict[str, Any]:
+    nobody = {"holder": "", "held_until": 0.0}
+    return {
+        "state": ToldState.WAITING.value,
+        "attempts": 0,
+        "last_error": "",
+        "asked_at": now,
+        "not_before": 0.0,
+        "changed_at": now,
+        **nobody,
+    }
+
+
+def _read(row: models.Notification) -> Telling:
+    names = [name for name in Telling.__dataclass_fields__ if name not in ("stage", "state")]
+    return Telling(stage=Stage(row.stage), state=ToldState(row.state), **{name: getattr(row, name) for name in names})
+
+
+def _compare(store: ResultStore, baseline_run_id: str, run_id: str) -> RunComparison | None:
+    return compare_runs(store.get_run(baseline_run_id), store.get_run(run_id)) if baseline_run_id else None

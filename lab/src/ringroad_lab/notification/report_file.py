@@ -1,0 +1,89 @@
+"""A report in a folder, for a CI server that collects files: JUnit XML, or another form of `ringroad-lab report`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from ringroad_lab.errors import LabError, ScenarioError
+from ringroad_lab.fleet.request import Word
+from ringroad_lab.kinds import REPORTERS
+from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stage, TemporaryError, UnsentError
+from ringroad_lab.notification.message import Notice
+from ringroad_lab.report.junit import error_as_junit
+from ringroad_lab.scenario.near_miss import suggest
+
+_JUNIT = "junit"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class ReportFile(Notifier):
+    """A folder that gets a file for each request, or for each run that nobody requested."""
+
+    kind = "report"
+    title = "A folder gets a report: JUnit XML, or another form"
+
+    on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)
+    folder: Path
+    form: Word = _JUNIT
+    """Of `ringroad-lab list reports`."""
+
+    def make_sender(self) -> Sender:
+        """Look at the folder.
+
+        Raises:
+            ScenarioError: it is none, or there is no such form.
+        """
+        if self.form not in REPORTERS:
+            raise ScenarioError(f"there is no form of reports '{self.form}'{suggest(self.form, REPORTERS)}")
+        if not self.folder.is_dir():
+            raise ScenarioError(f"{self.folder} is no folder: make it, or name another for reports")
+        return _ReportFileSender(self)
+
+    def concerns(self, notice: Notice) -> bool:
+        """Whether there is something to report: an end without a run has a form in JUnit XML alone."""
+        return (notice.record is not None or self.form == _JUNIT) and super().concerns(notice)
+
+
+class _ReportFileSender(Sender):
+    def __init__(self, settings: ReportFile) -> None:
+        self._settings = settings
+
+    @property
+    def address(self) -> str:
+        return f"{self._settings.form} in {self._settings.folder}"
+
+    def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
+        reporter = REPORTERS[self._settings.form]()
+        name = (
+            f"request-{notice.request.id}" if notice.request else f"run-{_NO_NAME.sub('_', notice.record.run_id)}" if notice.record else ""
+        )
+        try:
+            if notice.stage is Stage.ERROR and self._settings.form == _JUNIT:
+                text = error_as_junit(notice.subject, notice.outcome, notice.reason, notice.happened_at)
+            elif notice.record is None or not name:
+                raise UnsentError("there is no run of which a report could be written")
+            else:
+                text = reporter.render(notice.record, notice.load_comparison() if reporter.compares else None)
+            _write(self._settings.folder / f"{name}{reporter.suffix}", text, delivery)
+        except LabError as error:
+            raise TemporaryError(str(error)) from error
+        except OSError as error:
+            raise TemporaryError(f"{self._settings.folder}: {error.strerror}") from error
+
+
+def _write(file: Path, text: str, delivery: str) -> None:
+    """Write a file, whole or not at all: who looks into the folder sees no half of it."""
+    unfinished = file.with_name(f".{delivery}.unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8", errors="replace") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)

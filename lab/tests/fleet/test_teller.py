@@ -1,0 +1,296 @@
+"""Others are told of requests by real servers that fail, hang, refuse and come back; what is told does not wait for them."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_receiver, write_certificate
+from told import COMMIT, ask, have_run, make_dead
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.fleet.leases import this_process
+from ringroad_lab.fleet.outbox import Outbox, Telling, ToldState
+from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.teller import Teller
+from ringroad_lab.notification.delivery import targets
+from ringroad_lab.notification.github import GithubStatus
+from ringroad_lab.notification.interface import Notifier, Sender
+from ringroad_lab.notification.mail import Mail
+from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.webhook import Webhook
+from ringroad_lab.store.result_store import ResultStore
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultStore]:
+    with ResultStore(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+@pytest.fixture
+def servers() -> Iterator[Callable[..., HttpReceiver]]:
+    """Makes HTTP servers."""
+    with ExitStack() as stack:
+
+        def make(*statuses: int) -> HttpReceiver:
+            return stack.enter_context(http_receiver(HttpReceiver(statuses=list(statuses or (200,)))))
+
+        yield make
+
+
+def hook(server: HttpReceiver, name: str = "hook", **more: Any) -> Webhook:  # noqa: ANN401
+    return Webhook.model_validate({"url": server.url, "name": name, "on": ["always"], **more})
+
+
+def teller(store: ResultStore, *notifiers: Notifier, said: list[str] | None = None) -> Teller:
+    say = (said if said is not None else []).append
+    return Teller(Outbox(store, this_process()), targets(notifiers), say, first_wait_s=0.02)
+
+
+def tell_until(told: Teller, is_over: Callable[[], bool]) -> bool:
+    """Have it tell until something is so, as a dispatcher does."""
+
+    def is_it() -> bool:
+        told.look()
+        told.attend(threading.Event(), 0.05)
+        return is_over()
+
+    return wait_until(is_it, PATIENCE_S)
+
+
+def row(store: ResultStore, request_id: int, target: str = "hook") -> Telling:
+    (found,) = [each for each in Outbox(store).of_request(request_id) if each.target == target]
+    return found
+
+
+def deliveries(server: HttpReceiver) -> list[str]:
+    return [headers["x-ringroad-lab-delivery"] for _, headers, _ in server.got]
+
+
+def test_what_fails_is_tried_again_as_the_same_until_it_is_delivered(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server, said = servers(503, 500, 429, 200), list[str]()
+    request_id = make_dead(store)
+    told = teller(store, hook(server), said=said)
+    assert tell_until(told, lambda: told.is_done and row(store, request_id).state is ToldState.DELIVERED)
+    assert len(server.got) == 4
+    assert len({(delivery, body) for delivery, (_, _, body) in zip(deliveries(server), server.got, strict=True)}) == 1
+    content = json.loads(server.got[0][2])
+    assert (content["stage"], content["verdict"], content["reason"]) == ("error", "dead", "it is no JSON")
+    assert content["request"]["id"] == request_id
+    assert row(store, request_id).attempts == 4
+    assert row(store, request_id).delivery == deliveries(server)[0]
+    # The log has it once.
+    assert said == [f"request {request_id}: hook was not told of error: the server answers with status 503"]
+
+
+def test_what_is_refused_is_not_tried_again_before_somebody_asks(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server = servers(404)
+    request_id = make_dead(store)
+    told = teller(store, hook(server))
+    assert tell_until(told, lambda: told.is_done)
+    refused = row(store, request_id)
+    assert (refused.state, refused.last_error) == (ToldState.UNDELIVERED, "the server answers with status 404")
+    server.statuses = [200]
+    assert tell_until(told, lambda: told.is_done)
+    assert len(server.got) == 1
+    Outbox(store).tell_again(request_id, "tester")
+    assert tell_until(told, lambda: told.is_done)
+    assert row(store, request_id).state is ToldState.DELIVERED
+    assert len(server.got) == 2
+    assert len(set(deliveries(server))) == 1
+
+
+def test_a_server_that_hangs_delays_nobody_else_and_gets_all_when_it_is_back(
+    store: ResultStore, servers: Callable[..., HttpReceiver]
+) -> None:
+    hanging, good = servers(), servers()
+    hanging.holding.set()
+    ids = [make_dead(store, number) for number in range(8)]
+    told = teller(store, hook(hanging, "hanging", within_s=0.3), hook(good, "good"))
+    assert tell_until(told, lambda: all(row(store, each, "good").state is ToldState.DELIVERED for each in ids))
+    assert {row(store, each, "hanging").state for each in ids} == {ToldState.WAITING}
+    assert tell_until(told, lambda: any("in time" in row(store, each, "hanging").last_error for each in ids))
+    hanging.holding.clear()
+    assert tell_until(told, lambda: all(row(store, each, "hanging").state is ToldState.DELIVERED for each in ids))
+    assert len(good.got) == len(ids)
+    assert set(deliveries(hanging)) == {row(store, each, "hanging").delivery for each in ids}
+
+
+@contextmanager
+def dripping_server(over: threading.Event) -> Iterator[tuple[int, list[int]]]:
+    """A server that answers a byte every now and then, and never ends; its port, and how often it was asked."""
+    asked: list[int] = []
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            while not over.wait(0.05):
+                connection.sendall(b"x")
+
+    def serve() -> None:
+        while True:
+            connection, _ = server.accept()
+            if over.is_set():
+                connection.close()
+                return
+            asked.append(1)
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    with socket.create_server((ADDRESS, 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1], asked
+        finally:
+            over.set()
+            socket.create_connection(server.getsockname()).close()
+            thread.join()
+
+
+def test_a_server_that_answers_byte_by_byte_is_left_alone_with_one_thread(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    good, over = servers(), threading.Event()
+    with dripping_server(over) as (port, asked):
+        dripping = Webhook.model_validate({"url": f"http://{ADDRESS}:{port}/", "name": "dripping", "on": ["always"], "within_s": 0.2})
+        ids = [make_dead(store, number) for number in range(4)]
+        told = teller(store, dripping, hook(good, "good"))
+        assert tell_until(told, lambda: row(store, ids[0], "dripping").last_error == "no end within the time")
+        assert tell_until(told, lambda: all(row(store, each, "good").state is ToldState.DELIVERED for each in ids))
+        later = make_dead(store, 9)
+        assert tell_until(told, lambda: row(store, later, "good").state is ToldState.DELIVERED)
+        assert len(asked) == 1
+        # It has ended: the next one is tried.
+        over.set()
+        assert tell_until(told, lambda: row(store, ids[1], "dripping").attempts > 0)
+
+
+def test_stages_come_in_order_to_a_forge_that_was_away(
+    store: ResultStore, servers: Callable[..., HttpReceiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "t")
+    forge = servers(502, 502, 502, 201)
+    request_id = ask(store, commit=COMMIT, repository="example/switch")
+    ask(store, "no commit")
+    leases = have_run(store)
+    (running,) = leases.held()
+    assert leases.move(running, RequestState.DEAD, "no disk", lease_holder="", lease_until=0.0)
+    status = GithubStatus.model_validate(
+        {"api_url": forge.url.partition("/hook")[0], "token_env": "TOKEN", "name": "forge", "web_url": "http://lab"}
+    )
+    told = teller(store, status)
+    assert tell_until(told, lambda: [each.state for each in Outbox(store).of_request(request_id)] == [ToldState.DELIVERED] * 3)
+    bodies = [json.loads(body) for _, _, body in forge.got]
+    assert [body["state"] for body in bodies] == ["pending"] * 5 + ["error"]
+    assert {body["target_url"] for body in bodies} == {f"http://lab/requests/{request_id}"}
+    assert {body["context"] for body in bodies} == {"ringroad-lab/BRIDGE_VETH"}
+    assert Outbox(store).of_request(request_id + 1) == []
+
+
+def test_a_mail_of_a_dead_request_comes_once_though_the_server_was_busy(store: ResultStore, tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path / "certificate.pem")
+    with mail_receiver(MailReceiver(replies=["451 later", "250 taken"]), certificate) as post:
+        values = {"server": ADDRESS, "port": post.port, "ca_file": certificate, "sender": "lab@example.org", "to": ["team@example.org"]}
+        request_id = make_dead(store)
+        told = teller(store, Mail.model_validate({**values, "name": "mail", "web_url": "http://lab"}))
+        assert tell_until(told, lambda: row(store, request_id, "mail").state is ToldState.DELIVERED)
+    mails = [email.message_from_bytes(each.content, policy=email.policy.default) for each in post.got if isinstance(each.content, bytes)]
+    assert len(mails) == 2
+    assert {mail["Message-ID"] for mail in mails} == {f"<{row(store, request_id, 'mail').delivery}@example.org>"}
+    assert mails[0]["Subject"].endswith(": dead")
+    assert "Reason: it is no JSON" in mails[0].get_content()
+    assert f"http://lab/requests/{request_id}" in mails[0].get_content()
+
+
+def test_a_dispatcher_that_has_nobody_to_tell_leaves_the_news_to_others_for_a_while(
+    store: ResultStore, servers: Callable[..., HttpReceiver]
+) -> None:
+    request_id, server = make_dead(store), servers()
+    quiet = teller(store)
+    quiet.look()
+    assert quiet.is_done
+    told = teller(store, hook(server))
+    assert tell_until(told, lambda: told.is_done)
+    assert row(store, request_id).state is ToldState.DELIVERED
+    make_dead(store, 1)
+    Outbox(store, clock=lambda: time.time() + 3500).forget()
+    assert Outbox(store).is_any_new()
+    Outbox(store, clock=lambda: time.time() + 3700).forget()
+    assert not Outbox(store).is_any_new()
+
+
+def test_a_status_counts_though_the_answer_breaks_off(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server = servers(404)
+    server.headers_answered = {"Content-Length": "100"}
+    request_id = make_dead(store)
+    told = teller(store, hook(server, within_s=0.5))
+    assert tell_until(told, lambda: told.is_done)
+    assert (row(store, request_id).state, row(store, request_id).attempts) == (ToldState.UNDELIVERED, 1)
+
+
+class Broken(Notifier):
+    """A kind that fails whatever it is asked."""
+
+    kind = "broken"
+    title = "Broken"
+
+    def make_sender(self) -> Sender:
+        return BrokenSender()
+
+    def concerns(self, notice: Notice) -> bool:
+        raise KeyError("concerns")
+
+
+class BrokenSender(Sender):
+    """See above."""
+
+    @property
+    def address(self) -> str:
+        return "broken"
+
+    def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
+        raise ZeroDivisionError("deliver")
+
+
+def test_a_kind_that_is_broken_is_told_of_and_disturbs_nobody(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    good, said = servers(), list[str]()
+    request_id = make_dead(store)
+    told = teller(store, Broken(), hook(good), said=said)
+    assert tell_until(told, lambda: row(store, request_id).state is ToldState.DELIVERED)
+    assert tell_until(told, lambda: row(store, request_id, "broken").attempts > 1)
+    broken = row(store, request_id, "broken")
+    assert (broken.state, broken.last_error) == (ToldState.WAITING, "ZeroDivisionError while it was sent: deliver")
+    assert any("KeyError" in text for text in said)
+
+
+def test_what_is_being_sent_as_a_dispatcher_ends_is_noted(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server = servers()
+    server.holding.set()
+    request_id = make_dead(store)
+    told = teller(store, hook(server))
+    told.look()
+    assert wait_until(lambda: len(server.got) == 1, PATIENCE_S)
+    stopping = threading.Event()
+    stopping.set()
+    told.attend(stopping, PATIENCE_S)
+    told.note()
+    assert told.is_sending
+    server.holding.clear()
+
+    def is_noted() -> bool:
+        told.note()
+        return not told.is_sending
+
+    assert wait_until(is_noted, PATIENCE_S)
+    assert row(store, request_id).state is ToldState.DELIVERED
+    assert len(server.got) == 1
