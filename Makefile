@@ -40,6 +40,8 @@ RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 OS_KEN := $(TARGET)/tools/os-ken
 # Faucet and Gauge, which control switches of ours in a test.
 FAUCET := $(TARGET)/tools/faucet
+# The clients of Fedora's bus and of Koji, which judge the laboratory's messages.
+FLEET_JUDGES := $(TARGET)/tools/fleet-judges
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
@@ -164,8 +166,8 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
-	cd lab && $(IN_LAB) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
+	cd lab && $(IN_LAB) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang
@@ -349,6 +351,11 @@ $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
 	python3 -m venv $(FAUCET)
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
+	@touch $@
+
+$(FLEET_JUDGES)/bin/fedora-messaging: scripts/fleet-judges.txt
+	python3 -m venv $(FLEET_JUDGES)
+	$(FLEET_JUDGES)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

@@ -13,7 +13,7 @@ from typing import Self
 
 import aio_pika
 from aio_pika.abc import AbstractConnection
-from aio_pika.exceptions import AMQPError, AuthenticationError, ProbableAuthenticationError
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPConnectionError, AuthenticationError, ProbableAuthenticationError
 from pydantic import model_validator
 from yarl import URL
 
@@ -113,14 +113,16 @@ class Broker:
             raise BrokerError(f"{self.name} does not answer within {answer_s:g} s") from error
         except (AuthenticationError, ProbableAuthenticationError) as error:
             raise BrokerError(f"{self.name} does not let us in: user, password, certificate or virtual host are not right") from error
-        except AMQPError as error:
-            raise BrokerError(f"{self.name}: {str(error)[:300] or type(error).__name__}") from error
-        except ssl.SSLError as error:
-            raise BrokerError(f"{self.name}: its certificate is not right, or it speaks no TLS") from error
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise BrokerError(f"{self.name} cannot be reached, or closed the connection") from error
+        except (AMQPConnectionError, OSError, EOFError) as error:
+            raise BrokerError(f"{self.name} cannot be reached, or closed the connection: {_text(error)}") from error
+        except CONNECTION_EXCEPTIONS as error:
+            raise BrokerError(f"{self.name}: {_text(error)}") from error
         finally:
             if connection is not None:
                 with suppress(Exception):
                     async with asyncio.timeout(_CLOSE_S):
                         await connection.close()
+
+
+def _text(error: Exception) -> str:
+    return str(error)[:300] or type(error).__name__

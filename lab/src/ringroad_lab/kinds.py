@@ -217,5 +217,6 @@ NOTIFIERS: Kinds[Notifier] = Kinds(
         "github": "notification.github:GithubStatus",
         "gitlab": "notification.gitlab:GitlabStatus",
         "report": "notification.report_file:ReportFile",
+        "ci-message": "notification.ci_message:CiMessage",
     },
 )
