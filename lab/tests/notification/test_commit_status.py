@@ -87,6 +87,8 @@ def test_gitlab_knows_the_repository_by_its_path(forge: HttpReceiver) -> None:
         (Notice(run(), outcome="improvement"), "success", "success"),
         (Notice(run(), outcome="inconclusive"), "success", "success"),
         (Notice(run(), outcome="regression"), "failure", "failed"),
+        (Notice(run(), outcome="measured"), "success", "success"),
+        (Notice(run(), outcome="a verdict that is none of a comparison"), "failure", "failed"),
         (Notice(run(), outcome="invalid"), "error", "failed"),
         (Notice(run(state=RunState.FAILED)), "error", "failed"),
         (Notice(run(), stage=Stage.ERROR, outcome="dead", reason="no disk"), "error", "failed"),

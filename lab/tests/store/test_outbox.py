@@ -62,15 +62,25 @@ def test_each_stage_is_told_once_in_each_round(store: ResultStore) -> None:
     assert (notices[-1].outcome, notices[-1].reason, notices[-1].payload) == ("dead", "the disk is full", b'{"a": 1}')
     assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.RUNNING, Stage.ERROR]
     Requests(store).retry(request_id, "tester")
+    assert [(notice.stage, notice.outcome, notice.reason) for notice in address(outbox, "c")] == [(Stage.QUEUED, "", "")]
+    # What is noted beside a state begins no round.
+    outbox.tell_again(request_id, "tester")
+    outbox.tell_again(request_id, "tester", everybody=True)
+    assert [notice.stage for notice in address(outbox, "c")] == [Stage.QUEUED]
+    assert [each.target for each in outbox.of_request(request_id)].count("c") == 1
+    Requests(store).cancel(request_id, "tester", "once")
+    assert [notice.reason for notice in address(outbox, "c")] == ["once"]
+    Requests(store).retry(request_id, "tester")
     Requests(store).cancel(request_id, "tester", "not needed")
     assert [(notice.stage, notice.outcome, notice.reason) for notice in address(outbox, "a")] == [
         (Stage.QUEUED, "", ""),
         (Stage.ERROR, "cancelled", "not needed"),
     ]
-    assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.ERROR]
-    assert [each.target for each in outbox.of_request(request_id) if each.state is ToldState.WAITING] == ["b"] * 3
+    # Somebody asked for the first round to be told again.
+    assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.RUNNING, Stage.ERROR, Stage.QUEUED, Stage.ERROR]
+    assert [each.target for each in outbox.of_request(request_id) if each.state is ToldState.WAITING] == ["b"] * 3 + ["c"] * 2
     deliveries = [each.delivery for each in outbox.of_request(request_id)]
-    assert len(set(deliveries)) == len(deliveries) == 8
+    assert len(set(deliveries)) == len(deliveries) == 10
 
 
 def test_what_is_told_is_written_with_the_change_or_not_at_all(store: ResultStore) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import GIVEN_UP, TRANSITIONS, Message, Request, RequestState, Wanted, read_order
+from ringroad_lab.fleet.request import TRANSITIONS, UNDER_WAY, Message, Request, RequestState, Wanted, read_order
 from ringroad_lab.notification.interface import Stage
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
@@ -128,7 +128,7 @@ def change(session: Session, row: models.Request, state: RequestState, now: floa
         setattr(row, name, value)
     note(session, row.id, now, old.value, state.value, actor, why)
     # Another attempt is nothing new to others.
-    if state is not RequestState.SUBMITTED and (state is not RequestState.NEW or old in GIVEN_UP):
+    if state is not RequestState.SUBMITTED and (state is not RequestState.NEW or old not in UNDER_WAY):
         announce(session, row, now, why)
 
 
@@ -136,7 +136,8 @@ def announce(session: Session, row: models.Request, now: float, why: str = "") -
     """Have everybody told how far a request has come, once in each round; in the transaction that brings it there."""
     stage = _STAGES.get(RequestState(row.state), Stage.ERROR)
     changes = models.RequestChange
-    begun_anew = (changes.request_id == row.id, changes.new == RequestState.NEW.value, changes.old.in_([each.value for each in GIVEN_UP]))
+    no_end = ("", RequestState.NEW.value, *(each.value for each in UNDER_WAY))
+    begun_anew = (changes.request_id == row.id, changes.new == RequestState.NEW.value, changes.old.not_in(no_end))
     values = {
         "request_id": row.id,
         "round": session.scalar(select(func.count()).where(*begun_anew)),

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from ringroad_lab.fleet.request import RequestState, Word
+from ringroad_lab.fleet.request import MEASURED, RequestState, Word
 from ringroad_lab.notification.http import Answer, check_url, post, server_of
 from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stage, TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
@@ -28,6 +28,7 @@ MAX_DESCRIPTION_CHARACTERS = 140
 # A path of names that do not consist of dots alone, so that it stays below the forge's path of repositories.
 _REPOSITORY = re.compile(r"(?!\.+(/|$))[\w.-]+(/(?!\.+(/|$))[\w.-]+)*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?", re.ASCII | re.IGNORECASE)
+_GOOD = (Verdict.IMPROVEMENT, Verdict.NO_DIFFERENCE, MEASURED)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -96,8 +97,8 @@ class CommitStatus(Notifier):
             return Status.ERROR if notice.outcome == RequestState.DEAD else Status.CANCELLED
         if notice.verdict == Verdict.INVALID or (notice.record and notice.record.state is RunState.FAILED):
             return Status.ERROR
-        is_inconclusive = notice.verdict == Verdict.INCONCLUSIVE and self.fail_on_inconclusive
-        return Status.FAILURE if notice.verdict == Verdict.REGRESSION or is_inconclusive else Status.SUCCESS
+        is_good = notice.verdict in _GOOD or (notice.verdict == Verdict.INCONCLUSIVE and not self.fail_on_inconclusive)
+        return Status.SUCCESS if is_good else Status.FAILURE
 
     def title_of(self, notice: Notice) -> str:
         """Return the name of the status: that of the same scenario takes its place."""
