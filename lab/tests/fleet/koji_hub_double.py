@@ -79,7 +79,11 @@ class KojiHubDouble:
         return {"id": found[-1][0], "ts": found[-1][1]} if found else None
 
     def _queryHistory(  # noqa: N802
-        self, tables: list[str], tag: str, afterEvent: int, beforeEvent: int = 2**31 - 1  # noqa: N803
+        self,
+        tables: list[str],
+        tag: str,
+        afterEvent: int,
+        beforeEvent: int = 2**31 - 1,  # noqa: N803
     ) -> dict[str, list[dict[str, Any]]]:
         assert tables == ["tag_listing"]
         if tag not in TAGS:
@@ -102,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: KojiHubDouble
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         arguments, method = xmlrpc.client.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answer: tuple[Any, ...] | xmlrpc.client.Fault
         try:

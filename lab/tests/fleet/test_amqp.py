@@ -20,6 +20,7 @@ from rabbitmq import RabbitMq, rabbitmq
 from ringroad_lab.amqp_broker import Broker, BrokerSettings
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
+from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rules import Rule
@@ -72,8 +73,14 @@ class Bench:
         self.said: list[str] = []
         self.watchers: list[AmqpWatcher] = []
 
-    def start(self, patience: Patience = QUICK, requests: Requests | None = None, **values: Any) -> AmqpWatcher:  # noqa: ANN401
-        source = AmqpSource.model_validate({"url_env": "BROKER_URL", "as": "koji", "topics": [TOPIC], "queue_type": "classic", **values})
+    def start(
+        self,
+        patience: Patience = QUICK,
+        requests: Requests | None = None,
+        kept_as: str = "koji",
+        **values: Any,  # noqa: ANN401
+    ) -> AmqpWatcher:
+        source = AmqpSource.model_validate({"url_env": "BROKER_URL", "as": kept_as, "topics": [TOPIC], "queue_type": "classic", **values})
         made = AmqpWatcher("bus", source, Intake(requests or self.requests, [RULE], self.said.append), patience)
         self.watchers.append(made)
         made.look()
@@ -153,7 +160,7 @@ def test_what_nothing_can_be_made_of_is_kept_and_acknowledged(rabbitmq: RabbitMq
 def test_a_message_that_the_laboratory_fails_at_stops_no_other(
     rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = amqp.receive
+    real = receive
 
     def failing(requests: Requests, rules: Any, message: Any) -> Any:  # noqa: ANN401
         if b"9.fc43" in message.payload:
@@ -207,7 +214,7 @@ def test_killed_between_commit_and_acknowledgement_it_gets_the_message_again(rab
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert bench.requests.count() == 1
     # Under the same name, as the same source at the next start has it.
-    bench.start(queue=queue, **{"as": "bus"})
+    bench.start(queue=queue, kept_as="bus")
     assert wait_until(lambda: bench.requests.get(1).duplicates == 1, PATIENCE_S)
     bench.stop()
     assert (bench.requests.count(), rabbitmq.waiting(queue)) == (1, 0)
@@ -218,7 +225,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_it_confirmed(rabbitmq: Rabbi
     for kind, name in names.items():
         rabbitmq.declare(name, TOPIC, kind=kind)
         rabbitmq.await_settled(name)
-    watchers = [bench.start(queue=name, queue_type=kind, **{"as": f"koji-{kind}"}) for kind, name in names.items()]
+    watchers = [bench.start(queue=name, queue_type=kind, kept_as=f"koji-{kind}") for kind, name in names.items()]
     assert wait_until(lambda: all(rabbitmq.consumers(name) for name in names.values()), PATIENCE_S)
     rabbitmq.publish(TOPIC, *(tagged(f"{number}.fc43") for number in range(20)))
     rabbitmq.kill()
@@ -290,12 +297,13 @@ def test_a_queue_that_others_have_to_make_is_waited_for(rabbitmq: RabbitMq, benc
 
 def test_it_is_known_by_its_certificate(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_URL", rabbitmq.tls_url)
-    files = {"ca_file": rabbitmq.authority, "certificate_file": rabbitmq.certificate, "key_file": rabbitmq.certificate}
+    files: dict[str, Any] = {"ca_file": rabbitmq.authority, "certificate_file": rabbitmq.certificate, "key_file": rabbitmq.certificate}
     bench.start(queue=queue, **files)
     rabbitmq.publish(TOPIC, tagged("1.fc43"))
     bench.await_requests(1)
     # A broker whose certificate nobody has signed that the system knows.
-    bench.start(queue=queue, **{name: path for name, path in files.items() if name != "ca_file"})
+    del files["ca_file"]
+    bench.start(queue=queue, **files)
     bench.await_problem("certificate verify failed")
 
 
@@ -381,5 +389,3 @@ def test_a_source_that_cannot_work_answers_at_once(requests: Requests, monkeypat
     stuck.look()
     went_on.set()
     stuck.close()
-
-

@@ -12,17 +12,17 @@ import pytest
 from koji_hub_double import TAGGER, KojiHubDouble, koji_hub
 from pydantic import ValidationError
 
+from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
+from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message, RequestState
+from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import Outcome, Requests
 from ringroad_lab.fleet.rules import Rule
-from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.koji import SETTLED_AFTER_S, KojiSource, KojiWatcher
 from ringroad_lab.fleet.sources.koji_hub import HubError, KojiHub
 from ringroad_lab.fleet.sources.own_thread import Patience
-from ringroad_lab.deadline import wait_until
 from ringroad_lab.store.result_store import ResultStore
 
 TAG = "f43-updates-candidate"
@@ -287,9 +287,8 @@ def test_what_no_hub_answers_is_told(hub: KojiHubDouble, status: int, answer: by
 
 
 def test_a_hub_that_hangs_is_given_up() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        with pytest.raises(HubError, match="does not answer in time"):
-            KojiHub(f"http://127.0.0.1:{silent.getsockname()[1]}/kojihub", answer_s=0.2).last_event()
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(HubError, match="does not answer in time"):
+        KojiHub(f"http://127.0.0.1:{silent.getsockname()[1]}/kojihub", answer_s=0.2).last_event()
 
 
 @pytest.mark.parametrize("url", ["koji.example.org/kojihub", "file:///etc/passwd", "https://", "https://user:secret@example.org/"])

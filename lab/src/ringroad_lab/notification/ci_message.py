@@ -153,7 +153,7 @@ def message_body(settings: CiMessage, notice: Notice, build: dict[str, Any]) -> 
     nvr = build.get("nvr") or "-".join(str(build.get(name)) for name in ("name", "version", "release"))
     page, scenario = settings.link(notice), request.scenario
     test: dict[str, Any] = {"category": "performance", "namespace": settings.namespace, "type": scenario, "scenario": request.bed_class}
-    body = {
+    body: dict[str, Any] = {
         "contact": settings.contact.model_dump(exclude_none=True),
         "run": {"url": page, "log": page},
         "artifact": {

@@ -124,6 +124,7 @@ class AmqpWatcher(OwnThreadWatcher):
                 async with asyncio.timeout(answer_s):
                     if not await self._is_known(channel, queue):
                         raise BrokerError(f"{self._broker.name} forgot that we wait for messages of the queue {queue.name}")
+        return None
 
     async def _declare(self, channel: AbstractChannel) -> AbstractQueue:
         name = self._source.queue or None
@@ -152,7 +153,9 @@ class AmqpWatcher(OwnThreadWatcher):
         kept = Message(name, body, _sent_at(message, now), message.routing_key or "", message.message_id or "")
         if len(body) > MAX_PAYLOAD_BYTES:
             cut = Message(name, body[:_KEPT_BYTES], now, kept.event, kept.delivery)
-            received = self._dead(cut, f"the message has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: the first {_KEPT_BYTES} are kept")
+            received = self._dead(
+                cut, f"the message has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: the first {_KEPT_BYTES} are kept"
+            )
         else:
             try:
                 received = receive(self._intake.requests, self._intake.rules, kept)

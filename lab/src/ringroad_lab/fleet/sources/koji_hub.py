@@ -101,7 +101,7 @@ class KojiHub:
             raise self._strange("getBuild")
         return answer or {}
 
-    def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401
+    def _call(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401
         try:
             (answer,), _ = xmlrpc.client.loads(self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode()))
         except xmlrpc.client.Fault as error:
