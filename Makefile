@@ -44,6 +44,8 @@ FAUCET := $(TARGET)/tools/faucet
 BKR := $(TARGET)/tools/bkr
 # tmt, by which the laboratory carries out jobs on other machines.
 TMT := $(TARGET)/tools/tmt
+# The clients of Fedora's bus and of Koji, which judge the laboratory's messages.
+FLEET_JUDGES := $(TARGET)/tools/fleet-judges
 # Read from where they are, with nothing of ours left there.
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 	RINGROAD_TMT=$(TMT)
@@ -169,8 +171,8 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt ## the laboratory's tests: real devices, guests, machines by SSH, browsers
-	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, machines by SSH, browsers
+	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang
@@ -368,6 +370,11 @@ $(TMT)/bin/tmt: scripts/tmt.txt
 	python3 -m venv $(TMT)
 	$(TMT)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	$(if $(filter-out 0,$(shell id -u)),sudo )apt-file update
+	@touch $@
+
+$(FLEET_JUDGES)/bin/fedora-messaging: scripts/fleet-judges.txt
+	python3 -m venv $(FLEET_JUDGES)
+	$(FLEET_JUDGES)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	@touch $@
 
 # Wheels for Debian's own Python, which another may hide.

@@ -214,6 +214,8 @@ SOURCES: Kinds[Source] = Kinds(
         "gitea": "fleet.sources.http:GiteaSource",
         "generic": "fleet.sources.http:GenericSource",
         "folder": "fleet.sources.folder:FolderSource",
+        "amqp": "fleet.sources.amqp:AmqpSource",
+        "koji": "fleet.sources.koji:KojiSource",
     },
 )
 # Of `notifications.toml`: by what way others are told.
@@ -227,5 +229,6 @@ NOTIFIERS: Kinds[Notifier] = Kinds(
         "github": "notification.github:GithubStatus",
         "gitlab": "notification.gitlab:GitlabStatus",
         "report": "notification.report_file:ReportFile",
+        "ci-message": "notification.ci_message:CiMessage",
     },
 )

@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 
 from fabricated_runs import EPOCH
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.errors import StoreFailedError
+from ringroad_lab.errors import LabError, StoreFailedError
 from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.leases import Leases, this_process
 from ringroad_lab.fleet.outbox import Outbox, ToldState
 from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.notification.interface import Notifier, Occasion, Sender
 from ringroad_lab.notification.message import Notice
@@ -208,6 +209,23 @@ def test_a_job_that_its_engine_lost_is_submitted_again_and_that_is_no_attempt(re
     assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
     assert len({job.name for job in cluster.submitted}) == 1
     assert len(cluster.submitted) == QUICK.attempts + 2
+
+
+def test_a_source_that_is_away_is_told_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:
+    class Away(Watcher):
+        def look(self) -> None:
+            raise LabError("the broker is away")
+
+    cluster.rooms = 2
+    for build in ("ovs-3.5", "ovs-3.6"):
+        ask(requests, build)
+    said: list[str] = []
+    made = dispatcher(cluster, watchers=[Away()], said=said)
+    made._step()
+    assert len(cluster.submitted) == 2
+    made.run(threading.Event(), once=True)
+    assert said.count("the broker is away") == 1
+    assert [each.state for each in requests.find()] == [RequestState.DONE] * 2
 
 
 def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster: Cluster) -> None:

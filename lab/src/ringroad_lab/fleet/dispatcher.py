@@ -107,9 +107,6 @@ class Dispatcher:
         self._leases.renew()
         with self._telling_why():
             self._teller.look()
-        for watcher in self._watchers:
-            with self._telling_why():
-                watcher.look()
         for request in self._leases.adopt(self._may_adopt):
             self._say(f"request {request.id}: taken over from {machine_of(request.lease_holder)}")
         for request in self._leases.held():
@@ -125,6 +122,10 @@ class Dispatcher:
             if self._said:
                 # Something fails: it is tried again after a pause.
                 break
+        # Last: a source that is away is no reason to begin nothing.
+        for watcher in self._watchers:
+            with self._telling_why():
+                watcher.look()
         return not self._leases.held() and not self._leases.is_any_waiting() and self._teller.is_done
 
     @contextmanager

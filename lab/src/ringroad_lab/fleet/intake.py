@@ -20,6 +20,12 @@ class Received:
     """Why nothing could be made of it."""
     is_json: bool = True
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        numbers = ", ".join(str(each.id) for each in self.added)
+        return f"{self.outcome}{f', request {numbers}' if numbers else ''}{f': {self.problem}' if self.problem else ''}"
+
 
 def receive(requests: Requests, rules: Sequence[Rule], message: Message) -> Received:
     """Make requests of a message; one of which nothing can be made is kept as dead. All is in the store when this returns.

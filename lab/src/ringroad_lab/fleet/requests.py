@@ -86,6 +86,11 @@ class Requests:
         self._store = store
         self._clock = clock
 
+    @property
+    def store(self) -> ResultStore:
+        """Where they are."""
+        return self._store
+
     # Made
 
     def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[Outcome, list[Added]]:

@@ -6,7 +6,7 @@ queries. Tables change by a migration (`migrations/versions`) alone, which a tes
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
@@ -306,3 +306,16 @@ class SourceCount(Base):
     outcome: Mapped[str] = mapped_column(String(32), primary_key=True)
     messages: Mapped[int] = mapped_column(Integer)
     last_at: Mapped[float] = mapped_column(Double)
+
+
+class SourcePosition(Base):
+    """How far a source that is asked has been read: all up to there came to what it came to."""
+
+    __tablename__ = "source_position"
+
+    source: Mapped[str] = mapped_column(String(64), primary_key=True)
+    part: Mapped[str] = mapped_column(Text, primary_key=True)
+    """Of the source, which is read by itself: a tag of a Koji hub."""
+    position: Mapped[int] = mapped_column(BigInteger)
+    """A number of the source's own that grows: an event of a Koji hub."""
+    changed_at: Mapped[float] = mapped_column(Double)

@@ -105,12 +105,7 @@ class FolderWatcher(Watcher):
         except LabError as error:
             outcome, added = self._intake.requests.add_dead(message(json.dumps({"path": path}).encode()), str(error))
             received = Received(outcome, [added] if added else [], str(error))
-        self._tell(path, received)
-
-    def _tell(self, path: str, received: Received) -> None:
-        numbers = ", ".join(str(each.id) for each in received.added)
-        problem = f": {received.problem}" if received.problem else ""
-        self._intake.say(f"{path}: {received.outcome}{f', request {numbers}' if numbers else ''}{problem}")
+        self._intake.say(f"{path}: {received.text}")
 
 
 def describe_package(path: Path) -> dict[str, str | int]:

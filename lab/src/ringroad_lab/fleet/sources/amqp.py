@@ -1,0 +1,190 @@
+"""A broker of AMQP 0-9-1 as a source: messages in fedora-messaging's wire format, as the build systems of Fedora and CentOS Stream send them.
+
+The format: https://fedora-messaging.readthedocs.io/en/stable/api/wire-format.html.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Literal, Self
+
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from pydantic import Field, model_validator
+
+from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
+from ringroad_lab.errors import StoreError
+from ringroad_lab.fleet.intake import Received, receive
+from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message, Name, Word
+from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
+from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+
+# Of a message that is too long.
+_KEPT_BYTES = 1 << 16
+# How often to ask whether the broker still knows that we wait for messages: a queue may hang, and its broker seem well.
+_ASK_EVERY_S = 30.0
+
+
+class AmqpSource(Source, BrokerSettings):
+    """A queue, and what is to come into it."""
+
+    kind = "amqp"
+    title = "A broker of AMQP 0-9-1, with messages as fedora-messaging sends them"
+
+    queue: Word = ""
+    queue_type: Literal["quorum", "classic", "temporary", "existing"] = "quorum"
+    """quorum, classic: of ours, and it lasts. temporary: it ends with the connection. existing: somebody else made and bound it."""
+    exchange: Annotated[Word, Field(min_length=1)] = "amq.topic"
+    topics: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(max_length=100)] = ()
+    """Which messages of the exchange: their topics, with `*` for a word and `#` for any number of them."""
+    prefetch: Annotated[int, Field(ge=1, le=1000)] = 4
+    """So many messages are held in memory at most, each as long as the broker lets it be."""
+    kept_as: Annotated[Name | None, Field(alias="as")] = None
+    """The name of the source under which its requests are kept; its own unless given."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.queue and self.queue_type != "temporary":
+            raise ValueError('name the queue, or have queue_type = "temporary"')
+        if bool(self.topics) is (self.queue_type == "existing"):
+            raise ValueError("give topics; none for an existing queue, which others have bound")
+        return self
+
+    def watcher(self, name: str, intake: Intake) -> Watcher:
+        """Return what takes the messages.
+
+        Raises:
+            ScenarioError: the URL or a certificate is not there, or not right.
+        """
+        return AmqpWatcher(name, self, intake)
+
+
+class AmqpWatcher(OwnThreadWatcher):
+    """Takes messages as they come, and acknowledges each when what came of it is in the store."""
+
+    def __init__(self, name: str, source: AmqpSource, intake: Intake, patience: Patience | None = None) -> None:
+        """Take the source's name and settings, and what is made of its messages.
+
+        Raises:
+            ScenarioError: the URL or a certificate is not there, or not right.
+        """
+        super().__init__(name, patience)
+        self._source = source
+        self._intake = intake
+        self._broker = Broker.of(source, f"source '{name}'")
+        self._runner: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    def work(self) -> float:
+        """Take messages until something fails, or it is to end."""
+        asyncio.run(self._consume())
+        return 0.0
+
+    def interrupt(self) -> None:
+        """Have it end."""
+        if runner := self._runner:
+            loop, ended = runner
+            try:
+                loop.call_soon_threadsafe(_end, ended)
+            except RuntimeError:
+                # It has ended by itself.
+                return
+
+    async def _consume(self) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._runner = asyncio.get_running_loop(), ended
+        answer_s = self.patience.answer_s
+        async with self._broker.connected(answer_s) as connection:
+            async with asyncio.timeout(answer_s):
+                channel = await connection.channel(publisher_confirms=False)
+                await channel.set_qos(prefetch_count=self._source.prefetch)
+                queue = await self._declare(channel)
+                for topic in self._source.topics:
+                    await queue.bind(self._source.exchange, topic)
+                in_turn = asyncio.Lock()
+
+                async def take(message: AbstractIncomingMessage) -> None:
+                    async with in_turn:
+                        if ended.done():
+                            return
+                        try:
+                            self._take(message)
+                            await message.ack()
+                        except Exception as error:
+                            # It is not acknowledged: the broker sends it again.
+                            _end(ended, error)
+
+                channel.close_callbacks.add(lambda _channel, error: _end(ended, error or BrokerError("the broker closed the channel")))
+                await queue.consume(take)
+            self.works_again()
+            while not self.stopping.is_set():
+                await asyncio.wait({ended}, timeout=_ASK_EVERY_S)
+                if ended.done():
+                    return ended.result()
+                async with asyncio.timeout(answer_s):
+                    if not await self._is_known(channel, queue):
+                        raise BrokerError(f"{self._broker.name} forgot that we wait for messages of the queue {queue.name}")
+        return None
+
+    async def _declare(self, channel: AbstractChannel) -> AbstractQueue:
+        name = self._source.queue or None
+        match self._source.queue_type:
+            case "quorum":
+                return await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
+            case "classic":
+                return await channel.declare_queue(name, durable=True)
+            case "temporary":
+                return await channel.declare_queue(name, exclusive=True, auto_delete=True)
+        return await channel.declare_queue(name, passive=True)
+
+    async def _is_known(self, channel: AbstractChannel, queue: AbstractQueue) -> bool:
+        """Whether the broker counts us among those who wait for messages of the queue; one whose queue hangs counts none."""
+        answer = await (await channel.get_underlay_channel()).queue_declare(queue.name, passive=True)
+        return bool(answer.consumer_count)
+
+    def _take(self, message: AbstractIncomingMessage) -> None:
+        """Have a message kept: all is in the store when this returns.
+
+        Raises:
+            StoreError: it is not.
+        """
+        body, now = message.body, self._intake.clock()
+        name = self._source.kept_as or self.name
+        kept = Message(name, body, _sent_at(message, now), message.routing_key or "", message.message_id or "")
+        if len(body) > MAX_PAYLOAD_BYTES:
+            cut = Message(name, body[:_KEPT_BYTES], now, kept.event, kept.delivery)
+            received = self._dead(
+                cut, f"the message has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: the first {_KEPT_BYTES} are kept"
+            )
+        else:
+            try:
+                received = receive(self._intake.requests, self._intake.rules, kept)
+            except StoreError:
+                raise
+            except Exception as error:
+                # Whatever is wrong with it, it would be so the next time.
+                received = self._dead(kept, f"the laboratory failed at the message: {type(error).__name__}: {error}")
+        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+            self._intake.say(f"source '{self.name}': message {kept.delivery}: {received.text}")
+
+    def _dead(self, message: Message, reason: str) -> Received:
+        outcome, added = self._intake.requests.add_dead(message, reason)
+        return Received(outcome, [added] if added else [], reason, is_json=False)
+
+
+def _end(ended: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if ended.done():
+        return
+    if error is None:
+        ended.set_result(None)
+    else:
+        ended.set_exception(error)
+
+
+def _sent_at(message: AbstractIncomingMessage, now: float) -> float:
+    """When a message was sent, as it says, unless that is to come: a build is older than another whose message overtook its own."""
+    try:
+        moment = datetime.fromisoformat(str(message.headers["sent-at"]))
+        return min((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), now)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return now

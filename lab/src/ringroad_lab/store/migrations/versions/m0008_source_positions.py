@@ -1,0 +1,23 @@
+"""The table of how far sources that are asked have been read."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make the table."""
+    op.create_table(
+        "source_position",
+        sa.Column("source", sa.String(length=64), nullable=False),
+        sa.Column("part", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("changed_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("source", "part", name="pk_source_position"),
+    )
