@@ -44,7 +44,7 @@ impl Ahead {
         Some((self.keys.get(lane)?, *self.steps.get(lane)?))
     }
 
-    /// Looks up frames from `frame` on, of which each has fragments and bytes, as this worker: `words` of their keys count.
+    /// Looks up frames from `frame` on, each of which has fragments and bytes, as this worker: `words` of keys count.
     pub fn look<'frames>(
         &mut self,
         (tables, worker): (&Tables, usize),

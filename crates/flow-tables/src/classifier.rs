@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// The bits that several of these masks have in common, one of them at least: more than `common`. `None`: there are none.
+/// The bits that some of these masks have in common: more than `common`. `None`: there are none.
 fn finer(common: &FlowKey, mut masks: Vec<FlowKey>) -> Option<FlowKey> {
     masks.sort_by_key(|mask| std::cmp::Reverse(mask.bits()));
     let first = masks.first()?;

@@ -206,7 +206,7 @@ impl FlowKey {
         Self { words }
     }
 
-    /// The bits of a mask that masks like it are likely to have, too: no ports, and of all else whole pieces of 16 bits,
+    /// The bits of a mask that masks like it probably have, too: no ports, and of all else whole pieces of 16 bits,
     /// so not the ends of prefixes.
     pub fn relaxed(&self) -> Self {
         let whole = |word: u64| {

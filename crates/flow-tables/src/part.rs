@@ -1,5 +1,5 @@
-//! A part of a table's entries: those of one shape, that is, of one combination of fields and masks, or those of several
-//! shapes that have bits in common.
+//! A part of a table's entries: those of one shape, that is, of one combination of fields and masks, or those of
+//! several shapes that have bits in common.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) struct Part {
 /// What no lookup needs.
 #[derive(Debug, Clone, Default)]
 struct Rest {
-    /// The shapes, each by the bits that count and the fields that they are of: its number, and how many entries it has.
+    /// The shapes, by the bits that count and the fields that they are of: the number, and how many entries there are.
     shapes: HashMap<FlowKey, (ShapeNumber, usize), FixedState>,
     /// Numbers of shapes that are gone.
     free: Vec<ShapeNumber>,

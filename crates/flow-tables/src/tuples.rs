@@ -1,5 +1,5 @@
-//! Hash tables of entries: of those that look at the same bits of the same fields, so that one look finds the right one,
-//! and of those that have some of these bits in common, of which a look finds a few.
+//! Hash tables of entries: of those that look at the same bits of the same fields, so that one look finds the right
+//! one, and of those that have some of these bits in common, of which a look finds a few.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ struct Entry<const N: usize, Of> {
 /// Entries by `N` words. Each is the one of the highest priority with its shape and key.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuples<const N: usize, S: Shapes<N>> {
-    /// Which words count, and which bits of them are hashed. Words of which no bit counts fill up a table that has fewer.
+    /// Which words count, and which bits of them are hashed. Words of which no bit counts fill up the others.
     words: [u8; N],
     hashed: [u64; N],
     seed: Seed,
@@ -149,7 +149,7 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
             *hashed = hash(&and(&self.words_of(key), &self.hashed), self.seed);
         }
         let hashes = hashes.iter().take(keys.len());
-        // The table gives no address of what it looks at first, so that is read, by loads that do not wait for each other.
+        // The table gives no address of what it looks at first, so that is read: loads that do not wait for each other.
         let last = self.entries.num_buckets() - 1;
         let there = hashes.clone().map(|&hashed| self.entries.get_bucket(hashed as usize & last).is_some());
         std::hint::black_box(there.fold(false, |any, is_there| any ^ is_there));
