@@ -5,9 +5,9 @@
 //! can make it useless by many different packets; then it is left alone for a while, and costs nothing.
 
 use crate::key::{FlowKey, WORDS, Words, word};
-use crate::shape::{Seed, hash};
 use crate::tables::Tables;
 use crate::trail::Step;
+use crate::tuples::{Seed, hash};
 use crate::way::Way;
 
 /// Places that one hash has.
@@ -16,7 +16,7 @@ const SETS: usize = 4096;
 /// Ways with more steps behind the first are not remembered.
 const MAX_STEPS: usize = 7;
 /// With fewer hash tables than that, a look into them costs no more than one into the cache.
-const LEAST_SHAPES: usize = 4;
+const LEAST_PARTS: usize = 4;
 /// After so many looks it is asked whether the cache pays.
 const JUDGED_AFTER: u32 = 4096;
 /// It does not where fewer than one of so many looks find something.
@@ -78,7 +78,7 @@ impl WayCache {
     /// A batch of so many frames begins. Whether to look here.
     pub fn begin(&mut self, tables: &Tables, frames: usize) -> bool {
         self.last = None;
-        if tables.shapes < LEAST_SHAPES {
+        if tables.parts < LEAST_PARTS {
             return false;
         }
         if self.passes > 0 {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ringroad_port::frame::prefetch_write;
+
 /// Packets and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
@@ -89,6 +91,13 @@ impl<'counters> OfWorker<'counters> {
     fn cell(self, id: CounterId) -> Option<&'counters Cell> {
         let id = id.0 as usize;
         self.0.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
+    }
+
+    /// Has a counter's memory fetched.
+    pub fn fetch(self, id: CounterId) {
+        if let Some(cell) = self.cell(id) {
+            prefetch_write(std::ptr::from_ref(cell).cast());
+        }
     }
 
     /// Adds to a counter. Only the thread that is this worker calls it.

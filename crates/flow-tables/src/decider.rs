@@ -11,6 +11,7 @@ use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::LearningSwitch;
 
+use crate::ahead::Ahead;
 use crate::cache::{Known, WayCache};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
 use crate::fates::Fates;
@@ -35,6 +36,7 @@ pub struct FlowDecider {
     packet: Packet,
     scratch: Scratch,
     cache: WayCache,
+    ahead: Ahead,
     noted: Noted,
     tally: Tally,
 }
@@ -66,6 +68,7 @@ impl FlowDecider {
             packet: Packet::default(),
             scratch: Scratch::default(),
             cache: WayCache::default(),
+            ahead: Ahead::default(),
             noted: Noted::default(),
             tally: Tally::default(),
         }
@@ -96,7 +99,7 @@ impl Decide for FlowDecider {
         if from == self.controllers {
             return send_out(batch, first, plan);
         }
-        let Self { needs, switch, controllers, clock, packet, scratch, cache, noted, tally } = self;
+        let Self { needs, switch, controllers, clock, packet, scratch, cache, ahead, noted, tally } = self;
         needs.turns.begin();
         // Nobody changes the tables any more where the state is gone.
         let Some(tables) = needs.tables.enter() else { return };
@@ -123,7 +126,12 @@ impl Decide for FlowDecider {
         let counts = common != Some(Way::Drop(DropCause::PortDisabled));
         let is_cached = common.is_none() && cache.begin(&tables, end - first);
         let drops_fragments = tables.fragments == Fragments::Drop;
+        let is_ahead = common.is_none() && !is_cached && !drops_fragments && ahead.begin(&tables);
         let singles = if batch.is_single() { Some(batch.fragments()) } else { None };
+        let of_frame = |frame: usize| match singles.and_then(|all| all.get(frame)) {
+            Some(one) => (std::slice::from_ref(one), one.len()),
+            None => (batch.frame(frame), batch.frame_bytes(frame)),
+        };
         let mut fates = Fates::new(first);
         if let Some(Way::Port(port)) = common
             && let Some(all) = singles.and_then(|all| all.get(first..))
@@ -134,10 +142,7 @@ impl Decide for FlowDecider {
             return;
         }
         for frame in first..end {
-            let (fragments, bytes) = match singles.and_then(|all| all.get(frame)) {
-                Some(one) => (std::slice::from_ref(one), one.len()),
-                None => (batch.frame(frame), batch.frame_bytes(frame)),
-            };
+            let (fragments, bytes) = of_frame(frame);
             if bytes < ETHERNET_HEADER_BYTES {
                 fates.set(plan, frame, Fate::Drop(DropCause::TooShort));
                 continue;
@@ -146,6 +151,18 @@ impl Decide for FlowDecider {
             // Without a step, the frame has those of the last one.
             let (way, step) = match common {
                 Some(way) => (way, None),
+                None if is_ahead => {
+                    if ahead.get(frame).is_none() {
+                        let frames = (frame..end).map(of_frame);
+                        ahead.look((&tables, needs.worker), (packet, words), frame, frames);
+                    }
+                    let Some((key, first)) = ahead.get(frame) else { break };
+                    let way = tables.way_behind(first, key, ends, tally.more_mut());
+                    if matches!(way, Way::Normal | Way::Other) {
+                        packet.enter_frame(fragments, bytes, words);
+                    }
+                    (way, Some(first))
+                }
                 None => {
                     let is_fragment = packet.enter_frame(fragments, bytes, words);
                     if drops_fragments && is_fragment {

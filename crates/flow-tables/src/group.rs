@@ -1,15 +1,17 @@
 //! Groups: which buckets a packet goes through.
 
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 use ringroad_openflow::action::PortNo;
+use ringroad_openflow::group_id;
 use ringroad_openflow::message::{Bucket, GroupKind};
 use ringroad_openflow::oxm::Field;
 
 use crate::counters::CounterId;
 use crate::packet::Packet;
-use crate::tables::Tables;
+use crate::tables::{Ports, Tables};
 
 /// A group. It does not change: a changed one takes its place.
 #[derive(Debug)]
@@ -92,28 +94,46 @@ impl Group {
     }
 }
 
-/// Groups that watch groups: no more than that within each other.
+/// Groups that watch groups: no more than that within each other. What is beyond that does not live.
 const MAX_WATCHED: usize = 16;
 
-/// Buckets that are looked at to know whether one lives: each watched group can multiply those of the groups behind it.
-const MAX_LOOKED_AT: usize = 256;
+/// Whether the port lives that a bucket watches, if it watches one.
+fn has_live_port(bucket: &Bucket, ports: &Ports) -> bool {
+    bucket.watch_port == PortNo::ANY || ports.lives(bucket.watch_port)
+}
 
 /// Whether a bucket lives: with the port and the group that it watches, and always if it watches neither.
 fn is_alive(bucket: &Bucket, tables: &Tables) -> bool {
-    let mut looks_left = MAX_LOOKED_AT;
-    lives(bucket, tables, 0, &mut looks_left)
+    let has_live_group =
+        bucket.watch_group == group_id::ANY || tables.live_groups.contains(&bucket.watch_group);
+    has_live_group && has_live_port(bucket, &tables.ports)
 }
 
-fn lives(bucket: &Bucket, tables: &Tables, depth: usize, looks_left: &mut usize) -> bool {
-    let port = bucket.watch_port == PortNo::ANY || tables.ports.lives(bucket.watch_port);
-    let group = bucket.watch_group == ringroad_openflow::group_id::ANY
-        || depth < MAX_WATCHED
-            && tables.groups.get(&bucket.watch_group).is_some_and(|group| {
-                group.buckets.iter().any(|bucket| {
-                    let Some(left) = looks_left.checked_sub(1) else { return false };
-                    *looks_left = left;
-                    lives(bucket, tables, depth + 1, looks_left)
-                })
-            });
-    port && group
+impl Group {
+    /// Whether one of its buckets watches a group.
+    pub(crate) fn watches_groups(&self) -> bool {
+        self.buckets.iter().any(|bucket| bucket.watch_group != group_id::ANY)
+    }
+}
+
+/// The groups that live: those with a bucket that does. Each bucket is looked at once.
+pub(crate) fn live_groups<'groups>(
+    groups: impl Iterator<Item = (u32, &'groups Group)>,
+    ports: &Ports,
+) -> HashSet<u32, FixedState> {
+    let (mut found, mut with) = (Vec::new(), HashMap::<u32, Vec<u32>, FixedState>::default());
+    for (number, group) in groups {
+        for bucket in group.buckets.iter().filter(|bucket| has_live_port(bucket, ports)) {
+            match bucket.watch_group {
+                group_id::ANY => found.push(number),
+                watched => with.entry(watched).or_default().push(number),
+            }
+        }
+    }
+    let mut live = HashSet::default();
+    for _ in 0..=MAX_WATCHED {
+        found.retain(|&number| live.insert(number));
+        found = found.iter().filter_map(|number| with.remove(number)).flatten().collect();
+    }
+    live
 }

@@ -127,8 +127,8 @@ const fn place(field: Field) -> (usize, u32) {
     }
 }
 
-/// The fields of a packet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The fields of a packet; or which bits of which fields count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FlowKey {
     words: [u64; WORDS],
 }
@@ -177,6 +177,46 @@ impl FlowKey {
         } else {
             self.words[number] |= (value as u64) << shift;
         }
+    }
+
+    /// The fields of a mask that not all packets have.
+    pub fn required(&self) -> u64 {
+        self.words[word::PRESENT] & !ALWAYS
+    }
+
+    /// The words of a mask in which bits count.
+    pub fn used_words(&self) -> impl Iterator<Item = u8> {
+        (0..word::PRESENT as u8).filter(|&number| self.word(number.into()) != 0)
+    }
+
+    /// How many bits of a mask count.
+    pub fn bits(&self) -> u32 {
+        self.words[..word::PRESENT].iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether all bits of a mask count in another, too.
+    pub fn is_within(&self, other: &Self) -> bool {
+        (0..word::PRESENT).all(|number| self.words[number] & !other.words[number] == 0)
+    }
+
+    /// The bits that count in another mask, too.
+    pub fn common(&self, other: &Self) -> Self {
+        let mut words = std::array::from_fn(|number| self.words[number] & other.words[number]);
+        words[word::PRESENT] = 0;
+        Self { words }
+    }
+
+    /// The bits of a mask that masks like it probably have, too: no ports, and of all else whole pieces of 16 bits,
+    /// so not the ends of prefixes.
+    pub fn relaxed(&self) -> Self {
+        let whole = |word: u64| {
+            let pieces = (0..4).map(|number| 0xffff << (16 * number));
+            pieces.filter(|piece| word & piece == *piece).sum()
+        };
+        let mut words = self.words.map(whole);
+        words[word::TYPES] = self.words[word::TYPES] >> 32 << 32;
+        words[word::PRESENT] = 0;
+        Self { words }
     }
 
     /// The words that do not come from the frame.

@@ -4,9 +4,11 @@
 //! which reads them without waiting.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod brief;
 mod cache;
 mod checksum;
+mod classifier;
 pub mod control_frame;
 pub mod counters;
 pub mod decider;
@@ -23,11 +25,12 @@ pub mod meter;
 mod one_frame;
 pub mod packed_match;
 pub mod packet;
+mod part;
 pub mod pipeline;
 pub mod sample_frame;
-mod shape;
 pub mod state;
 pub mod tables;
 mod tally;
 mod trail;
+mod tuples;
 mod way;

@@ -353,13 +353,13 @@ impl FlowState {
         }
     }
 
-    fn numbered(&self, table: u8) -> impl Iterator<Item = (u8, &crate::flow::Classifier)> {
+    fn numbered(&self, table: u8) -> impl Iterator<Item = (u8, &crate::classifier::Classifier)> {
         let tables = (0..).zip(&self.tables.tables);
         tables.filter(move |&(number, _)| table == table_id::ALL || number == table)
     }
 
     fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<Flow>)> {
-        let in_table = |(number, table): (u8, &crate::flow::Classifier)| {
+        let in_table = |(number, table): (u8, &crate::classifier::Classifier)| {
             table
                 .iter()
                 .filter(|flow| chosen.has(flow))
@@ -463,7 +463,7 @@ impl FlowState {
     /// How many flow entries there are.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.tables.tables.iter().map(crate::flow::Classifier::len).sum()
+        self.tables.tables.iter().map(crate::classifier::Classifier::len).sum()
     }
 
     fn check_instructions(&self, request: &FlowMod) -> Result<(), ErrorCode> {

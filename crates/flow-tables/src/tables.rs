@@ -1,7 +1,7 @@
 //! What workers see: tables, groups, meters and ports. There are two copies (`left_right`): workers read one while the
 //! other follows the changes, so that no worker ever waits, or sees half a change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -12,10 +12,11 @@ use ringroad_openflow::oxm::Match;
 use ringroad_openflow::table_id;
 use ringroad_port::port_index::{PortIndex, PortMask};
 
+use crate::classifier::Classifier;
 use crate::control_frame::port_index;
 use crate::counters::{Block, Count, CounterId, Counters};
-use crate::flow::{Classifier, Flow};
-use crate::group::Group;
+use crate::flow::Flow;
+use crate::group::{Group, live_groups};
 use crate::key::Words;
 use crate::meter::Meter;
 use crate::pipeline::may_send;
@@ -94,6 +95,10 @@ pub enum Fragments {
 pub struct Tables {
     pub(crate) tables: Vec<Classifier>,
     pub(crate) groups: HashMap<u32, Arc<Group>, FixedState>,
+    /// How many of them watch groups.
+    watchers: usize,
+    /// Those that live, if some are watched.
+    pub(crate) live_groups: HashSet<u32, FixedState>,
     pub(crate) meters: HashMap<u32, Arc<Meter>, FixedState>,
     pub(crate) ports: Ports,
     pub(crate) fragments: Fragments,
@@ -102,8 +107,8 @@ pub struct Tables {
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
     /// The words of a packet's key that some table looks at.
     pub(crate) words: Words,
-    /// Combinations of fields and masks in all tables.
-    pub(crate) shapes: usize,
+    /// Hash tables of all tables.
+    pub(crate) parts: usize,
     /// Another one at each change that workers see.
     pub(crate) generation: u64,
 }
@@ -113,13 +118,15 @@ impl Default for Tables {
         Self {
             tables: vec![Classifier::default(); TABLES],
             groups: HashMap::default(),
+            watchers: 0,
+            live_groups: HashSet::default(),
             meters: HashMap::default(),
             ports: Ports::default(),
             fragments: Fragments::default(),
             counters: Counters::default(),
             lookups: Arc::default(),
             words: 0,
-            shapes: 0,
+            parts: 0,
             generation: 0,
         }
     }
@@ -204,20 +211,22 @@ impl Tables {
             Change::Insert(table, flow) => {
                 let table = self.tables.get_mut(usize::from(table));
                 if table.is_some_and(|table| table.insert(flow)) {
-                    self.look_at_shapes();
+                    self.look_at_parts();
                 }
             }
             Change::Remove(table, priority, matching) => {
                 let table = self.tables.get_mut(usize::from(table));
                 if table.is_some_and(|table| table.remove(priority, &matching)) {
-                    self.look_at_shapes();
+                    self.look_at_parts();
                 }
             }
-            Change::Group(group, Some(value)) => drop(self.groups.insert(group, value)),
-            Change::Group(group, None) => drop(self.groups.remove(&group)),
+            Change::Group(number, group) => self.set_group(number, group),
             Change::Meter(meter, Some(value)) => drop(self.meters.insert(meter, value)),
             Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
-            Change::Port(port, state) => self.ports.set(port, state),
+            Change::Port(port, state) => {
+                self.ports.set(port, state);
+                self.look_at_watched();
+            }
             Change::Fragments(fragments) => self.fragments = fragments,
             Change::Counters(block) => self.counters.push(&block),
             Change::Lookups(lookups) => self.lookups = lookups,
@@ -225,9 +234,29 @@ impl Tables {
         }
     }
 
-    fn look_at_shapes(&mut self) {
+    fn set_group(&mut self, number: u32, group: Option<Arc<Group>>) {
+        let watches = |group: &Option<Arc<Group>>| {
+            usize::from(group.as_ref().is_some_and(|group| group.watches_groups()))
+        };
+        self.watchers += watches(&group);
+        let before = match group {
+            Some(group) => self.groups.insert(number, group),
+            None => self.groups.remove(&number),
+        };
+        self.watchers -= watches(&before);
+        self.look_at_watched();
+    }
+
+    fn look_at_watched(&mut self) {
+        if self.watchers > 0 {
+            self.live_groups =
+                live_groups(self.groups.iter().map(|(&number, group)| (number, &**group)), &self.ports);
+        }
+    }
+
+    fn look_at_parts(&mut self) {
         self.words = self.tables.iter().map(Classifier::words).fold(0, |all, words| all | words);
-        self.shapes = self.tables.iter().map(Classifier::shapes).sum();
+        self.parts = self.tables.iter().map(Classifier::parts).sum();
     }
 }
 

@@ -7,7 +7,8 @@ use ringroad_openflow::action::Action;
 use ringroad_openflow::oxm::Field;
 
 use crate::brief::Brief;
-use crate::flow::{Flow, Place};
+use crate::classifier::Place;
+use crate::flow::Flow;
 use crate::layout::eth_type;
 use crate::packet::Packet;
 use crate::tables::Tables;

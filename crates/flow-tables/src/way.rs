@@ -41,12 +41,17 @@ impl Tables {
     #[inline]
     pub(crate) fn way(&self, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> (Way, Step) {
         let first = self.tables.first().map_or(Step::nothing(0), |table| table.find(0, key));
-        let way = match first.brief.plain() {
+        (self.way_behind(first, key, ends, more), first)
+    }
+
+    /// The same where the first step is known.
+    #[inline]
+    pub(crate) fn way_behind(&self, first: Step, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> Way {
+        match first.brief.plain() {
             Plain::Output(port) => self.output(port, ends),
             Plain::Goto(next) => self.way_on(next, key, ends, more),
             other => Self::end(other),
-        };
-        (way, first)
+        }
     }
 
     /// The same from this table on.

@@ -323,6 +323,39 @@ fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
 }
 
 #[test]
+fn a_group_lives_by_any_bucket_of_any_group_that_it_watches() {
+    let mut state = state();
+    let add_group = |state: &mut FlowState, command, number, buckets| {
+        state.group_mod(&group(command, GroupKind::FastFailover, number, buckets), 0).unwrap();
+    };
+    let watching =
+        |watched, out| Bucket { watch_group: watched, ..bucket(0, PortNo::ANY, vec![output(out)]) };
+    // The last of a thousand buckets lives alone; each group above has it as the last one, too.
+    let dead = bucket(0, PortNo(9), vec![output(3)]);
+    let last = bucket(0, PortNo(2), vec![output(3)]);
+    add_group(&mut state, GroupCommand::Add, 1, [vec![dead.clone(); 999], vec![last]].concat());
+    for number in 2..=5 {
+        let buckets = [vec![dead.clone(); 999], vec![watching(number - 1, 3)]].concat();
+        add_group(&mut state, GroupCommand::Add, number, buckets);
+    }
+    add_group(&mut state, GroupCommand::Add, 6, vec![watching(5, 2), bucket(0, PortNo(3), vec![output(3)])]);
+    state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(6)])), 0).unwrap();
+    assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [2]);
+    // With the port, with a group between, and with a bucket of it.
+    let port = |is_live| Some(PortState { config: PortConfig::default(), is_live });
+    for (is_live, left) in [(false, 3), (true, 2)] {
+        state.set_port(PortNo(2), port(is_live));
+        assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [left]);
+    }
+    for (buckets, left) in [(vec![dead; 2], 3), (vec![watching(1, 3)], 2)] {
+        add_group(&mut state, GroupCommand::Modify, 3, buckets);
+        assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [left]);
+    }
+    state.group_mod(&group(GroupCommand::Delete, GroupKind::FastFailover, 1, vec![]), 0).unwrap();
+    assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [3]);
+}
+
+#[test]
 fn the_end_of_a_group_or_a_meter_ends_the_flows_that_use_it() {
     let mut state = state();
     let buckets = vec![bucket(0, PortNo::ANY, vec![output(2)])];

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::shared::{SharedBytes, SlotWord};
+pub use ringroad_ring::shared::{prefetch_read, prefetch_write};
 
 /// Bytes of an Ethernet header: two addresses and a type.
 pub const ETHERNET_HEADER_BYTES: usize = 14;

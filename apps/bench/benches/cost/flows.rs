@@ -14,6 +14,7 @@ use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT}
 use ringroad_port::clock::Clock;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 
+use crate::acl::{self, Masked};
 use crate::paths::Turn;
 use crate::replay::replay;
 use crate::site::{Site, frame};
@@ -160,6 +161,44 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
         frame
     };
     set_up(burst, (0..FLOWS).map(entry).collect(), (0..FLOWS).map(frame).collect())
+}
+
+/// Entries of a list of rules.
+const ACL_ENTRIES: usize = 10_000;
+
+/// A frame for each entry that UDP can match, in no order; an earlier one may take it.
+pub(crate) fn access_list(burst: u32) -> Result<Turn, Failure> {
+    let (rules, mut draw) = acl::entries(ACL_ENTRIES, 1);
+    let masked = |field: Field, Masked { value, mask }: Masked| {
+        (mask != 0).then(|| FieldMatch { field, value: value.into(), mask: mask.into() })
+    };
+    let entry = |rule: &acl::AclEntry| {
+        let [source, target] = rule.addresses;
+        let mut fields = vec![exact(Field::EthType, IPV4)];
+        fields.extend((rule.proto != 0).then(|| exact(Field::IpProto, rule.proto.into())));
+        fields.extend([masked(Field::Ipv4Src, source), masked(Field::Ipv4Dst, target)].into_iter().flatten());
+        let [from, to] = match rule.proto {
+            6 => [Field::TcpSrc, Field::TcpDst],
+            _ => [Field::UdpSrc, Field::UdpDst],
+        };
+        let [source, target] = rule.ports;
+        fields.extend([masked(from, source), masked(to, target)].into_iter().flatten());
+        (0, rule.priority, fields, apply(vec![output()]))
+    };
+    let entries = rules.iter().map(entry).collect();
+    let mut frames: Vec<_> = rules
+        .iter()
+        .filter(|rule| matches!(rule.proto, 0 | 17))
+        .map(|rule| {
+            let mut frame = udp_frame(0);
+            let addresses = rule.addresses.map(|one| draw.within(one).to_be_bytes());
+            let ports = rule.ports.map(|one| (draw.within(one) as u16).to_be_bytes());
+            frame.splice(26..38, [addresses.concat(), ports.concat()].concat());
+            frame
+        })
+        .collect();
+    draw.shuffle(&mut frames);
+    set_up(burst, entries, frames)
 }
 
 /// Stations of a pipeline.

@@ -4,6 +4,7 @@
 //! Called without a path it counts all of them: it runs itself under valgrind as `count PROGRAM`. A new path is a file,
 //! or a function in one, and a line in [`paths::PATHS`].
 
+mod acl;
 mod decision;
 mod flows;
 mod generator;

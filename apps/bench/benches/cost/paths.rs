@@ -192,6 +192,12 @@ pub(crate) static PATHS: &[PathOf] = &[
         flows::twenty_shapes,
         "a thousand entries with 20 combinations of masks",
     ),
+    frame(
+        "flows-acl",
+        Need::Nothing,
+        flows::access_list,
+        "ten thousand rules like those of an access control list",
+    ),
     frame("flows-goto", Need::Nothing, flows::pipeline, "five tables, as Faucet's are, tagged frames"),
     frame("flows-tags", Need::Nothing, flows::tags, "the same, untagged frames: tags pushed and popped"),
     frame("wire", Need::Nothing, switch::wire, "datapath alone: from a device into a program's ring"),

@@ -1,0 +1,73 @@
+//! Frames of a batch that are looked up together: what the looks need from memory is fetched for all of them at once,
+//! where each would wait for its own. This pays where the entries are not in a core's caches.
+
+use ringroad_port::frame::{Fragment, prefetch_read};
+
+use crate::key::{FlowKey, Words};
+use crate::packet::Packet;
+use crate::tables::Tables;
+use crate::trail::Step;
+
+/// Frames that are looked up together.
+pub(crate) const LANES: usize = 32;
+/// With so many entries in the first table they are: of 32 bytes each, and a counter of 16, with their places in a hash
+/// table.
+const LEAST_ENTRIES: usize = 16 * 1024;
+
+/// The first steps of some frames.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    keys: Box<[FlowKey; LANES]>,
+    steps: [Step; LANES],
+    /// The number of the first frame, and of the one behind the last.
+    begin: usize,
+    end: usize,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        let (keys, steps) = (Box::new([FlowKey::default(); LANES]), [Step::nothing(0); LANES]);
+        Self { keys, steps, begin: 0, end: 0 }
+    }
+}
+
+impl Ahead {
+    /// A batch begins. Whether its frames are looked up together.
+    pub fn begin(&mut self, tables: &Tables) -> bool {
+        self.end = 0;
+        tables.tables.first().is_some_and(|table| table.len() >= LEAST_ENTRIES)
+    }
+
+    /// The key and the first step of a frame, if it was looked up.
+    pub fn get(&self, frame: usize) -> Option<(&FlowKey, Step)> {
+        let lane = frame.checked_sub(self.begin).filter(|_| frame < self.end)?;
+        Some((self.keys.get(lane)?, *self.steps.get(lane)?))
+    }
+
+    /// Looks up frames from `frame` on, each of which has fragments and bytes, as this worker: `words` of keys count.
+    pub fn look<'frames>(
+        &mut self,
+        (tables, worker): (&Tables, usize),
+        (packet, words): (&mut Packet, Words),
+        frame: usize,
+        frames: impl Iterator<Item = (&'frames [Fragment], usize)> + Clone,
+    ) {
+        let Some(table) = tables.tables.first() else { return };
+        for fragment in frames.clone().take(LANES).filter_map(|(fragments, _)| fragments.first()) {
+            prefetch_read(fragment.bytes().start().as_ptr());
+        }
+        (self.begin, self.end) = (frame, frame);
+        for (key, (fragments, bytes)) in self.keys.iter_mut().zip(frames) {
+            packet.enter_frame(fragments, bytes, words);
+            *key = *packet.last_key();
+            self.end += 1;
+        }
+        let count = self.end - self.begin;
+        let (Some(keys), Some(steps)) = (self.keys.get(..count), self.steps.get_mut(..count)) else { return };
+        table.find_each(0, keys, steps);
+        let counters = tables.counters.of(worker);
+        for step in steps.iter() {
+            counters.fetch(step.brief.counter());
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One table's way to find the entry that counts for a packet.
+
+use std::sync::Arc;
+
+use ringroad_openflow::oxm::Match;
+
+use crate::flow::Flow;
+use crate::key::{FlowKey, Words};
+use crate::part::{Part, compiled};
+use crate::trail::Step;
+use crate::tuples::{Bucket, Seed};
+
+/// With so many shapes, small ones and new ones are merged: then a look into a few hash tables finds some entries, of
+/// which one is right, where it takes many to look into a hash table for each shape.
+const MERGED_FROM: usize = 8;
+/// Shapes with more entries than that are not merged with others when that begins, for it takes its time.
+const MOST_MOVED: usize = 4096;
+/// Entries that a look may have to search. With more than that, some go where they have more bits in common.
+const MOST_BESIDE: usize = 16;
+
+/// Finds entries by the packets that they match. One hash table for each part, those with the highest priorities first,
+/// until none of the rest can win. (Merged parts are those of TupleMerge: J. Daly et al., "TupleMerge: Fast Software
+/// Packet Processing for Online Packet Classification", IEEE/ACM Transactions on Networking 27(4), 2019.)
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Classifier {
+    parts: Vec<Part>,
+    seed: Seed,
+    len: usize,
+    /// Whether shapes are merged, until there is none any more.
+    merges: bool,
+}
+
+/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the
+/// part's, and 32 of the place in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    #[inline]
+    pub fn new(table: u8, part: usize, bucket: Bucket) -> Self {
+        Self(u64::from(table) << 56 | (part as u64) << 32 | u64::from(bucket))
+    }
+
+    #[inline]
+    pub fn table(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+}
+
+/// The bits that some of these masks have in common: more than `common`. `None`: there are none.
+fn finer(common: &FlowKey, mut masks: Vec<FlowKey>) -> Option<FlowKey> {
+    masks.sort_by_key(|mask| std::cmp::Reverse(mask.bits()));
+    let first = masks.first()?;
+    let finer = masks.iter().fold(first.common(first), |finer, mask| {
+        let both = finer.common(mask);
+        if both.bits() > common.bits() { both } else { finer }
+    });
+    (finer.bits() > common.bits()).then_some(finer)
+}
+
+impl Classifier {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many hash tables a packet may have to look into.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The words of a packet's key that count.
+    pub fn words(&self) -> Words {
+        self.parts.iter().map(Part::words).fold(0, |all, words| all | words)
+    }
+
+    /// The entry that counts for a packet, as the step of this table.
+    #[inline]
+    pub fn find(&self, table: u8, key: &FlowKey) -> Step {
+        let mut best = Step::nothing(table);
+        for (number, part) in self.parts.iter().enumerate() {
+            if part.top() <= best.brief.rank() {
+                break;
+            }
+            let (bucket, brief) = part.find(key, best.brief.rank());
+            if brief.rank() > best.brief.rank() {
+                best = Step { place: Place::new(table, number, bucket), brief };
+            }
+        }
+        best
+    }
+
+    /// The same for several packets, at most [`crate::ahead::LANES`].
+    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step]) {
+        steps.fill(Step::nothing(table));
+        for (number, part) in self.parts.iter().enumerate() {
+            if steps.iter().all(|best| part.top() <= best.brief.rank()) {
+                break;
+            }
+            part.fetch(keys);
+            for (key, best) in keys.iter().zip(steps.iter_mut()) {
+                let (bucket, brief) = part.find(key, best.brief.rank());
+                if brief.rank() > best.brief.rank() {
+                    *best = Step { place: Place::new(table, number, bucket), brief };
+                }
+            }
+        }
+    }
+
+    /// The entry at a place that a packet's look has found.
+    #[inline]
+    pub fn at(&self, Place(place): Place) -> Option<&Arc<Flow>> {
+        self.parts.get((place >> 32) as usize & 0xff_ffff)?.at(place as Bucket)
+    }
+
+    /// The entry with exactly this match and priority.
+    pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<Flow>> {
+        let (mask, value) = compiled(matching.fields().iter().copied());
+        self.parts.iter().find(|part| part.has_shape(&mask))?.get(&mask, &value, priority)
+    }
+
+    /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
+    pub fn insert(&mut self, flow: Arc<Flow>) -> bool {
+        let (mask, value) = compiled(flow.matching.fields());
+        let part = self.parts.iter_mut().find(|part| part.has_shape(&mask));
+        let has_shape = part.is_some();
+        match part {
+            Some(part) if part.get(&mask, &value, flow.priority).is_some() => {
+                part.replace(&mask, &value, flow)
+            }
+            _ => {
+                self.len += 1;
+                self.add(&mask, &value, flow, &mask.relaxed());
+                self.order();
+            }
+        }
+        !has_shape
+    }
+
+    /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
+    pub fn remove(&mut self, priority: u16, matching: &Match) -> bool {
+        let (mask, value) = compiled(matching.fields().iter().copied());
+        let Some(part) = self.parts.iter_mut().find(|part| part.has_shape(&mask)) else { return false };
+        if part.remove(&mask, &value, priority).is_none() {
+            return false;
+        }
+        self.len -= 1;
+        let is_last = !part.has_shape(&mask);
+        self.parts.retain(|part| !part.is_empty());
+        self.merges &= !self.parts.is_empty();
+        self.order();
+        is_last
+    }
+
+    /// Adds an entry. A new shape goes where entries have at least as many bits in common as `common` has.
+    fn add(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<Flow>, common: &FlowKey) {
+        let known = self.parts.iter().position(|part| part.has_shape(mask));
+        let number = known.unwrap_or_else(|| self.add_shape(mask, common));
+        let Some(part) = self.parts.get_mut(number) else { return };
+        part.insert(mask, value, flow);
+        if part.is_merged() && part.beside(value) > MOST_BESIDE {
+            self.split(number, value);
+        }
+    }
+
+    /// Finds a place for a shape.
+    fn add_shape(&mut self, mask: &FlowKey, common: &FlowKey) -> usize {
+        if !self.merges && self.parts.len() < MERGED_FROM {
+            self.parts.push(Part::alone(*mask, self.seed));
+            return self.parts.len() - 1;
+        }
+        if !std::mem::replace(&mut self.merges, true) {
+            let parts = std::mem::take(&mut self.parts).into_iter();
+            let small: Vec<Part>;
+            (small, self.parts) = parts.partition(|part| part.len() <= MOST_MOVED);
+            for flow in small.iter().flat_map(Part::flows) {
+                let (mask, value) = compiled(flow.matching.fields());
+                self.add(&mask, &value, Arc::clone(flow), &mask.relaxed());
+            }
+        }
+        let parts = self.parts.iter().enumerate();
+        let fitting =
+            parts.filter(|(_, part)| part.common().bits() >= common.bits() && part.has_room_for(mask));
+        let number = fitting.max_by_key(|(_, part)| part.common().bits()).map(|(number, _)| number);
+        if let Some(part) = number.and_then(|number| self.parts.get_mut(number)) {
+            part.add_shape(mask);
+        } else {
+            self.parts.push(Part::merged(*common, mask, self.seed));
+        }
+        number.unwrap_or(self.parts.len() - 1)
+    }
+
+    /// Has some of the entries that a look for this value searches go where entries have more bits in common.
+    fn split(&mut self, number: usize, value: &FlowKey) {
+        let Some(part) = self.parts.get_mut(number) else { return };
+        let Some(common) = finer(part.common(), part.masks_beside(value)) else { return };
+        let all = part.flows().map(|flow| (compiled(flow.matching.fields()), Arc::clone(flow)));
+        let moved: Vec<_> = all.filter(|((mask, _), _)| common.is_within(mask)).collect();
+        for ((mask, value), flow) in &moved {
+            part.remove(mask, value, flow.priority);
+        }
+        if part.is_empty() {
+            self.parts.remove(number);
+        }
+        for ((mask, value), flow) in moved {
+            self.add(&mask, &value, flow, &common);
+        }
+    }
+
+    fn order(&mut self) {
+        if !self.parts.is_sorted_by(|one, next| one.top() >= next.top()) {
+            self.parts.sort_by_key(|part| std::cmp::Reverse(part.top()));
+        }
+    }
+
+    /// All entries, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Flow>> {
+        self.parts.iter().flat_map(Part::flows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_openflow::instruction::Instructions;
+    use ringroad_openflow::message::FlowFlags;
+    use ringroad_openflow::oxm::{Field, FieldMatch};
+
+    use super::*;
+    use crate::counters::CounterId;
+
+    /// Networks within each other, by 33 times 12 masks.
+    fn flow(number: u32) -> Flow {
+        let prefix = |field: Field, address: u32, bits: u32| {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            FieldMatch { field, value: (address & mask).into(), mask: mask.into() }
+        };
+        let fields = [
+            FieldMatch::exact(Field::EthType, 0x0800),
+            prefix(Field::Ipv4Src, 0x0a00_0000 | number.wrapping_mul(0x9e37_79b9) >> 16, number % 33),
+            prefix(
+                Field::Ipv4Dst,
+                0x0a00_0000 | number.wrapping_mul(0x85eb_ca6b) >> 20,
+                21 + number / 33 % 12,
+            ),
+        ];
+        let matching = Match::new(fields.into_iter().filter(|one| one.mask != 0)).unwrap();
+        Flow {
+            priority: (number % 5000) as u16,
+            matching: (&matching).into(),
+            cookie: 0,
+            instructions: Arc::new(Instructions::default()),
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            flags: FlowFlags::default(),
+            added_ns: 0,
+            counter: CounterId(number),
+        }
+    }
+
+    #[test]
+    fn a_look_searches_few_hash_tables_and_few_entries_in_each() {
+        let mut classifier = Classifier::default();
+        let flows: Vec<_> = (0..5000).map(|number| Arc::new(flow(number))).collect();
+        for flow in &flows {
+            classifier.insert(Arc::clone(flow));
+        }
+        assert_eq!((classifier.len(), classifier.iter().count()), (5000, 5000));
+        assert!(classifier.parts() < 396 / 4, "{} hash tables for 396 shapes", classifier.parts());
+        for flow in &flows {
+            let (_, value) = compiled(flow.matching.fields());
+            assert!(classifier.parts.iter().all(|part| part.beside(&value) <= MOST_BESIDE));
+        }
+        for (number, flow) in flows.iter().enumerate() {
+            let matching = flow.matching.to_match();
+            assert!(classifier.get(flow.priority, &matching).is_some());
+            classifier.remove(flow.priority, &matching);
+            assert!(classifier.get(flow.priority, &matching).is_none());
+            assert_eq!(classifier.iter().count(), 4999 - number);
+        }
+        assert_eq!((classifier.parts(), classifier.merges), (0, false));
+    }
+}

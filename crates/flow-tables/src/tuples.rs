@@ -1,0 +1,271 @@
+//! Hash tables of entries: of those that look at the same bits of the same fields, so that one look finds the right
+//! one, and of those that have some of these bits in common, of which a look finds a few.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use ringroad_port::frame::prefetch_read;
+
+use crate::ahead::LANES;
+use crate::brief::Brief;
+use crate::flow::Flow;
+use crate::key::FlowKey;
+
+/// The number of a shape in a hash table.
+pub(crate) type ShapeNumber = u32;
+/// A place in a hash table, as long as nobody changes that.
+pub(crate) type Bucket = u32;
+
+/// Secret numbers: who chooses the addresses that a controller makes entries of cannot choose places in a hash table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seed([u64; 2]);
+
+impl Default for Seed {
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self([1u8, 2].map(|number| random.hash_one(number)))
+    }
+}
+
+/// Both halves of a product together depend on all bits of the factors.
+#[inline]
+fn folded(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The hash of a few words.
+#[inline]
+pub(crate) fn hash(words: &[u64], Seed([first, second]): Seed) -> u64 {
+    let (pairs, rest) = words.as_chunks();
+    let hash = pairs.iter().fold(first, |hash, [one, other]| folded(one ^ hash, other ^ second));
+    rest.iter().fold(hash, |hash, one| folded(one ^ hash, second))
+}
+
+/// Word by word: a call would cost more.
+#[inline]
+fn is_same<const N: usize>(one: &[u64; N], other: &[u64; N]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+}
+
+#[inline]
+fn and<const N: usize>(words: &[u64; N], masks: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|place| words[place] & masks[place])
+}
+
+/// Which shapes the entries of a hash table have.
+pub(crate) trait Shapes<const N: usize> {
+    /// What an entry has of its shape.
+    type Of: Copy + PartialEq;
+    fn of(shape: ShapeNumber) -> Self::Of;
+    /// The bits that count of a shape; `hashed` are those that count of all.
+    fn masks<'shapes>(&'shapes self, shape: Self::Of, hashed: &'shapes [u64; N]) -> &'shapes [u64; N];
+}
+
+/// One alone, all of whose bits are hashed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Alone;
+
+impl<const N: usize> Shapes<N> for Alone {
+    type Of = ();
+
+    fn of(_: ShapeNumber) {}
+
+    fn masks<'shapes>(&'shapes self, (): (), hashed: &'shapes [u64; N]) -> &'shapes [u64; N] {
+        hashed
+    }
+}
+
+/// A shape among others.
+#[derive(Debug, Clone)]
+struct OneShape<const N: usize> {
+    masks: [u64; N],
+    /// Fields that not all packets have, and its entries ask for.
+    required: u64,
+}
+
+/// Several, by their numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Several<const N: usize>(Vec<OneShape<N>>);
+
+impl<const N: usize> Shapes<N> for Several<N> {
+    type Of = ShapeNumber;
+
+    fn of(shape: ShapeNumber) -> ShapeNumber {
+        shape
+    }
+
+    fn masks<'shapes>(&'shapes self, shape: ShapeNumber, hashed: &'shapes [u64; N]) -> &'shapes [u64; N] {
+        self.0.get(shape as usize).map_or(hashed, |shape| &shape.masks)
+    }
+}
+
+/// An entry, and what a packet must have to be its own.
+#[derive(Debug, Clone)]
+struct Entry<const N: usize, Of> {
+    key: [u64; N],
+    brief: Brief,
+    flow: Arc<Flow>,
+    shape: Of,
+}
+
+/// Entries by `N` words. Each is the one of the highest priority with its shape and key.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuples<const N: usize, S: Shapes<N>> {
+    /// Which words count, and which bits of them are hashed. Words of which no bit counts fill up the others.
+    words: [u8; N],
+    hashed: [u64; N],
+    seed: Seed,
+    shapes: S,
+    entries: HashTable<Entry<N, S::Of>>,
+}
+
+impl<const N: usize, S: Shapes<N> + Default> Tuples<N, S> {
+    /// For entries of which these words count, at most `N`, and which have all of these bits in common.
+    pub fn new(words: &[u8], hashed: &FlowKey, seed: Seed) -> Self {
+        let mut used = words.iter().map(|&word| (word, hashed.word(word.into())));
+        let pairs: [_; N] = std::array::from_fn(|_| used.next().unwrap_or_default());
+        let (words, hashed) = (pairs.map(|(word, _)| word), pairs.map(|(_, mask)| mask));
+        Self { words, hashed, seed, shapes: S::default(), entries: HashTable::new() }
+    }
+}
+
+impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
+    #[inline]
+    fn words_of(&self, key: &FlowKey) -> [u64; N] {
+        self.words.map(|word| key.word(word.into()))
+    }
+
+    fn key_of(&self, shape: S::Of, value: &FlowKey) -> [u64; N] {
+        and(&self.words_of(value), self.shapes.masks(shape, &self.hashed))
+    }
+
+    /// Has the memory that looks for these keys, at most [`LANES`], need fetched for all of them, before one of them
+    /// needs it.
+    pub fn fetch(&self, keys: &[FlowKey]) {
+        let mut hashes = [0; LANES];
+        for (hashed, key) in hashes.iter_mut().zip(keys) {
+            *hashed = hash(&and(&self.words_of(key), &self.hashed), self.seed);
+        }
+        let hashes = hashes.iter().take(keys.len());
+        // The table gives no address of what it looks at first, so that is read: loads that do not wait for each other.
+        let last = self.entries.num_buckets() - 1;
+        let there = hashes.clone().map(|&hashed| self.entries.get_bucket(hashed as usize & last).is_some());
+        std::hint::black_box(there.fold(false, |any, is_there| any ^ is_there));
+        for &hashed in hashes {
+            self.entries.find(hashed, |entry| {
+                prefetch_read(std::ptr::from_ref(&entry.key).cast());
+                prefetch_read(std::ptr::from_ref(&entry.brief).cast());
+                false
+            });
+        }
+    }
+
+    #[inline]
+    pub fn at(&self, bucket: Bucket) -> Option<&Arc<Flow>> {
+        Some(&self.entries.get_bucket(bucket as usize)?.flow)
+    }
+
+    pub fn get(&self, shape: ShapeNumber, value: &FlowKey) -> Option<&Arc<Flow>> {
+        let shape = S::of(shape);
+        let key = self.key_of(shape, value);
+        let hashed = hash(&and(&key, &self.hashed), self.seed);
+        self.entries.find(hashed, |entry| entry.shape == shape && entry.key == key).map(|entry| &entry.flow)
+    }
+
+    /// Puts an entry in the place of the one with its shape and key, and returns that.
+    pub fn put(&mut self, shape: ShapeNumber, value: &FlowKey, flow: Arc<Flow>) -> Option<Arc<Flow>> {
+        let shape = S::of(shape);
+        let key = self.key_of(shape, value);
+        let (hashed, seed) = (self.hashed, self.seed);
+        let hash_of = |key: &[u64; N]| hash(&and(key, &hashed), seed);
+        let entry = Entry { key, brief: Brief::of(&flow), flow, shape };
+        match self.entries.find_mut(hash_of(&key), |other| other.shape == shape && other.key == key) {
+            Some(other) => Some(std::mem::replace(other, entry).flow),
+            None => {
+                self.entries.insert_unique(hash_of(&key), entry, |other| hash_of(&other.key));
+                None
+            }
+        }
+    }
+
+    pub fn take(&mut self, shape: ShapeNumber, value: &FlowKey) {
+        let shape = S::of(shape);
+        let key = self.key_of(shape, value);
+        let (hashed, seed) = (self.hashed, self.seed);
+        let hash_of = |key: &[u64; N]| hash(&and(key, &hashed), seed);
+        let found = self.entries.find_entry(hash_of(&key), |entry| entry.shape == shape && entry.key == key);
+        if let Ok(found) = found {
+            found.remove();
+        }
+        let len = self.entries.len();
+        if len < self.entries.capacity() / 4 {
+            self.entries.shrink_to(2 * len, |other| hash_of(&other.key));
+        }
+    }
+
+    pub fn flows(&self) -> impl Iterator<Item = &Arc<Flow>> {
+        self.entries.iter().map(|entry| &entry.flow)
+    }
+}
+
+impl<const N: usize> Tuples<N, Alone> {
+    /// The entry for a packet.
+    #[inline(always)]
+    pub fn find(&self, key: &FlowKey, _: u32) -> (Bucket, Brief) {
+        let key = and(&self.words_of(key), &self.hashed);
+        let found = self.entries.find_bucket_index(hash(&key, self.seed), |entry| is_same(&entry.key, &key));
+        let entry = found.and_then(|bucket| self.entries.get_bucket(bucket));
+        match (found, entry) {
+            (Some(bucket), Some(entry)) => (bucket as Bucket, entry.brief),
+            _ => (0, Brief::NOTHING),
+        }
+    }
+}
+
+impl<const N: usize> Tuples<N, Several<N>> {
+    /// The entry of the highest priority for a packet, if its rank is beyond this one. (Apart, so that a table of few
+    /// shapes does not pay for it.)
+    #[inline(never)]
+    pub fn find(&self, key: &FlowKey, beyond: u32) -> (Bucket, Brief) {
+        let words = self.words_of(key);
+        let hashed = hash(&and(&words, &self.hashed), self.seed);
+        let (mut best, mut rank) = (Brief::NOTHING, beyond);
+        // None is the right one before all have been looked at.
+        self.entries.find(hashed, |entry| {
+            if entry.brief.rank() > rank
+                && let Some(shape) = self.shapes.0.get(entry.shape as usize)
+                && is_same(&and(&words, &shape.masks), &entry.key)
+                && key.has(shape.required)
+            {
+                (best, rank) = (entry.brief, entry.brief.rank());
+            }
+            false
+        });
+        if !best.is_entry() {
+            return (0, best);
+        }
+        // No two entries have the same counter.
+        let bucket = self.entries.find_bucket_index(hashed, |entry| entry.brief == best);
+        (bucket.unwrap_or_default() as Bucket, best)
+    }
+
+    /// The shapes of the entries that have these bits in common with one, for a look at one of them is a look at all.
+    pub fn beside(&self, value: &FlowKey) -> impl Iterator<Item = ShapeNumber> {
+        let key = and(&self.words_of(value), &self.hashed);
+        let beside = self.entries.iter_hash(hash(&key, self.seed));
+        beside.filter(move |entry| and(&entry.key, &self.hashed) == key).map(|entry| entry.shape)
+    }
+
+    /// Gives a shape this number; of the words of all shapes, at most `N`, some may be new.
+    pub fn set_shape(&mut self, shape: ShapeNumber, mask: &FlowKey, words: &[u8]) {
+        self.words.iter_mut().zip(words).for_each(|(place, &word)| *place = word);
+        let masks = std::array::from_fn(|place| words.get(place).map_or(0, |&word| mask.word(word.into())));
+        let one = OneShape { masks, required: mask.required() };
+        match self.shapes.0.get_mut(shape as usize) {
+            Some(place) => *place = one,
+            None => self.shapes.0.push(one),
+        }
+    }
+}
