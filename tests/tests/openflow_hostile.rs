@@ -219,9 +219,9 @@ fn groups_that_multiply_packets_do_not_stop_the_worker() {
     let add_group = |buckets: usize| {
         let buckets = ",bucket=output:2".repeat(buckets);
         let group = format!("group_id=99,type=all{buckets}");
-        ringroad_tests::command::run(switch.ofctl_command("add-group", &[&group]))
+        run(switch.ofctl_command("add-group", &[&group]))
     };
-    let refused = ringroad_tests::command::stderr(&add_group(1001));
+    let refused = stderr(&add_group(1001));
     assert!(refused.contains("OFPGMFC_OUT_OF_BUCKETS"), "{refused}");
     assert!(add_group(1000).status.success());
     neighbours.assert_served();
@@ -414,7 +414,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
     );
     neighbours.assert_served();
     switch.await_report("the end of who does not read", |report| {
-        report["refused_tools_by_cause"]["unread"] == 1
+        report["refused_tools_by_cause"]["unread"].as_u64() >= Some(1)
     });
     // A part of the list is still on its way to it, and then the end.
     let mut rest = Vec::new();

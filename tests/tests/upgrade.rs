@@ -189,7 +189,8 @@ fn a_process_that_cannot_go_on_leaves_the_old_one_running() {
 fn upgrades_that_are_asked_for_at_once_follow_each_other() {
     let daemon = Daemon::start();
     let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
-    run(daemon.ringroad(&["switch", "vale1", "--openflow"]));
+    let made = run(daemon.ringroad(&["switch", "vale1", "--openflow"]));
+    assert!(made.status.success(), "{}", stderr(&made));
     let first = daemon.status().pid;
     let upgrades: Vec<Service> =
         (0..4).map(|_| Service::start(daemon.ringroad(&["--json", "upgrade"]))).collect();
