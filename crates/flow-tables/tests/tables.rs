@@ -13,8 +13,8 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, FlowStatsRequest, GroupCommand, GroupKind,
-    GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod, PacketInReason, PortConfig,
+    Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, FlowStats, FlowStatsRequest, GroupCommand,
+    GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod, PacketInReason, PortConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
 use ringroad_openflow::{group_id, meter_id, table_id};
