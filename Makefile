@@ -278,6 +278,8 @@ stage: $(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) install
 		sed 's|@BINDIR@|$(PREFIX)/bin|; s|@CONFDIR@|$(SYSCONFDIR)/ringroad|' packaging/systemd/$$unit.service.in \
 			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
 	done
+	install -DTm644 packaging/systemd/openflow.conf \
+		$(DESTDIR)$(PREFIX)/lib/systemd/system/ringroadd.service.d/openflow.conf.example
 	install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
 
 .PHONY: install-dpdk-szedata2

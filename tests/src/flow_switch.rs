@@ -79,16 +79,15 @@ impl FlowSwitch {
         command
     }
 
-    /// What `ringroad switch` says of it.
+    /// What the daemon says of it.
     ///
     /// # Panics
     /// Where it fails.
     #[must_use]
     pub fn report(&self) -> Value {
-        let told = run(self.daemon.ringroad(&["--json", "switch", "vale0"]));
-        assert!(told.status.success(), "{}", stderr(&told));
-        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
-        reports[0].clone()
+        let Reply::OpenFlow(reports) = self.daemon.ask(&Request::OpenFlow) else { panic!("no report") };
+        let report = reports.into_iter().find(|report| report.settings.switch == "vale0");
+        serde_json::to_value(report).unwrap()
     }
 
     /// Asks for the report until it is as wished.

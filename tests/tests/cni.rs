@@ -170,6 +170,40 @@ fn containers_get_interfaces_addresses_and_routes_and_leave_nothing() {
 }
 
 #[test]
+fn containers_of_a_vlan_reach_each_other_and_no_others() {
+    if !is_root() {
+        return;
+    }
+    let network = Network::new("vlan");
+    let spaces = [NetworkNamespace::new(), NetworkNamespace::new(), NetworkNamespace::new()];
+    let results: Vec<Value> = ["one", "two", "three"]
+        .iter()
+        .zip(&spaces)
+        .zip([10, 10, 20])
+        .map(|((container, space), vlan)| {
+            let mut configuration = network.configuration("veth");
+            configuration["vlan"] = json!(vlan);
+            let result = network.succeed("ADD", container, Some(&path_of(space)), &configuration);
+            network.succeed(
+                "CHECK",
+                container,
+                Some(&path_of(space)),
+                &with_previous(&configuration, &result),
+            );
+            result
+        })
+        .collect();
+    let settings: Vec<_> =
+        network.daemon.status().ports.into_iter().map(|port| port.settings.unwrap().vlan).collect();
+    assert_eq!(settings.iter().filter(|vlan| **vlan == Some(10)).count(), 2, "{settings:?}");
+    let address =
+        |result: &Value| result["ips"][0]["address"].as_str().unwrap().split('/').next().unwrap().to_owned();
+    spaces[0].run(&["ping", "-c", "2", "-i", "0.1", "-W", "10", &address(&results[1])]);
+    let other = run(spaces[0].command(&["ping", "-c", "1", "-W", "1", &address(&results[2])]));
+    assert!(!other.status.success());
+}
+
+#[test]
 fn guests_and_dpdk_programs_get_sockets() {
     for kind in ["vhost-user", "memif"] {
         let network = Network::new(kind);
@@ -207,6 +241,8 @@ fn what_cannot_be_is_refused_with_the_codes_of_the_specification() {
         ("ADD", "c", Some(here), with("ipam", json!({ "type": "../../bin/sh" })), 7),
         ("ADD", "c", Some(here), with("ipam", json!({ "type": "nosuch" })), 7),
         ("ADD", "c", Some(here), with("mtu", json!("long")), 6),
+        ("ADD", "c", Some(here), with("vlan", json!(4095)), 7),
+        ("ADD", "c", Some(here), with("vlan", json!(-1)), 6),
         ("ADD", "c", Some(Path::new("/nonexistent")), with("ipam", json!(null)), 100),
         ("STATUS", "", None, with("socket", json!("/nonexistent/socket")), 50),
         ("ADD", "c", Some(here), with("socket", json!("/nonexistent/socket")), 11),

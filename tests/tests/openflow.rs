@@ -1,6 +1,7 @@
 //! OpenFlow around the real binaries: Open vSwitch's tools and its controller work with a switch of ours.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -253,6 +254,46 @@ fn an_explanation_of_groups_in_groups_ends() {
         (&explanation["is_cut"], explanation["steps"].as_array().unwrap().len()),
         (&true.into(), 2000)
     );
+}
+
+#[test]
+fn frames_meet_one_rule_or_the_other_while_thousands_of_changes_come() {
+    for workers in 1..=2 {
+        let mut switch = FlowSwitch::with_workers(workers, &[]);
+        // Both addresses have the rule's number, and each change replaces both by one message.
+        let change = |number: u32| {
+            let [high, low] = (number as u16).to_be_bytes();
+            let mac = format!("02:00:00:00:{high:02x}:{low:02x}");
+            format!("priority=5,in_port=1,actions=set_field:{mac}->eth_src,set_field:{mac}->eth_dst,output:2")
+        };
+        switch.ofctl(&["add-flow", &change(0)]);
+        let file = switch.daemon.folder().join("changes");
+        let changes: String = (0..20_000).map(|number| change(number) + "\n").collect();
+        std::fs::write(&file, changes).unwrap();
+        let mut sender = Service::start(switch.ofctl_command("add-flows", &[file.to_str().unwrap()]));
+        let (mut sent, mut seen) = (0, HashSet::new());
+        while sender.is_running() || sent < 1000 {
+            for _ in 0..16 {
+                send(&mut switch.a, &numbered(station(2), station(1), sent, LEN));
+                sent += 1;
+            }
+            switch.a.tx().sync().unwrap();
+            for number in sent - 16..sent {
+                let frame = receive(&mut switch.b);
+                assert_eq!(frame[..6], frame[6..12], "half a rule");
+                let source = *frame[6..].first_chunk().unwrap();
+                assert_eq!(number_of(&frame, source), Some(number), "a frame was lost");
+                seen.insert(source);
+            }
+        }
+        assert!(sender.await_end().0.success());
+        assert!(seen.len() > 3, "{} rules seen by {sent} frames", seen.len());
+        switch.await_report("all changes", |report| report["flow_mods"] == 20_001);
+        let counted = format!("n_packets={sent}, n_bytes={}", sent * LEN as u64);
+        let flows = switch.ofctl(&["dump-flows"]);
+        assert!(flows.contains(&counted), "{counted}: {flows}");
+        assert_eq!(switch.dropped("no_flow"), 0);
+    }
 }
 
 #[test]

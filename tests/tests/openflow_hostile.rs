@@ -1,10 +1,13 @@
 //! Hostile controllers and tools: the daemon and its other switches go on, and memory has a bound.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use ringroad::Port;
 use ringroad_openflow::action::{Action, PortNo};
@@ -12,19 +15,22 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::first_message;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowCommand, FlowFlags, FlowMod, Fragments, Hello, Reply, Request, SwitchConfig,
+    FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply,
+    MultipartReplyMessage, MultipartRequest, MultipartRequestMessage, Reply, Request, SwitchConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, station};
+use rustix::net::{AddressFamily, SocketType};
 
 const LEN: usize = 100;
 const MIB: u64 = 1 << 20;
 
 /// A connection of a tool that can misbehave.
-struct Tool {
-    stream: UnixStream,
+struct Tool<S = UnixStream> {
+    stream: S,
     input: Vec<u8>,
 }
 
@@ -33,6 +39,12 @@ impl Tool {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(PATIENCE).unwrap();
         stream.set_write_timeout(PATIENCE).unwrap();
+        Self::greeting(stream)
+    }
+}
+
+impl<S: Read + Write> Tool<S> {
+    fn greeting(stream: S) -> Self {
         let mut tool = Self { stream, input: Vec::new() };
         tool.send(&Request::Hello(Hello::ours())).unwrap();
         tool
@@ -64,6 +76,11 @@ fn bytes_of(request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
     request.encode(7, &mut bytes).unwrap();
     bytes
+}
+
+/// An address of TCP that was free a moment ago.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Adds an entry for one destination.
@@ -202,9 +219,9 @@ fn groups_that_multiply_packets_do_not_stop_the_worker() {
     let add_group = |buckets: usize| {
         let buckets = ",bucket=output:2".repeat(buckets);
         let group = format!("group_id=99,type=all{buckets}");
-        ringroad_tests::command::run(switch.ofctl_command("add-group", &[&group]))
+        run(switch.ofctl_command("add-group", &[&group]))
     };
-    let refused = ringroad_tests::command::stderr(&add_group(1001));
+    let refused = stderr(&add_group(1001));
     assert!(refused.contains("OFPGMFC_OUT_OF_BUCKETS"), "{refused}");
     assert!(add_group(1000).status.success());
     neighbours.assert_served();
@@ -251,12 +268,163 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
     assert_eq!(switch.report()["flows"], 1);
 }
 
+/// A connection from an address of this machine's own.
+fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((host, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(PATIENCE).unwrap();
+    stream
+}
+
+/// What `ovs-ofctl` prints of the flows at an address of TCP.
+fn flows_by_tcp(address: SocketAddr) -> String {
+    let mut tool = Command::new("ovs-ofctl");
+    tool.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
+    let told = run(tool);
+    assert!(told.status.success(), "{}", stderr(&told));
+    String::from_utf8(told.stdout).unwrap()
+}
+
+#[test]
+fn strangers_keep_no_tool_from_a_tcp_address() {
+    let address = free_address();
+    let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
+    switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
+    let refused = |cause: &str| switch.report()["refused_tools_by_cause"][cause].as_u64().unwrap_or(0);
+    // One address, and nothing said.
+    let silent: Vec<_> = (0..64).map(|_| connect_from([127, 0, 0, 2], address)).collect();
+    assert!(flows_by_tcp(address).contains("output:2"));
+    switch.await_report("those beyond sixteen", |_| refused("address") == 48);
+    drop(silent);
+    // Many addresses, each with as many connections as it may have, and all greet.
+    let greeted: Vec<_> = (10..18)
+        .flat_map(|host| vec![[127, 0, 0, host]; 16])
+        .map(|host| Tool::greeting(connect_from(host, address)))
+        .collect();
+    assert!(flows_by_tcp(address).contains("output:2"));
+    assert!(refused("crowd") >= 64, "{:#}", switch.report());
+    // Those that are left answer nothing, and go.
+    switch.await_report("the silence of strangers", |report| report["tools"] == 0 && refused("silence") > 0);
+    drop(greeted);
+}
+
+#[test]
+fn a_byte_at_a_time_holds_no_place() {
+    let address = free_address();
+    let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
+    // One never ends its greeting, the other a message behind it.
+    let trickle = |mut stream: TcpStream, bytes: Vec<u8>| {
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        std::thread::spawn(move || {
+            for byte in bytes {
+                let mut told = [0; 1024];
+                match stream.write_all(&[byte]).and_then(|()| stream.read(&mut told)) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Ok(1..) => {}
+                    _ => return true,
+                }
+            }
+            false
+        })
+    };
+    let greeting = bytes_of(&Request::Hello(Hello::ours()));
+    let endless = [&[4, 2, 0xff, 0xff, 0, 0, 0, 1][..], &[0; 1000]].concat();
+    let of_greeting = trickle(connect_from([127, 0, 0, 2], address), {
+        // A greeting may be as long as this.
+        let mut long = greeting.clone();
+        long[2..4].copy_from_slice(&[0xff, 0xff]);
+        [long, vec![0; 1000]].concat()
+    });
+    let of_message = trickle(Tool::greeting(connect_from([127, 0, 0, 3], address)).stream, endless);
+    for (trickle, cause) in [(of_greeting, "greeting"), (of_message, "silence")] {
+        assert!(trickle.join().unwrap(), "{cause}");
+        switch.await_report(cause, |report| report["refused_tools_by_cause"][cause] == 1);
+    }
+    let metrics = String::from_utf8(run(switch.daemon.ringroad(&["metrics"])).stdout).unwrap();
+    for cause in ["greeting", "silence"] {
+        let line = format!("ringroad_openflow_refused_tools_total{{switch=\"vale0\",cause=\"{cause}\"}} 1");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    let status = String::from_utf8(run(switch.daemon.ringroad(&["status"])).stdout).unwrap();
+    assert!(status.contains("refused 2 tools (greeting 1, silence 1)"), "{status}");
+}
+
+#[test]
+fn a_list_of_flows_goes_as_it_is_read() {
+    const FLOWS: u128 = 200_000;
+    let address = free_address();
+    let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
+    let mut neighbours = Neighbours::of(&switch);
+    let mut tool = Tool::connect(&switch.socket());
+    let adds: Vec<u8> =
+        (0..FLOWS).flat_map(|number| bytes_of(&Request::FlowMod(add(number, PortNo(2))))).collect();
+    tool.stream.write_all(&adds).unwrap();
+    tool.send(&Request::Barrier).unwrap();
+    assert_eq!(tool.receive(), Reply::Barrier);
+    let all = Request::Multipart(MultipartRequestMessage {
+        more: false,
+        request: MultipartRequest::Flows(FlowStatsRequest {
+            table: ringroad_openflow::table_id::ALL,
+            out_port: PortNo::ANY,
+            out_group: ringroad_openflow::group_id::ANY,
+            cookie: 0,
+            cookie_mask: 0,
+            matching: Match::default(),
+        }),
+    });
+    // Many ask and none of them reads.
+    let before = resident_bytes(&switch);
+    let mut waiting: Vec<_> = (0..20).map(|_| Tool::connect(&switch.socket())).collect();
+    waiting.iter_mut().for_each(|tool| tool.send(&all).unwrap());
+    let mut deaf = Tool::greeting(connect_from([127, 0, 0, 2], address));
+    deaf.send(&all).unwrap();
+    for _ in 0..20 {
+        assert!(switch.ofctl(&["dump-aggregate"]).contains(&format!("flow_count={FLOWS}")));
+        neighbours.assert_served();
+    }
+    let grown = resident_bytes(&switch).saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB more", grown / MIB);
+    // Who reads then gets all, each once, also while others change the tables.
+    let mut late = waiting.swap_remove(0);
+    let mut seen = HashSet::new();
+    loop {
+        let Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) }) =
+            late.receive()
+        else {
+            panic!("no flows")
+        };
+        for flow in flows {
+            assert!(seen.insert(flow.matching.get(Field::EthDst).unwrap().value));
+        }
+        if !more {
+            break;
+        }
+        tool.send(&Request::FlowMod(add(seen.len() as u128, PortNo(3)))).unwrap();
+    }
+    assert_eq!(seen.len() as u128, FLOWS);
+    drop(waiting);
+    // Programs that people use.
+    assert_eq!(switch.ofctl(&["dump-flows"]).matches("dl_dst=").count() as u128, FLOWS);
+    let told = run(switch.daemon.ringroad(&["flows", "dump", "vale0"]));
+    assert_eq!(
+        told.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count() as u128,
+        FLOWS
+    );
+    neighbours.assert_served();
+    switch.await_report("the end of who does not read", |report| {
+        report["refused_tools_by_cause"]["unread"].as_u64() >= Some(1)
+    });
+    // A part of the list is still on its way to it, and then the end.
+    let mut rest = Vec::new();
+    let _ = deaf.stream.read_to_end(&mut rest);
+    assert!((rest.len() as u128) < 100 * FLOWS, "{} bytes", rest.len());
+}
+
 #[test]
 fn thousands_of_connections_keep_nobody_out_on_this_machine() {
-    let address = {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap()
-    };
+    let address = free_address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let before = descriptors(&switch);
@@ -279,8 +447,5 @@ fn thousands_of_connections_keep_nobody_out_on_this_machine() {
     let _ = first.read_to_end(&mut told);
     assert_eq!(told[..2], [4, 0], "the switch greets");
     drop(crowd);
-    let mut tool = std::process::Command::new("ovs-ofctl");
-    tool.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
-    let told = ringroad_tests::command::run(tool);
-    assert!(String::from_utf8_lossy(&told.stdout).contains("output:2"), "{told:?}");
+    assert!(flows_by_tcp(address).contains("output:2"));
 }

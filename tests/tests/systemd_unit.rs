@@ -1,11 +1,13 @@
 //! The unit files of `make install`: systemd accepts them, and the daemon works with the rights that it grants.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringroad_tests::daemon::binary;
 use ringroad_tests::network::{address, finished, is_root};
 use ringroad_tests::site::{Site, host};
+use serde_json::Value;
 
 const UNIT: &str = include_str!("../../packaging/systemd/ringroadd.service.in");
 
@@ -21,19 +23,62 @@ fn setting(key: &str) -> String {
 fn systemd_understands_the_units() {
     let metrics = include_str!("../../packaging/systemd/ringroad-metrics.service.in");
     for (name, unit) in [("ringroadd.service", UNIT), ("ringroad-metrics.service", metrics)] {
-        verify(name, unit);
+        let folder = tempfile::tempdir().unwrap();
+        verify(name, &put(folder.path(), name, unit));
     }
 }
 
-fn verify(name: &str, unit: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    // It looks for the programs too.
+/// Puts a unit into a folder as it is installed.
+fn put(folder: &Path, name: &str, unit: &str) -> PathBuf {
+    let path = folder.join(name);
+    // systemd looks for the programs too.
     let programs = std::path::absolute(binary("ringroadd").parent().unwrap()).unwrap();
     let text =
         unit.replace("@BINDIR@", &programs.display().to_string()).replace("@CONFDIR@", "/etc/ringroad");
     std::fs::write(&path, text).unwrap();
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
+    path
+}
+
+/// What systemd says of a unit's right to speak IP: whether it may at all, and whether the addresses are limited.
+fn speech(unit: &Path) -> Vec<String> {
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--json=short"]).arg(unit);
+    let output = analyze.output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |field: &str| {
+        let found = told.as_array().unwrap().iter().find(|one| one["json_field"] == field).unwrap();
+        found["description"].as_str().unwrap().to_owned()
+    };
+    ["RestrictAddressFamilies_AF_INET_INET6", "IPAddressDeny"].map(of).to_vec()
+}
+
+#[test]
+fn the_daemon_speaks_ip_only_where_it_is_allowed_and_then_with_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = put(folder.path(), "ringroadd.service", UNIT);
+    assert_eq!(
+        speech(&unit),
+        ["Service cannot allocate Internet sockets", "Service blocks all IP address ranges"]
+    );
+    let drop_ins = folder.path().join("ringroadd.service.d");
+    std::fs::create_dir(&drop_ins).unwrap();
+    let drop_in = include_str!("../../packaging/systemd/openflow.conf");
+    // Under the name with which it is installed it has no effect.
+    std::fs::write(drop_ins.join("openflow.conf.example"), drop_in).unwrap();
+    assert_eq!(speech(&unit)[0], "Service cannot allocate Internet sockets");
+    std::fs::write(drop_ins.join("openflow.conf"), drop_in).unwrap();
+    assert_eq!(
+        speech(&unit),
+        [
+            "Service may allocate Internet sockets",
+            "Service defines IP address allow list with only localhost entries"
+        ]
+    );
+    verify("ringroadd.service", &unit);
+}
+
+fn verify(name: &str, path: &Path) {
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     // Of other units of the machine it may complain.
     assert!(!said.contains(name), "{said}");

@@ -354,3 +354,200 @@ fn containers_of_a_vlan_speak_tcp_through_the_switch_and_not_within_the_kernel()
     }
     assert!(daemon.status().ports.is_empty());
 }
+
+fn ringroad(daemon: &Daemon, arguments: &[&str]) -> String {
+    let told = run(daemon.ringroad(arguments));
+    assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
+    String::from_utf8(told.stdout).unwrap()
+}
+
+#[test]
+fn options_change_while_frames_pass_and_none_is_lost() {
+    let daemon = Daemon::start();
+    let mut receiver = Service::start(daemon.ringroad(&[
+        "--json",
+        "recv",
+        "vale0:b",
+        "--count",
+        "60000",
+        "--duration",
+        "60",
+    ]));
+    daemon.await_status("receiver", |status| status.ports.len() == 1);
+    let mut sender =
+        Service::start(daemon.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
+    daemon.await_status("the stream", |status| status.ports.iter().any(|port| port.name == "vale0:a"));
+    let mut changes = 0;
+    // Port b has no options, so it has the frames of all VLANs.
+    for options in
+        ["vlan=10", "vlan=20,isolated", "trunk=10-20,native=5,storm=9000000", "isolated", ""].repeat(4)
+    {
+        let changed = match options {
+            "" => run(daemon.ringroad(&["port", "--unset", "vale0:a"])),
+            options => run(daemon.ringroad(&["port", &format!("vale0:a@{options}")])),
+        };
+        // The stream may be over, and its port gone.
+        let Some(port) = daemon.port("vale0:a") else { break };
+        assert!(changed.status.success(), "{options}: {}", stderr(&changed));
+        assert_eq!(port.settings.map(|settings| settings.to_string()).unwrap_or_default(), options);
+        changes += 1;
+    }
+    assert!(changes > 5, "the stream was over too soon");
+    assert!(sender.await_end().0.success());
+    let (status, told) = receiver.await_end();
+    assert!(status.success() && told.contains("\"frames\":60000"), "{told}");
+    await_conserved(&daemon);
+}
+
+#[test]
+fn changed_options_hold_for_the_next_frames_and_are_kept() {
+    let daemon = Daemon::with_config("[[port_policy]]\nport = \"vale0:fixed\"\nvlan = 7\n");
+    let [mut a, mut b, _fixed] = ["vale0:a@vlan=10", "vale0:b", "vale0:fixed"].map(|name| daemon.open(name));
+    ringroad(&daemon, &["attach", "vale0:up@trunk=10,20,queues=2", "--for-program"]);
+    ringroad(&daemon, &["port", "vale0:b@vlan=10"]);
+    pass(&mut a, &frame(ALL, 1, None));
+    assert_eq!(receive(&mut b), frame(ALL, 1, None));
+    ringroad(&daemon, &["port", "vale0:b@vlan=20"]);
+    pass(&mut a, &frame(ALL, 1, None));
+    ringroad(&daemon, &["port", "vale0:up@vlan=30,isolated"]);
+    await_drops(&daemon, "vale0:a", "no_destination", 1);
+    assert_eq!(waiting(&mut b), Vec::<Vec<u8>>::new());
+    for (arguments, part) in [
+        (&["port", "vale0:nobody@vlan=1"][..], "there is no port vale0:nobody"),
+        (&["port", "vale0:fixed@vlan=8"], "vlan=7"),
+        (&["port", "vale0:a@queues=2"], "only VLANs, isolation and storm limits"),
+        (&["port", "vale0:a@vlan=5000"], "1 to 4094"),
+        (&["port", "vale0:a"], "--unset vale0:a"),
+        (&["port"], "PORT@OPTIONS"),
+    ] {
+        let told = run(daemon.ringroad(arguments));
+        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+    }
+    // An upgrade, the configuration and a reload have what was set last.
+    daemon.upgrade();
+    assert_eq!(settings(&daemon, "vale0:b"), "vlan=20");
+    ringroad(&daemon, &["config", "save"]);
+    let saved = std::fs::read_to_string(daemon.folder().join("config.toml")).unwrap();
+    assert!(saved.contains("\"vale0:up@queues=2,vlan=30,isolated\""), "{saved}");
+    ringroad(&daemon, &["reload"]);
+    assert_eq!(settings(&daemon, "vale0:up"), "vlan=30,isolated");
+    assert_eq!(settings(&daemon, "vale0:b"), "vlan=20");
+    // Flow tables and options exclude each other.
+    ringroad(&daemon, &["switch", "vale1", "--openflow"]);
+    let _c = daemon.open("vale1:c");
+    let refused = run(daemon.ringroad(&["port", "vale1:c@isolated"]));
+    assert!(stderr(&refused).contains("flow tables"), "{}", stderr(&refused));
+}
+
+/// The bytes of a frame in hexadecimal digits.
+fn digits(frame: &[u8]) -> String {
+    frame.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
+    let daemon = Daemon::start();
+    let names = [
+        "vale0:a@vlan=10",
+        "vale0:b@vlan=10,isolated",
+        "vale0:c@vlan=20",
+        "vale0:t@trunk=10,20",
+        "vale0:n@trunk=20,native=10,isolated",
+        "vale0:u",
+    ];
+    let mut ports = names.map(|name| daemon.open(name));
+    // Stations 1 and 3 are known.
+    pass(&mut ports[0], &frame(ALL, 1, None));
+    pass(&mut ports[2], &frame(ALL, 3, None));
+    daemon.await_status("known addresses", |status| status.switches[0].macs == 2);
+    let two_tags = {
+        let inner = frame(ALL, 9, Some(20));
+        [&inner[..12], &[0x81, 0, 0, 10], &inner[12..]].concat()
+    };
+    let mut compared = 0;
+    for from in 0..names.len() {
+        for sent in [
+            frame(ALL, 9, None),
+            frame(station(1), 9, None),
+            frame(station(1), 9, Some(10)),
+            frame(station(3), 9, Some(20)),
+            frame(ALL, 9, Some(20)),
+            frame(ALL, 9, Some(30)),
+            frame(ALL, 9, Some(0)),
+            two_tags.clone(),
+        ] {
+            await_conserved(&daemon);
+            ports.iter_mut().for_each(|port| drop(waiting(port)));
+            let before = daemon.status();
+            let name = names[from].split('@').next().unwrap();
+            let told = ringroad(
+                &daemon,
+                &[
+                    "--json",
+                    "explain",
+                    "vale0",
+                    "--hex",
+                    &digits(&sent),
+                    "--in-port",
+                    name.split(':').nth(1).unwrap(),
+                ],
+            );
+            let told: Value = serde_json::from_str(&told).unwrap();
+            // Nothing was counted or learned, and no limit used up.
+            let counted = |status: &StatusReport| {
+                let totals = &status.switches[0].totals;
+                (totals.received_frames, totals.drops.clone())
+            };
+            assert_eq!(counted(&daemon.status()), counted(&before));
+            assert_eq!(daemon.status().switches[0].macs, before.switches[0].macs);
+            pass(&mut ports[from], &sent);
+            daemon.await_status("the frame", |status| counted(status).0 > counted(&before).0);
+            let after = await_conserved(&daemon);
+            let dropped = counted(&after)
+                .1
+                .into_iter()
+                .find(|(cause, count)| *count > counted(&before).1.get(cause).copied().unwrap_or(0));
+            assert_eq!(
+                told["dropped"].as_str(),
+                dropped.as_ref().map(|(cause, _)| cause.as_str()),
+                "{told:#}"
+            );
+            for (port, name) in ports.iter_mut().zip(names) {
+                let name = name.split('@').next().unwrap();
+                let explained: Vec<String> = told["outputs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|output| {
+                        output["ports"].as_array().unwrap().iter().any(|port| port["name"] == name)
+                    })
+                    .map(|output| output["start"].as_str().unwrap().to_owned())
+                    .collect();
+                let came: Vec<String> = waiting(port).iter().map(|frame| digits(frame)).collect();
+                assert_eq!(came, explained, "{name} of {told:#}");
+                compared += came.len();
+            }
+            // Station 9 is to be new each time.
+            ringroad(&daemon, &["macs", "vale0", "--flush"]);
+            pass(&mut ports[0], &frame(station(9), 1, None));
+            pass(&mut ports[2], &frame(station(9), 3, None));
+            daemon.await_status("known addresses", |status| status.switches[0].macs == 2);
+        }
+    }
+    assert!(compared > 40, "{compared}");
+    let told =
+        ringroad(&daemon, &["explain", "vale0", "--hex", &digits(&frame(ALL, 9, None)), "--in-port", "a"]);
+    assert!(told.contains("port      vlan=10: VLAN 10"), "{told}");
+    let told =
+        ringroad(&daemon, &["explain", "vale0", "--hex", &digits(&frame(ALL, 9, None)), "--in-port", "t"]);
+    assert!(told.contains("trunk=10,20: no VLAN") && told.contains("dropped: wrong_vlan"), "{told}");
+    // A limit that is used up, until a token comes in.
+    let mut stormy = daemon.open("vale0:s@vlan=20,storm=1");
+    let beyond = (0..100).any(|_| {
+        pass(&mut stormy, &frame(ALL, 8, None));
+        await_conserved(&daemon);
+        let arguments = ["explain", "vale0", "--hex", &digits(&frame(ALL, 8, None)), "--in-port", "s"];
+        ringroad(&daemon, &arguments).contains("dropped: storm")
+    });
+    assert!(beyond);
+}

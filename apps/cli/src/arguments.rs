@@ -9,8 +9,8 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, config, container, demo, detach, doctor, down, explain, flows, fwd,
-    r#gen, kinds, link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, sflow,
-    status, switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
+    r#gen, kinds, link, list, macs, man, metrics, mirror, otg, port, recv, reload, replay, run, script,
+    sflow, status, switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -84,6 +84,7 @@ pub(crate) enum Command {
     Upgrade(upgrade::Upgrade),
     Macs(macs::Macs),
     Mirror(mirror::Mirror),
+    Port(port::Port),
     Switch(switch::Switch),
     Flows(flows::Flows),
     Explain(Box<explain::Explain>),

@@ -24,6 +24,7 @@ pub(crate) mod metrics;
 pub(crate) mod mirror;
 mod namespaces;
 pub(crate) mod otg;
+pub(crate) mod port;
 pub(crate) mod recv;
 pub(crate) mod reload;
 pub(crate) mod replay;
@@ -67,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Mirror(verb) => verb.run(global, output),
+        Command::Port(verb) => verb.run(global, output),
         Command::Switch(verb) => verb.run(global, output),
         Command::Flows(verb) => verb.run(global, output),
         Command::Explain(verb) => verb.run(global, output),

@@ -75,8 +75,9 @@ impl<'a> Site<'a> {
     }
 
     fn attach(&mut self, driver: String) -> Result<(), CniError> {
+        let vlan = self.request.network.vlan.map(|vlan| format!("@vlan={vlan}"));
         let request = DaemonRequest::Attach {
-            name: self.full_name(),
+            name: self.full_name() + &vlan.unwrap_or_default(),
             driver: Some(driver),
             for_program: false,
             host: false,

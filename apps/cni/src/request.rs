@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ringroad_netdev::Namespace;
@@ -14,6 +15,8 @@ use crate::answer::{CniError, Code};
 
 /// Longest configuration, bytes.
 const MOST_BYTES: u64 = 1 << 20;
+/// Numbers that a VLAN can have (802.1Q).
+const VLANS: RangeInclusive<u16> = 1..=4094;
 /// Longest name of a network or number of a container, bytes.
 const MOST_NAME_BYTES: usize = 256;
 
@@ -56,6 +59,9 @@ pub(crate) struct Network {
     /// The daemon's socket.
     #[serde(default)]
     pub(crate) socket: Option<PathBuf>,
+    /// The VLAN of the containers: their ports are access ports.
+    #[serde(default)]
+    pub(crate) vlan: Option<u16>,
     /// Longest packet of the interface, bytes without the Ethernet header.
     #[serde(default)]
     pub(crate) mtu: Option<u32>,
@@ -237,7 +243,7 @@ impl Request {
         if self.operation == Operation::Version {
             return Ok(());
         }
-        let Network { cni_version, name, switch, ipam, .. } = &self.network;
+        let Network { cni_version, name, switch, ipam, vlan, .. } = &self.network;
         if !VERSIONS.contains(&cni_version.as_str()) {
             let message = format!("cniVersion {cni_version:?} is not spoken here");
             return Err(CniError::new(Code::IncompatibleVersion, message, VERSIONS.join(", ")));
@@ -246,6 +252,13 @@ impl Request {
         check_word("a switch", switch)?;
         if let Some(Ipam { plugin }) = ipam.as_ref().filter(|ipam| !ipam.plugin.is_empty()) {
             check_word("ipam.type", plugin)?;
+        }
+        if let Some(vlan) = vlan
+            && !VLANS.contains(vlan)
+        {
+            let (message, range) =
+                (format!("vlan {vlan} cannot be"), format!("{} to {}", VLANS.start(), VLANS.end()));
+            return Err(CniError::new(Code::InvalidConfiguration, message, range));
         }
         let of_one = matches!(self.operation, Operation::Add | Operation::Del | Operation::Check);
         if of_one {

@@ -216,6 +216,15 @@ fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result
         "Messages that controllers did not get because they did not read",
         values(|report| report.dropped_news),
     )?;
+    let refused = named.iter().flat_map(|&(name, report)| {
+        let causes = report.refused_tools_by_cause.iter();
+        causes.map(move |(cause, &count)| (vec![("switch", name), ("cause", cause.as_str())], count))
+    });
+    families.counters(
+        "openflow_refused_tools",
+        "Connections of tools that the switch refused or ended",
+        refused,
+    )?;
     let numbers: Vec<String> = (0..=u8::MAX).map(|number| number.to_string()).collect();
     let of_tables = |value: fn(&FlowTableReport) -> u64| {
         let numbers = &numbers;

@@ -117,6 +117,13 @@ pub enum Explained {
         /// Number of the bucket in its group, from 0.
         bucket: u32,
     },
+    /// The options of the port that it comes in by say of which VLAN it is.
+    Vlan {
+        /// The options, as of a port's name; empty where the port has none.
+        options: String,
+        /// The VLAN; `None`: it is of no VLAN.
+        vlan: Option<u16>,
+    },
     /// The learned addresses say where it goes.
     Learned {
         /// What the switch knows of its source, and would learn. Nothing is learned now.

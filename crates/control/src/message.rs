@@ -149,6 +149,12 @@ pub enum Request {
     Traced,
     /// Ends this client's trace. Answered by [`Reply::Done`].
     StopTrace,
+    /// Gives a port of a switch other VLANs, another isolation and another storm limit while it is in use: those that
+    /// are options of the name, and no others. Answered by [`Reply::Done`].
+    SetPortOptions {
+        /// Name of the port with the options that it is to have, such as `vale0:a@vlan=10,isolated`.
+        name: String,
+    },
     /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
     ForgetAddresses {
         /// Name of the switch.

@@ -71,9 +71,12 @@ pub struct OpenFlowReport {
     pub controllers: Vec<ControllerReport>,
     /// Connections of tools.
     pub tools: u64,
-    /// Connections to an `ssl:` address whose TLS handshake failed.
+    /// Connections of tools that the switch refused or ended.
     #[serde(default)]
     pub refused_tools: u64,
+    /// The same by cause: `tls`, `greeting`, `protocol`, `silence`, `unread`, `address`, `crowd` (docs/openflow.md).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_tools_by_cause: BTreeMap<String, u64>,
     /// From where the last of them came, and why it was refused.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub refusal: String,

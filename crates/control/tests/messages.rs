@@ -46,6 +46,7 @@ fn openflow_report() -> OpenFlowReport {
         }],
         tools: 1,
         refused_tools: 1,
+        refused_tools_by_cause: [("tls".to_owned(), 1)].into(),
         refusal: "127.0.0.1:49152: it shows no certificate".to_owned(),
         flows: 2,
         groups: 4,
@@ -74,6 +75,7 @@ fn explanation() -> Explanation {
         Explained::Group { group: 7, chosen: 1 },
         Explained::Bucket { bucket: 0 },
         Explained::ActionSet,
+        Explained::Vlan { options: "vlan=10".to_owned(), vlan: Some(10) },
         Explained::Learned {
             source: TracedSource::Moved,
             source_port: Some("vale0:c".to_owned()),
@@ -182,6 +184,7 @@ fn requests() -> Vec<Request> {
             port: Some("a".to_owned()),
         },
         Request::ForgetAddresses { switch: "vale0".to_owned(), port: None },
+        Request::SetPortOptions { name: "vale0:a@vlan=10,isolated".to_owned() },
         Request::SetMirror(mirror()),
         Request::RemoveMirror { from: "vale0:a".to_owned(), to: "vale0:m".to_owned() },
         Request::Mirrors,

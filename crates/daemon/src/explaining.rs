@@ -20,6 +20,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_switch::policing::{Departure, Foreseen};
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
 use crate::openflow::CONTROLLERS_INDEX;
@@ -32,6 +33,8 @@ const MAX_STEPS: usize = 2000;
 const MAX_TEXT: usize = 1 << 20;
 /// First bytes of a frame that count.
 const MAX_START: usize = 256;
+/// The number of a VLAN, of frames that are of none.
+const NO_VLAN: u16 = 0;
 /// The longest frame of any port, bytes.
 const MAX_FRAME: u32 = 64 << 10;
 
@@ -47,16 +50,6 @@ impl Ports {
             |what: String| refuse(ErrorKind::NoSuchPort, what, "ringroad list shows the ports that exist");
         let learning =
             fabric.learning(switch).ok_or_else(|| missing(format!("there is no switch {switch}")))?;
-        if fabric.check_unset(switch).is_err() {
-            let what = format!(
-                "{switch} has ports with options (VLANs, isolation, a storm limit): explain knows none"
-            );
-            return Err(refuse(
-                ErrorKind::BadRequest,
-                what,
-                "ringroad trace shows what happens to frames that come",
-            ));
-        }
         let number = asked.from.parse().ok().map(PortNo);
         let ports = || fabric.ports_of(switch).filter(|(_, index, ..)| *index != CONTROLLERS_INDEX);
         let index_of = |name: &str| ports().find(|(other, ..)| *other == name).map(|(_, index, ..)| index);
@@ -99,6 +92,9 @@ impl Ports {
             }
         } else if has_flow_tables {
             recorder.note_dropped(DropCause::NoFlow);
+        } else if let Some(policing) = fabric.policing(switch) {
+            let options = fabric.settings_of(switch, from).map(ToString::to_string).unwrap_or_default();
+            recorder.by_options(&policing.foresee(from, &start), options, (&start, frame_bytes));
         } else {
             recorder.output(&packet, Target::Normal, None);
         }
@@ -210,7 +206,44 @@ impl Recorder<'_> {
     fn by_learned(&mut self, packet: &Packet) -> PortMask {
         let Some(header) = packet.head().first_chunk() else { return PortMask::default() };
         let header = FrameHeader::from_bytes(header, FrameHeader::NO_LEARN);
-        let lookup = |mac| self.learning.table.lookup(mac, self.learning.now());
+        self.note_learned(header, NO_VLAN);
+        match self.learning.forward(header, self.from).0 {
+            Fate::Port(port) if self.outlets.contains(port) => PortMask::default(),
+            Fate::Port(port) => [port].into_iter().collect(),
+            Fate::Flood => self.others(),
+            Fate::Drop(cause) => {
+                self.note_dropped(cause);
+                PortMask::default()
+            }
+            Fate::Ports(_) | Fate::Copies(_) => PortMask::default(),
+        }
+    }
+
+    /// Notes what a switch whose ports have options would do with a frame of these first bytes and this length.
+    fn by_options(&mut self, foreseen: &Foreseen, options: String, (start, bytes): (&[u8], usize)) {
+        let looked_up = foreseen.looked_up;
+        let vlan = looked_up.map(|(_, vlan)| vlan).filter(|&vlan| vlan != NO_VLAN);
+        self.note(Explained::Vlan { options, vlan });
+        if let Some((header, vlan)) = looked_up {
+            self.note_learned(header, vlan);
+        }
+        let departures = match &foreseen.outcome {
+            Ok(departures) => departures,
+            Err(cause) => return self.note_dropped(*cause),
+        };
+        for Departure { ports, replaces, head } in departures {
+            let ports = ports.but(self.outlets);
+            let frame = [head, start.get(*replaces..).unwrap_or_default()].concat();
+            let mut packet = Packet::default();
+            packet.load(port_number(self.from), &frame, bytes + head.len() - replaces, false);
+            let output = (!ports.is_empty()).then(|| self.leave(&packet, ports, None));
+            self.note(Explained::Output { to: PortNo::NORMAL.to_string(), output });
+        }
+    }
+
+    /// Notes what the switch knows of a frame's addresses in a VLAN.
+    fn note_learned(&mut self, header: FrameHeader, vlan: u16) {
+        let lookup = |mac| self.learning.table.lookup_in(vlan, mac, self.learning.now());
         let is_static = |mac| self.learning.table.static_port(mac).is_some();
         let (source, other) = match lookup(header.source) {
             _ if header.source.is_multicast() => (TracedSource::NotLearned, None),
@@ -226,16 +259,6 @@ impl Recorder<'_> {
         };
         let source_port = other.map(|port| (self.name)(port));
         self.note(Explained::Learned { source, source_port, reason });
-        match self.learning.forward(header, self.from).0 {
-            Fate::Port(port) if self.outlets.contains(port) => PortMask::default(),
-            Fate::Port(port) => [port].into_iter().collect(),
-            Fate::Flood => self.others(),
-            Fate::Drop(cause) => {
-                self.note_dropped(cause);
-                PortMask::default()
-            }
-            Fate::Ports(_) | Fate::Copies(_) => PortMask::default(),
-        }
     }
 }
 

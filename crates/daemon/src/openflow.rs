@@ -1,34 +1,26 @@
 //! Switches whose frames go by flow tables, and what serves them.
 
+mod report;
 mod settings;
+mod start;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
-use ringroad_control::report::{ControllerReport, FlowTableReport, OpenFlowReport};
-use ringroad_datapath::fabric::{MakeDecider, QueueParts, Share};
-use ringroad_drivers::dgram;
+use ringroad_datapath::fabric::MakeDecider;
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::{FlowDecider, NoFlows};
+use ringroad_flow_tables::decider::NoFlows;
 use ringroad_flow_tables::state::handover::{Image, NoImage};
 use ringroad_flow_tables::state::{FlowState, Limits, WorkerTables};
-use ringroad_flow_tables::tables::TableUse;
-use ringroad_openflow_agent::address::{ListenAddress, Transport};
-use ringroad_openflow_agent::agent::{Agent, Identity, Port, Remains};
-use ringroad_openflow_agent::service::{Controllers, Listeners, Service};
+use ringroad_openflow_agent::agent::{Port, Remains};
+use ringroad_openflow_agent::service::{Controllers, Service};
 use ringroad_port::clock::Clock;
-use ringroad_port::counters::CounterSnapshot;
-use ringroad_port::plan::Decide;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
-use ringroad_switch::LearningSwitch;
-use rustix::net::SocketType;
 
 use self::settings::{Parsed, fail_mode, parse, read_tls};
 pub(crate) use self::settings::{check, words};
@@ -39,9 +31,6 @@ use crate::refusal::{Refusal, fabric_refusal, refuse};
 const CONTROLLERS_PORT: &str = "(controllers)";
 /// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
 pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
-/// The socket's owner alone may change flows.
-const SOCKET_MODE: u32 = 0o600;
-const BACKLOG: i32 = 16;
 
 /// The switches that have flow tables.
 #[derive(Debug, Default)]
@@ -208,112 +197,6 @@ impl Ports {
         Ok(())
     }
 
-    fn start_openflow(
-        &mut self,
-        settings: &OpenFlow,
-        controllers: Controllers,
-        listen: &[ListenAddress],
-        datapath_id: u64,
-    ) -> Result<Running, Refusal> {
-        let name = settings.switch.as_str();
-        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
-        self.table.fabric().check_unset(name).map_err(fabric_refusal)?;
-        let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
-        let socket = bind(&socket_path).map_err(failed)?;
-        let unix = UnixListener::from(
-            rustix::io::fcntl_dupfd_cloexec(&socket, 0)
-                .map_err(|error| failed(format!("no descriptor: {error}")))?,
-        );
-        let mut listeners = Listeners { unix: vec![unix], ..Listeners::default() };
-        for ListenAddress { transport, address } in listen {
-            let listener = TcpListener::bind(address)
-                .map_err(|error| failed(format!("cannot listen on {address}: {error}")))?;
-            match transport {
-                Transport::Tcp => listeners.tcp.push(listener),
-                Transport::Tls => listeners.tls.push(listener),
-            }
-        }
-        let workers = self.table.fabric().runners().len();
-        let tables = self.openflow.ready.remove(name).unwrap_or_else(|| FlowTables::empty(workers));
-        let begun = self
-            .join_controllers(name, tables)
-            .and_then(|tables| self.serve(settings, datapath_id, (controllers, listeners), tables))
-            .and_then(|(service, needs, clock)| {
-                let seen = needs.last().cloned().ok_or_else(|| failed("there is no worker".to_owned()))?;
-                self.decide_by(name, needs, clock.clone())?;
-                Ok((service, seen, clock))
-            });
-        match begun {
-            Ok((service, seen, clock)) => Ok(Running {
-                settings: settings.clone(),
-                datapath_id,
-                service,
-                seen,
-                clock,
-                socket_path,
-                _socket: socket,
-                known: BTreeMap::new(),
-            }),
-            Err(refusal) => {
-                let _ = self.table.fabric_mut().detach(name, CONTROLLERS_PORT);
-                Err(refusal)
-            }
-        }
-    }
-
-    /// Puts the port for controllers onto a switch, if it is not there.
-    fn join_controllers(&mut self, switch: &str, mut tables: FlowTables) -> Result<FlowTables, Refusal> {
-        if tables.packets.is_none() {
-            let pair = dgram::pair();
-            let (queue, packets) =
-                pair.map_err(|error| refuse(ErrorKind::Busy, format!("no descriptor: {error}"), ""))?;
-            let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
-            let queues = vec![QueueParts::new(queue)];
-            let fabric = self.table.fabric_mut();
-            fabric.resume((switch, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
-            tables.packets = Some(packets);
-        }
-        Ok(tables)
-    }
-
-    /// Starts the thread that speaks for a switch.
-    fn serve(
-        &self,
-        settings: &OpenFlow,
-        datapath_id: u64,
-        (controllers, listeners): (Controllers, Listeners),
-        tables: FlowTables,
-    ) -> Result<(Service, Vec<WorkerTables>, Clock), Refusal> {
-        let name = settings.switch.as_str();
-        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
-        let FlowTables { state, needs, clock, packets, remains } = tables;
-        let learning = self.table.fabric().learning(name);
-        let learning = learning.ok_or_else(|| failed(format!("there is no switch {name}")))?;
-        let packets = packets.ok_or_else(|| failed("there is no port for controllers".to_owned()))?;
-        let identity = Identity {
-            switch: name.to_owned(),
-            datapath_id,
-            version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
-        };
-        let agent_worker = needs.len().saturating_sub(1);
-        let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
-        let remains = remains.as_ref().map(|(remains, _)| remains);
-        let service = Service::start(agent, controllers, listeners, packets, remains);
-        let service = service.map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
-        Ok((service, needs, clock))
-    }
-
-    /// Has the workers decide by flow tables.
-    fn decide_by(&mut self, switch: &str, needs: Vec<WorkerTables>, clock: Clock) -> Result<(), Refusal> {
-        let make = move |learning: Arc<LearningSwitch>, worker: u8| -> Box<dyn Decide> {
-            match needs.get(usize::from(worker)).cloned() {
-                Some(needs) => Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
-                None => learning.decider(),
-            }
-        };
-        self.table.fabric_mut().set_decider(switch, Some(Box::new(make))).map_err(fabric_refusal)
-    }
-
     /// Has the workers of switches go on by the tables of another process, with what was counted there.
     ///
     /// # Errors
@@ -433,75 +316,4 @@ impl Ports {
             self.follow_openflow();
         }
     }
-
-    /// The switches with flow tables.
-    pub(crate) fn openflow_report(&self) -> Vec<OpenFlowReport> {
-        let FlowSwitches { running, waiting, folder, .. } = &self.openflow;
-        let running = running.values().map(Running::report);
-        let waiting = waiting.values().map(|(settings, why)| OpenFlowReport {
-            settings: settings.clone(),
-            datapath_id: parse(settings)
-                .map(|parsed| format!("{:016x}", parsed.datapath_id))
-                .unwrap_or_default(),
-            socket: folder.join(format!("{}.mgmt", settings.switch)).display().to_string(),
-            controllers: Vec::new(),
-            tools: 0,
-            refused_tools: 0,
-            refusal: String::new(),
-            flows: 0,
-            groups: 0,
-            meters: 0,
-            flow_mods: 0,
-            packet_ins: 0,
-            dropped_news: 0,
-            tables: Vec::new(),
-            waiting: why.clone(),
-        });
-        running.chain(waiting).collect()
-    }
-}
-
-impl Running {
-    fn report(&self) -> OpenFlowReport {
-        let report = self.service.report();
-        let controllers = report.controllers.into_iter().map(|controller| ControllerReport {
-            address: controller.address,
-            is_connected: controller.is_connected,
-            problem: controller.problem.unwrap_or_default(),
-        });
-        let tables = self.seen.tables.enter();
-        let (groups, meters) = tables.as_ref().map_or((0, 0), |tables| tables.groups_and_meters());
-        let used = tables.as_ref().map(|tables| tables.used()).unwrap_or_default();
-        let used = used.into_iter().map(|TableUse { table, flows, lookups, matches }| FlowTableReport {
-            table,
-            flows: flows as u64,
-            lookups,
-            matches,
-        });
-        OpenFlowReport {
-            settings: self.settings.clone(),
-            datapath_id: format!("{:016x}", self.datapath_id),
-            socket: self.socket_path.display().to_string(),
-            controllers: controllers.collect(),
-            tools: report.tools as u64,
-            refused_tools: report.refused_tools,
-            refusal: report.refusal.unwrap_or_default(),
-            flows: report.flows as u64,
-            groups: groups as u64,
-            meters: meters as u64,
-            flow_mods: report.counted.flow_mods,
-            packet_ins: report.counted.packet_ins,
-            dropped_news: report.counted.dropped_news,
-            tables: used.collect(),
-            waiting: String::new(),
-        }
-    }
-}
-
-fn bind(path: &Path) -> Result<BoundSocket, String> {
-    let socket =
-        BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
-    rustix::net::listen(&socket, BACKLOG)
-        .map_err(|error| format!("listening on {}: {error}", path.display()))?;
-    Ok(socket)
 }

@@ -17,6 +17,7 @@ use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowRemoved, F
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::{group_id, table_id};
 
+pub use self::reports::FlowList;
 use crate::counters::{CounterBank, CounterId};
 use crate::flow::{Flow, covers, overlap};
 use crate::pipeline::MAX_STEPS;
@@ -135,6 +136,8 @@ pub struct FlowState {
     unpublished: Vec<CounterId>,
     leaving: Vec<Leaving>,
     shared: SharedInstructions,
+    /// The entries at the numbers of their counters, where they stay while hash tables grow: lists are made piece by piece.
+    numbered: Vec<Option<(u8, Arc<Flow>)>>,
 }
 
 /// Which entries a request is about.
@@ -148,6 +151,10 @@ struct Chosen<'request> {
 }
 
 impl Chosen<'_> {
+    fn is_of(&self, table: u8) -> bool {
+        self.table == table || self.table == table_id::ALL
+    }
+
     fn has(&self, flow: &Flow) -> bool {
         flow.cookie & self.cookie_mask == self.cookie & self.cookie_mask
             && covers(self.matching, &flow.matching)
@@ -194,6 +201,7 @@ impl FlowState {
             unpublished: Vec::new(),
             leaving: Vec::new(),
             shared: SharedInstructions::default(),
+            numbered: Vec::new(),
         };
         state.lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
         let lookups = state.lookups.clone().into();
@@ -342,7 +350,7 @@ impl FlowState {
         };
         match request.command {
             FlowCommand::ModifyStrict | FlowCommand::DeleteStrict => {
-                let tables = self.numbered(request.table);
+                let tables = self.of_number(request.table);
                 let one = tables.filter_map(|(number, table)| {
                     let flow = table.get(request.priority, &request.matching)?;
                     chosen.has(flow).then(|| (number, Arc::clone(flow)))
@@ -366,7 +374,7 @@ impl FlowState {
                 .map(|flow| (number, Arc::clone(flow)))
                 .collect::<Vec<_>>()
         };
-        self.numbered(chosen.table).flat_map(in_table).collect()
+        self.of_number(chosen.table).flat_map(in_table).collect()
     }
 
     fn add(&mut self, request: &FlowMod, now_ns: u64) -> Result<(), ErrorCode> {
@@ -416,11 +424,25 @@ impl FlowState {
                 timed.or_insert_with(|| Timed { table, flow: Arc::clone(&flow), packets, used_ns: now_ns });
             timed.flow = Arc::clone(&flow);
         }
+        self.put(table, flow);
+    }
+
+    fn put(&mut self, table: u8, flow: Arc<Flow>) {
+        let number = flow.counter.0 as usize;
+        if self.numbered.len() <= number {
+            self.numbered.resize(number + 1, None);
+        }
+        if let Some(place) = self.numbered.get_mut(number) {
+            *place = Some((table, Arc::clone(&flow)));
+        }
         self.change(Change::Insert(table, flow));
     }
 
     fn remove(&mut self, table: u8, flow: &Flow) {
         self.timed.remove(&flow.counter);
+        if let Some(place) = self.numbered.get_mut(flow.counter.0 as usize) {
+            *place = None;
+        }
         self.unpublished.push(flow.counter);
         self.change(Change::Remove(table, flow.priority, flow.matching.to_match()));
     }
@@ -523,7 +545,7 @@ impl FlowState {
     }
 
     fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<Flow>)> {
-        self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
+        self.of_number(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
     }
 
     /// Entries of all tables that meet a condition.

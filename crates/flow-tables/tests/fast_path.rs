@@ -196,7 +196,9 @@ impl Pair {
             cookie_mask: 0,
             matching: Match::default(),
         };
-        let stats = self.state.flow_stats(&all, 0).unwrap();
+        let mut list = self.state.list_flows(all).unwrap();
+        let stats = self.state.next_flows(&mut list, usize::MAX, 0);
+        assert!(list.is_over());
         assert_eq!(stats.len(), self.oracle.entries.len() + self.unmet);
         for entry in &self.oracle.entries {
             let same = |one: &&ringroad_openflow::message::FlowStats| {

@@ -9,6 +9,8 @@ pub mod address;
 pub mod agent;
 mod dialing;
 mod features;
+mod link;
+pub mod places;
 pub mod service;
 pub mod session;
 mod stream;

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::ControllerAddress;
 use crate::agent::{Agent, Counted, FailMode, Port, Remains};
+use crate::places::Refusals;
 use crate::tls::Tls;
 use crate::turn::{Owner, Turn};
 
@@ -37,10 +38,8 @@ pub struct Report {
     pub controllers: Vec<ControllerReport>,
     /// Connections of tools.
     pub tools: usize,
-    /// Connections of tools that TLS let nobody in by.
-    pub refused_tools: u64,
-    /// From where the last of them came, and why it was refused.
-    pub refusal: Option<String>,
+    /// Tools that were refused.
+    pub refusals: Refusals,
     /// Flow entries.
     pub flows: usize,
     /// What was counted.

@@ -1,16 +1,18 @@
 //! One connection: what has come in and goes out, and what the other side wants to hear.
 
+use ringroad_flow_tables::state::FlowList;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
-    AsyncMasks, ErrorMessage, Hello, MultipartReply, MultipartReplyMessage, Reply, Role,
+    AsyncMasks, ErrorMessage, FlowStats, Hello, MultipartReply, MultipartReplyMessage, Reply, Role,
 };
 use ringroad_openflow::{first_message, message};
 
 /// What waits to be sent may be so much; then messages that nobody asked for are dropped, and counted.
 const CROWDED_BYTES: usize = 1 << 20;
-/// While more waits, no further request is answered and the connection ends: whoever asks has to read the answers. One
-/// answer may be longer, since it may tell all flows.
+/// While more waits, no further request is answered and the connection ends: whoever asks has to read the answers.
 const MAX_WAITING_BYTES: usize = 64 << 20;
+/// A list of flows goes on when less waits.
+const LISTED_BYTES: usize = 256 << 10;
 /// Requests of several messages may have so many bytes.
 pub(crate) const MAX_MULTIPART_BYTES: usize = 1 << 20;
 
@@ -65,6 +67,10 @@ pub struct Session {
     pub(crate) is_greeted: bool,
     /// The parts of a request of several messages so far.
     pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
+    /// The list of flows that is being told, and the request's number. It goes on as the other side reads.
+    pub(crate) list: Option<(u32, FlowList)>,
+    /// Whether a whole message has come since this was asked for.
+    has_spoken: bool,
     input: Vec<u8>,
     /// How much of `input` is taken.
     taken: usize,
@@ -93,6 +99,8 @@ impl Session {
             wants_news: peer == Peer::Controller,
             is_greeted: false,
             multipart: None,
+            list: None,
+            has_spoken: false,
             input: Vec::new(),
             taken: 0,
             output: Vec::new(),
@@ -110,9 +118,9 @@ impl Session {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// The next whole message; none while a list is told.
     pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
-        if self.ended.is_some() {
+        if self.ended.is_some() || self.list.is_some() {
             return None;
         }
         match first_message(self.input.get(self.taken..).unwrap_or(&[])) {
@@ -122,6 +130,7 @@ impl Session {
             }
             Ok(Some(message)) => {
                 let message = message.to_vec();
+                self.has_spoken = true;
                 self.taken += message.len();
                 Some(message)
             }
@@ -134,6 +143,47 @@ impl Session {
                 self.ended = Some(Ended::NotOpenFlow);
                 None
             }
+        }
+    }
+
+    /// Whether there is something to do before anything else comes in.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        match &self.list {
+            _ if self.ended.is_some() => false,
+            Some(_) => self.waiting().len() < LISTED_BYTES,
+            None => !matches!(first_message(self.input.get(self.taken..).unwrap_or(&[])), Ok(None)),
+        }
+    }
+
+    /// Whether a list is being told, so that nothing is to be read.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Whether a whole message has come since the last question.
+    pub fn take_spoken(&mut self) -> bool {
+        std::mem::take(&mut self.has_spoken)
+    }
+
+    /// Tells some flows of a list.
+    pub(crate) fn tell_flows(&mut self, xid: u32, flows: Vec<FlowStats>, more: bool) {
+        let part = |more, flows| {
+            Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) })
+        };
+        let whole = part(more, flows);
+        if whole.encode(xid, &mut self.output).is_ok() {
+            return;
+        }
+        let Reply::Multipart(MultipartReplyMessage { reply: MultipartReply::Flows(flows), .. }) = whole
+        else {
+            return;
+        };
+        // An entry that is too long for a message cannot be told, but the others can.
+        flows.into_iter().for_each(|flow| self.reply(xid, &part(true, vec![flow])));
+        if !more {
+            self.reply(xid, &part(false, Vec::new()));
         }
     }
 

@@ -77,11 +77,6 @@ impl Stream {
         Ok(Self { socket: Socket::Unix(stream), tls: None })
     }
 
-    /// Whether the other side may be on another machine.
-    pub(crate) fn is_tcp(&self) -> bool {
-        matches!(self.socket, Socket::Tcp(_))
-    }
-
     /// Whether the two sides do not know each other yet.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())

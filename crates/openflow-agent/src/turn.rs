@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,13 @@ use ringroad_flow_tables::control_frame::packet_out_header;
 use ringroad_flow_tables::state::handover::Image;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
+use rustls::Connection;
 
 use crate::address::{ControllerAddress, Transport};
 use crate::agent::{Agent, Remains, SessionId};
-use crate::dialing::{CONNECT_WITHIN, Dialed};
+use crate::dialing::Dialed;
+use crate::link::{Link, TimeOver};
+use crate::places::{MAX_TOOLS, Place, RefusalCause, Refusals, place};
 use crate::service::{Command, ControllerReport, Controllers, Listeners, Report};
 use crate::session::{Ended, Peer};
 use crate::stream::Stream;
@@ -23,42 +26,11 @@ use crate::tls::Tls;
 
 /// How often timeouts are looked at.
 const TICK: Duration = Duration::from_millis(500);
-/// A controller that was silent for so long is asked whether it is there.
-const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// A controller that was silent for so long is not there.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
-/// Connections of tools at a time, of this machine and by TCP each: those who can reach an address keep no administrator out.
-const MAX_TOOLS: usize = 64;
 /// Answers that wait on all connections together may have so many bytes; beyond that, the connection with the most ends.
 const MAX_WAITING_BYTES: usize = 512 << 20;
 /// Frames for controllers taken in one turn.
 const FRAMES_A_TURN: usize = 256;
 const LONGEST_FRAME: usize = 64 * 1024 + 64;
-
-/// A connection.
-#[derive(Debug)]
-struct Link {
-    stream: Stream,
-    /// Of which controller, by its place in the settings.
-    controller: Option<usize>,
-    /// Where it came from, by TCP.
-    from: Option<SocketAddr>,
-    since: Instant,
-    heard: Instant,
-    is_probed: bool,
-}
-
-impl Link {
-    fn new(stream: Stream, controller: Option<usize>, from: Option<SocketAddr>) -> Self {
-        let now = Instant::now();
-        Self { stream, controller, from, since: now, heard: now, is_probed: false }
-    }
-
-    /// Whether it is of a tool that is let in.
-    fn is_tool(&self) -> bool {
-        self.controller.is_none() && !self.stream.is_handshaking()
-    }
-}
 
 /// What joins the thread with the switch's owner.
 #[derive(Debug)]
@@ -82,8 +54,7 @@ pub(crate) struct Turn {
     packets: OwnedFd,
     links: BTreeMap<SessionId, Link>,
     owner: Owner,
-    refused_tools: u64,
-    refusal: Option<String>,
+    refusals: Refusals,
     next_tick: Instant,
 }
 
@@ -114,8 +85,7 @@ impl Turn {
             packets,
             links: BTreeMap::new(),
             owner,
-            refused_tools: 0,
-            refusal: None,
+            refusals: Refusals::default(),
             next_tick: now + TICK,
         }
     }
@@ -133,6 +103,7 @@ impl Turn {
             for fd in ready {
                 self.serve(fd);
             }
+            self.go_on();
             self.send_out();
             self.flush();
             self.keep_time();
@@ -232,27 +203,27 @@ impl Turn {
     fn wait(&mut self) -> Vec<i32> {
         let mut descriptors =
             vec![PollFd::new(&self.owner.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
-        let tools = self.links.values().filter(|link| link.controller.is_none());
-        let by_tcp = tools.clone().filter(|link| link.stream.is_tcp()).count();
-        if tools.count() - by_tcp < MAX_TOOLS {
+        let of_this_machine = self.links.values().filter(|link| link.is_of_this_machine());
+        if of_this_machine.count() < MAX_TOOLS {
             descriptors
                 .extend(self.listeners.unix.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         }
-        if by_tcp < MAX_TOOLS {
-            let listeners = self.listeners.tcp.iter().chain(&self.listeners.tls);
-            descriptors.extend(listeners.map(|listener| PollFd::new(listener, PollFlags::IN)));
-        }
+        let listeners = self.listeners.tcp.iter().chain(&self.listeners.tls);
+        descriptors.extend(listeners.map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let next = self.dialed.iter().filter_map(Dialed::next_try).fold(self.next_tick, Instant::min);
+        let mut wait = next.saturating_duration_since(Instant::now());
         for (id, link) in &self.links {
-            let is_waiting = self.agent.session(*id).is_some_and(|session| !session.waiting().is_empty());
-            let interest = if link.stream.has_to_send(is_waiting) {
-                PollFlags::IN | PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
+            let Some(session) = self.agent.session(*id) else { continue };
+            if session.has_work() {
+                // Its turn comes at once, and what the other side does meanwhile shows then.
+                wait = Duration::ZERO;
+                continue;
+            }
+            let mut interest = PollFlags::empty();
+            interest.set(PollFlags::IN, !session.is_listing());
+            interest.set(PollFlags::OUT, link.stream.has_to_send(!session.waiting().is_empty()));
             descriptors.push(PollFd::new(&link.stream, interest));
         }
-        let next = self.dialed.iter().filter_map(Dialed::next_try).fold(self.next_tick, Instant::min);
-        let wait = next.saturating_duration_since(Instant::now());
         let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         let _ = poll(&mut descriptors, Some(&wait));
         let ready = descriptors.iter().filter(|one| !one.revents().is_empty());
@@ -269,18 +240,20 @@ impl Turn {
             }
             return;
         }
-        if let Some(listener) = self.listeners.tcp.iter().find(|listener| listener.as_raw_fd() == fd) {
+        let is = |listener: &&TcpListener| listener.as_raw_fd() == fd;
+        if let Some(listener) = self.listeners.tcp.iter().find(is) {
             if let Ok((stream, from)) = listener.accept() {
-                self.admit(Stream::tcp(stream, None), Some(from));
+                self.admit_from(stream, None, from);
             }
             return;
         }
-        if let Some(listener) = self.listeners.tls.iter().find(|listener| listener.as_raw_fd() == fd) {
+        if let Some(listener) = self.listeners.tls.iter().find(is) {
             if let Ok((stream, from)) = listener.accept() {
                 // Where there are no certificates, nobody gets in.
-                let tls = self.tls.as_ref().and_then(|tls| tls.accept().ok());
-                if let Some(tls) = tls {
-                    self.admit(Stream::tcp(stream, Some(tls)), Some(from));
+                match self.tls.as_ref().map(Tls::accept) {
+                    Some(Ok(tls)) => self.admit_from(stream, Some(tls), from),
+                    Some(Err(problem)) => self.refusals.note(RefusalCause::Tls, Some(from), &problem),
+                    None => self.refusals.note(RefusalCause::Tls, Some(from), "there are no certificates"),
                 }
             }
             return;
@@ -298,17 +271,27 @@ impl Turn {
         }
     }
 
+    /// Lets a tool in that came by TCP, if there is a place for it, or can be made.
+    fn admit_from(&mut self, stream: TcpStream, tls: Option<Connection>, from: SocketAddr) {
+        let links = self.links.iter().filter_map(|(&id, link)| {
+            let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());
+            link.from.map(|from| (id, from, is_greeted))
+        });
+        match place(links, from) {
+            Place::Free => {}
+            Place::Of(id, cause) => self.refuse(id, cause, format!("{cause}")),
+            Place::None(cause) => return self.refusals.note(cause, Some(from), &cause.to_string()),
+        }
+        self.admit(Stream::tcp(stream, tls), Some(from));
+    }
+
     fn read(&mut self, id: SessionId) {
         let Some(link) = self.links.get_mut(&id) else { return };
         match link.stream.read() {
             Ok(bytes) if bytes.is_empty() => {
                 self.lose(id, "the other side closed the connection".to_owned());
             }
-            Ok(bytes) => {
-                (link.heard, link.is_probed) = (Instant::now(), false);
-                let now_ns = self.now_ns();
-                self.agent.receive(id, &bytes, now_ns);
-            }
+            Ok(bytes) => self.agent.receive(id, &bytes),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => self.lose(id, error.to_string()),
         }
@@ -324,6 +307,16 @@ impl Turn {
         }
     }
 
+    /// Gives each connection a turn that has something to do.
+    fn go_on(&mut self) {
+        let now_ns = self.now_ns();
+        for &id in self.links.keys() {
+            if self.agent.session(id).is_some_and(|session| session.has_work()) {
+                self.agent.go_on(id, now_ns);
+            }
+        }
+    }
+
     /// Puts controllers' packets onto the switch.
     fn send_out(&mut self) {
         for (ports, packet) in self.agent.take_outgoing() {
@@ -335,30 +328,17 @@ impl Turn {
 
     /// Sends what waits, as far as the other sides take it.
     fn flush(&mut self) {
-        let mut lost = Vec::new();
+        let now = Instant::now();
+        let (mut lost, mut refused) = (Vec::new(), Vec::new());
         let (mut waiting_bytes, mut most) = (0, (0, None));
         for (&id, link) in &mut self.links {
             let Some(session) = self.agent.session(id) else { continue };
-            match link.stream.flush() {
-                Err(error) if error.kind() != ErrorKind::WouldBlock => {
-                    lost.push((id, error.to_string()));
-                    continue;
-                }
-                _ => {}
-            }
-            while !session.waiting().is_empty() {
-                match link.stream.write(session.waiting()) {
-                    Ok(sent) => session.sent(sent),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => {
-                        lost.push((id, error.to_string()));
-                        break;
-                    }
-                }
+            if let Err(error) = link.send(session, now) {
+                lost.push((id, error.to_string()));
+                continue;
             }
             if let Some(ended) = session.ended() {
-                lost.push((id, ended.to_string()));
+                refused.push((id, RefusalCause::of(ended), ended.to_string()));
             }
             let bytes = session.waiting().len();
             waiting_bytes += bytes;
@@ -367,20 +347,32 @@ impl Turn {
         if waiting_bytes > MAX_WAITING_BYTES
             && let Some(id) = most.1
         {
-            lost.push((id, Ended::TooSlow.to_string()));
+            refused.push((id, RefusalCause::Unread, Ended::TooSlow.to_string()));
         }
-        for (id, problem) in lost {
-            self.lose(id, problem);
+        lost.into_iter().for_each(|(id, problem)| self.lose(id, problem));
+        refused.into_iter().for_each(|(id, cause, problem)| self.refuse(id, cause, problem));
+    }
+
+    /// Ends a connection for this cause. Those of tools are counted.
+    fn refuse(&mut self, id: SessionId, cause: RefusalCause, problem: String) {
+        if let Some(link) = self.links.get(&id).filter(|link| link.controller.is_none()) {
+            self.refusals.note(cause, link.from, &problem);
+        }
+        self.end(id, problem);
+    }
+
+    /// The other side has ended a connection, or broken it.
+    fn lose(&mut self, id: SessionId, problem: String) {
+        let Some(link) = self.links.get(&id) else { return };
+        match link.stream.is_handshaking() {
+            true => self.refuse(id, RefusalCause::Tls, problem),
+            false => self.end(id, problem),
         }
     }
 
-    fn lose(&mut self, id: SessionId, problem: String) {
+    fn end(&mut self, id: SessionId, problem: String) {
         let Some(link) = self.links.remove(&id) else { return };
         self.agent.disconnect(id);
-        if let (true, Some(from)) = (link.stream.is_handshaking() && link.controller.is_none(), link.from) {
-            self.refused_tools += 1;
-            self.refusal = Some(format!("{from}: {problem}"));
-        }
         let now = Instant::now();
         if let Some(dialed) = link.controller.and_then(|place| self.dialed.get_mut(place)) {
             dialed.lost(problem, now);
@@ -399,33 +391,19 @@ impl Turn {
         self.next_tick = now + TICK;
         let now_ns = self.now_ns();
         self.agent.tick(now_ns);
-        let mut lost = Vec::new();
+        let mut over = Vec::new();
         for (&id, link) in &mut self.links {
-            let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());
-            if !is_greeted && now.saturating_duration_since(link.since) >= CONNECT_WITHIN {
-                let what = if link.stream.is_handshaking() { "finish the TLS handshake" } else { "greet" };
-                lost.push((id, format!("it did not {what} within {} s", CONNECT_WITHIN.as_secs())));
-                continue;
-            }
-            if link.controller.is_none() {
-                continue;
-            }
-            let silence = now.saturating_duration_since(link.heard);
             let Some(session) = self.agent.session(id) else { continue };
-            if silence >= GIVE_UP_AFTER {
-                lost.push((id, format!("it said nothing for {} s", GIVE_UP_AFTER.as_secs())));
-            } else if silence >= PROBE_AFTER && !link.is_probed && session.is_greeted() {
-                session.probe();
-                link.is_probed = true;
-            }
+            over.extend(link.keep_time(session, now).map(|what| (id, what)));
             if session.is_greeted()
                 && let Some(dialed) = link.controller.and_then(|place| self.dialed.get_mut(place))
             {
                 dialed.greeted();
             }
         }
-        for (id, problem) in lost {
-            self.lose(id, problem);
+        for (id, what) in over {
+            let TimeOver { cause, problem } = what;
+            self.refuse(id, cause, problem);
         }
     }
 
@@ -440,8 +418,7 @@ impl Turn {
         let report = Report {
             controllers,
             tools: self.links.values().filter(|link| link.is_tool()).count(),
-            refused_tools: self.refused_tools,
-            refusal: self.refusal.clone(),
+            refusals: self.refusals.clone(),
             flows: self.agent.state().flows(),
             counted: self.agent.counted(),
         };

@@ -4,6 +4,8 @@
 //! what a switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
 //! frame that is dropped for its VLAN or beyond a limit teaches nothing.
 
+mod foresight;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex, PortMask};
 
+pub use self::foresight::{Departure, Foreseen};
 use crate::classify::FrameHeader;
 use crate::learning::LearningSwitch;
 use crate::loop_guard::Moves;
@@ -29,11 +32,14 @@ pub struct Policing {
     /// What decides on frames of ports for which nothing is set, on a switch without VLANs.
     inner: Box<dyn Decide>,
     clock: Clock,
-    /// The VLAN of each frame that is decided on, and what it can leave with; `None` where it goes nowhere.
-    ingress: Vec<Option<(TaggedHeader, u16)>>,
+    ingress: Vec<Ingress>,
     /// Frames for which a token of their port's storm limit was taken.
     metered: Vec<u16>,
 }
+
+/// What a frame that is decided on can leave with, and its VLAN; `None` on a switch without VLANs, and where it goes
+/// nowhere.
+type Ingress = Option<(TaggedHeader, u16)>;
 
 /// A VLAN with its ports, or no VLAN.
 #[derive(Debug, Clone, Copy)]
@@ -71,13 +77,18 @@ impl Policing {
     /// Reads what decides on a frame: its addresses, and on a switch with VLANs its tag and its VLAN.
     fn read(&self, from: PortIndex, batch: &Batch, frame: usize) -> Result<Read, DropCause> {
         if self.policies.has_vlans() {
-            let tagged = TaggedHeader::read(batch, frame).ok_or(DropCause::TooShort)?;
-            let vlan = self.policies.vlan_of(&tagged, from);
-            return Ok((tagged.header, Some((tagged, vlan.ok_or(DropCause::WrongVlan)?))));
+            return self.in_vlan(from, TaggedHeader::read(batch, frame));
         }
         let head = batch.head(frame).and_then(|head| Some((head.ethernet_header()?, head.flags())));
         let ((start, end), flags) = head.ok_or(DropCause::TooShort)?;
         Ok((FrameHeader::from_words(start, end, flags), None))
+    }
+
+    /// The same of a frame with this head, on a switch with VLANs.
+    fn in_vlan(&self, from: PortIndex, head: Option<TaggedHeader>) -> Result<Read, DropCause> {
+        let tagged = head.ok_or(DropCause::TooShort)?;
+        let vlan = self.policies.vlan_of(&tagged, from).ok_or(DropCause::WrongVlan)?;
+        Ok((tagged.header, Some((tagged, vlan))))
     }
 
     /// Where the switch sends a frame of a domain.
@@ -157,13 +168,13 @@ impl Policing {
     }
 
     /// Has each frame leave to those that may get it, and as they get it.
-    fn send(&self, from: PortIndex, frames: Range<usize>, plan: &mut Plan) {
+    fn send(&self, from: PortIndex, frames: Range<usize>, ingress: &[Ingress], plan: &mut Plan) {
         let kept_from = self.policies.kept_from(from);
         let mut but = kept_from;
         but.insert(from);
         let mut domain = self.domain(NO_VLAN);
         let mut egress = Egress::default();
-        for (frame, ingress) in frames.zip(&self.ingress) {
+        for (frame, ingress) in frames.zip(ingress) {
             let fate = plan.fate(frame);
             match ingress {
                 Some((head, vlan)) => {
@@ -182,7 +193,7 @@ impl Policing {
 }
 
 /// The addresses of a frame; on a switch with VLANs also what it can leave with, and its VLAN.
-type Read = (FrameHeader, Option<(TaggedHeader, u16)>);
+type Read = (FrameHeader, Ingress);
 
 impl Decide for Policing {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
@@ -195,7 +206,7 @@ impl Decide for Policing {
         if self.switch.loops.looks() {
             self.switch.drop_looped(batch, frames.clone(), from, plan);
         }
-        self.send(from, frames, plan);
+        self.send(from, frames, &self.ingress, plan);
     }
 
     fn executed(&mut self, from: PortIndex, _: &Batch, range: Range<usize>, _: &Plan) {

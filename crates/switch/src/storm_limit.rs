@@ -38,6 +38,12 @@ impl StormLimit {
         taken.is_ok()
     }
 
+    /// Whether there is a token. `now_ns` is as for [`StormLimit::take`].
+    #[must_use]
+    pub fn has_token(&self, now_ns: u64) -> bool {
+        self.empty_ns.load(Ordering::Relaxed).max(now_ns) + self.interval_ns <= now_ns + self.full_ns
+    }
+
     /// Gives tokens back that were not used.
     pub fn give_back(&self, tokens: usize) {
         self.empty_ns.fetch_sub(tokens as u64 * self.interval_ns, Ordering::Relaxed);
@@ -57,7 +63,9 @@ mod tests {
     #[test]
     fn a_tenth_of_a_second_comes_at_once_and_the_rest_at_the_rate() {
         let limit = StormLimit::new(1000);
+        assert!(limit.has_token(0));
         assert_eq!(taken(&limit, 0), 100);
+        assert!(!limit.has_token(999_999) && limit.has_token(1_000_000));
         assert_eq!(taken(&limit, 999_999), 0);
         assert_eq!(taken(&limit, 1_000_000), 1);
         assert_eq!(taken(&limit, 21_000_000), 20);

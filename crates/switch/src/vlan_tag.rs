@@ -56,7 +56,8 @@ impl TaggedHeader {
         Self::parse(head.get(..len)?, fragments.first()?.flags())
     }
 
-    fn parse(head: &[u8], flags: u16) -> Option<Self> {
+    /// The same of first bytes that nobody changes.
+    pub(crate) fn parse(head: &[u8], flags: u16) -> Option<Self> {
         let (header, behind) = head.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
         let &[a, b, c, d, e, f, g, h, i, j, k, l, high, low] = header;
         let (control, ethertype) = match (u16::from_be_bytes([high, low]), behind) {

@@ -1,6 +1,7 @@
 //! `ringroad flows`: flow entries of a switch, shown, added, deleted, replaced and compared.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use clap::{Args, Subcommand};
 use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStats};
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::text::Flow;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -93,6 +94,15 @@ struct FlowReport {
     flow: String,
 }
 
+/// Flows for programs, each made when it is written: there may be millions.
+struct Reports(Vec<FlowStats>);
+
+impl Serialize for Reports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(report))
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Changed {
     added: usize,
@@ -110,10 +120,18 @@ impl Flows {
         match &self.verb {
             Verb::Dump { switch, matching } => {
                 let wanted = parse(matching)?;
-                let flows = FlowClient::connect(global, switch)?.flows(wanted.stats_request())?;
-                let reports: Vec<FlowReport> = flows.iter().map(report).collect();
-                output.result(&reports, |_| {
-                    flows.iter().map(|flow| format!("{flow}\n")).collect::<String>().trim_end().to_owned()
+                let mut flows = FlowClient::connect(global, switch)?.flows(wanted.stats_request())?;
+                flows.sort_by(|one, other| {
+                    let place = (one.table, other.priority).cmp(&(other.table, one.priority));
+                    place.then_with(|| one.matching.fields().cmp(other.matching.fields()))
+                });
+                output.result(&Reports(flows), |Reports(flows)| {
+                    let mut text = String::new();
+                    for flow in flows {
+                        // Writing into memory does not fail.
+                        let _ = writeln!(text, "{flow}");
+                    }
+                    text
                 })
             }
             Verb::Add { switch, flows, file } => {

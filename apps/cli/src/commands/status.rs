@@ -8,6 +8,7 @@ use ringroad_control::report::{
 };
 
 use super::list::ports_table;
+use super::switch::refused_tools;
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -141,6 +142,9 @@ fn flow_tables(report: &OpenFlowReport) -> String {
         all => format!("{} of {all} controllers", report.connected_controllers()),
     };
     let _ = write!(words, ", {controllers}, {} packet-ins", grouped(report.packet_ins));
+    if report.refused_tools > 0 {
+        let _ = write!(words, ", refused {}", refused_tools(report));
+    }
     if !report.waiting.is_empty() {
         let _ = write!(words, "; waiting: {}", report.waiting);
     }

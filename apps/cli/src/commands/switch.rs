@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
+use ringroad_control::report::OpenFlowReport;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
@@ -85,6 +86,12 @@ impl Switch {
     }
 }
 
+/// How many tools were refused, and why.
+pub(super) fn refused_tools(report: &OpenFlowReport) -> String {
+    let causes = report.refused_tools_by_cause.iter().map(|(cause, count)| format!("{cause} {count}"));
+    format!("{} tools ({})", report.refused_tools, causes.collect::<Vec<_>>().join(", "))
+}
+
 /// The daemon is in another folder.
 fn whole_path(path: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(path) = path else { return Ok(None) };
@@ -123,10 +130,8 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
                 row("none".to_owned(), format!("tools: unix:{}", report.socket));
             }
             if report.refused_tools > 0 {
-                row(
-                    String::new(),
-                    format!("refused {} tools, last {}", report.refused_tools, report.refusal),
-                );
+                let last = &report.refusal;
+                row(String::new(), format!("refused {}, last {last}", refused_tools(report)));
             }
         }
         columns.lines_or("no switch has flow tables")

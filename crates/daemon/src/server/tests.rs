@@ -3,12 +3,15 @@
 use std::io;
 use std::io::{Read, Write};
 
+use ringroad_control::PROTOCOL_VERSION;
 use ringroad_control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
+use ringroad_control::message::{Reply, Request};
 use ringroad_control::netmap::NetmapRequest;
 use ringroad_datapath::fabric::Fabric;
 use ringroad_switch::MacTableConfig;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::sessions::TURN_REQUESTS;
 use super::*;
 use crate::listen::listen;
 

@@ -17,7 +17,8 @@ use ringroad_control::report::UpgradeReport;
 use ringroad_datapath::fabric::Fabric;
 use tracing::{info, warn};
 
-use super::{Server, ServerError, ServerParts, Session, interest_in, rules};
+use super::sessions::{Session, interest_in};
+use super::{Server, ServerError, ServerParts, rules};
 use crate::config::Config;
 use crate::listen::BACKLOG;
 use crate::logging::RunningLog;

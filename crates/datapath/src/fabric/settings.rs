@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_settings::{PortSettings, PortVlans};
-use ringroad_switch::{PortPolicies, PortPolicy};
+use ringroad_switch::{Policing, PortPolicies, PortPolicy};
 
 use super::{Fabric, FabricError, Switch};
 
@@ -51,6 +51,20 @@ impl Fabric {
     /// [`FabricError::HasSettings`].
     pub fn check_unset(&self, switch: &str) -> Result<(), FabricError> {
         self.switches.get(switch).map_or(Ok(()), |state| state.check_unset(switch))
+    }
+
+    /// What decides for a switch some of whose ports have settings: it says what it would do with a frame.
+    #[must_use]
+    pub fn policing(&self, switch: &str) -> Option<Policing> {
+        let state = self.switches.get(switch)?;
+        let policies = Arc::clone(state.policed.as_ref()?);
+        Some(Policing::new(Arc::clone(&state.learning), policies, self.clock.clone()))
+    }
+
+    /// The settings of a port of a switch, if it has any.
+    #[must_use]
+    pub fn settings_of(&self, switch: &str, port: PortIndex) -> Option<&PortSettings> {
+        self.switches.get(switch)?.policies.get(&port).map(PortPolicy::settings)
     }
 
     /// Has the workers of a switch know the settings of a port from now on.

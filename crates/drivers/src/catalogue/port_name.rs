@@ -198,6 +198,22 @@ impl PortName {
     }
 }
 
+/// The name of a port of a switch with these settings in place of those that it has, and its other options.
+#[must_use]
+pub fn text_with_settings(text: &str, settings: &PortSettings) -> String {
+    let (base, options) = text.split_once('@').unwrap_or((text, ""));
+    let is_setting = |item: &&str| {
+        let key = item.split('=').next().unwrap_or_default();
+        SWITCH_PORT_OPTIONS.iter().any(|option| option.key == key)
+    };
+    let parts = options.split('@').map(|part| part.strip_prefix("conf:").unwrap_or(part));
+    let others =
+        parts.flat_map(items).filter(|item| !item.is_empty() && !is_setting(item)).map(str::to_owned);
+    let settings = Some(settings.to_string()).filter(|settings| !settings.is_empty());
+    let all: Vec<String> = others.chain(settings).collect();
+    if all.is_empty() { base.to_owned() } else { format!("{base}@{}", all.join(",")) }
+}
+
 impl PortOptions {
     /// Takes an option of such a port.
     fn set(&mut self, item: &str, base: &PortBase) -> Result<(), String> {
@@ -495,6 +511,27 @@ mod tests {
         ] {
             let error = text.parse::<PortName>().unwrap_err().to_string();
             assert!(error.contains(part), "{text:?} gave {error:?}");
+        }
+    }
+
+    #[test]
+    fn settings_in_a_name_are_replaced_and_other_options_stay() {
+        for (text, settings, expected) in [
+            ("vale0:a", "", "vale0:a"),
+            ("vale0:a@trunk=10,20-29,native=5,isolated", "", "vale0:a"),
+            (
+                "vale0:a@queues=2,trunk=10,20,storm=9@conf:slots=64",
+                "vlan=7",
+                "vale0:a@queues=2,slots=64,vlan=7",
+            ),
+            ("vale0:a", "trunk=10,20,isolated", "vale0:a@trunk=10,20,isolated"),
+        ] {
+            let wanted = format!("vale0:x@{settings}");
+            let wanted =
+                wanted.strip_suffix('@').unwrap_or(&wanted).parse::<PortName>().unwrap().options.settings;
+            let replaced = text_with_settings(text, &wanted);
+            assert_eq!(replaced, expected);
+            assert_eq!(replaced.parse::<PortName>().unwrap().options.settings, wanted);
         }
     }
 

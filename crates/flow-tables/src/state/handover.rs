@@ -179,7 +179,7 @@ impl FlowState {
                     let table = request.table;
                     self.timed.insert(counter, Timed { table, flow: Arc::clone(&flow), packets: 0, used_ns });
                 }
-                self.change(Change::Insert(request.table, flow));
+                self.put(request.table, flow);
             }
             _ => return Err(NoImage),
         }

@@ -18,22 +18,66 @@ use crate::group::Group;
 use crate::meter::Meter;
 use crate::tables::TABLES;
 
+/// Entries that are put in order together, and looked at for that.
+const PIECE_FLOWS: usize = 4096;
+const MAX_LOOKS: usize = 64 * 1024;
+
+/// A list of entries that is made piece by piece, while entries come and go.
+#[derive(Debug)]
+pub struct FlowList {
+    request: FlowStatsRequest,
+    /// Where the next piece begins.
+    next: usize,
+    /// The numbers of entries of the piece in hand.
+    piece: std::vec::IntoIter<u32>,
+    is_over: bool,
+}
+
+impl FlowList {
+    /// Whether all entries have been listed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+fn check_table(request: &FlowStatsRequest) -> Result<(), ErrorCode> {
+    match usize::from(request.table) >= TABLES && request.table != table_id::ALL {
+        true => Err(ErrorCode::REQUEST_BAD_TABLE_ID),
+        false => Ok(()),
+    }
+}
+
+fn chosen(request: &FlowStatsRequest) -> Chosen<'_> {
+    let &FlowStatsRequest { table, out_port, out_group, cookie, cookie_mask, ref matching } = request;
+    Chosen { table, matching, cookie, cookie_mask, out_port, out_group }
+}
+
 impl FlowState {
-    /// Entries and their counters, in the order of tables, and the highest priority first.
+    /// Begins a list of entries and their counters, which [`FlowState::next_flows`] goes through.
     ///
     /// # Errors
     /// There is no such table.
-    pub fn flow_stats(&self, request: &FlowStatsRequest, now_ns: u64) -> Result<Vec<FlowStats>, ErrorCode> {
-        let mut flows = self.asked(request)?;
-        flows.sort_by(|(table, flow), (other_table, other)| {
-            let place = (table, other.priority).cmp(&(other_table, flow.priority));
-            place.then_with(|| flow.matching.fields().cmp(other.matching.fields()))
-        });
-        let stats = flows.into_iter().map(|(table, flow)| {
+    pub fn list_flows(&self, request: FlowStatsRequest) -> Result<FlowList, ErrorCode> {
+        check_table(&request)?;
+        Ok(FlowList { request, next: 0, piece: Vec::new().into_iter(), is_over: false })
+    }
+
+    /// So many of the next entries of a list at most; perhaps none, while the list is not over. An entry that stays is in
+    /// the list once, whatever changes meanwhile. Each 4096 are in the order of tables, and the highest priority first.
+    pub fn next_flows(&self, list: &mut FlowList, most: usize, now_ns: u64) -> Vec<FlowStats> {
+        if list.piece.len() == 0 {
+            self.fill_piece(list);
+        }
+        let chosen = chosen(&list.request);
+        // An entry may have gone since, and another one have its number.
+        let flows = list.piece.by_ref().filter_map(|number| self.numbered.get(number as usize)?.as_ref());
+        let flows = flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow));
+        let stats = flows.take(most).map(|(table, flow)| {
             let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
             let count = self.bank.read(flow.counter);
             FlowStats {
-                table,
+                table: *table,
                 duration_s,
                 duration_ns,
                 priority: flow.priority,
@@ -47,7 +91,27 @@ impl FlowState {
                 instructions: Instructions::clone(&flow.instructions),
             }
         });
-        Ok(stats.collect())
+        let stats = stats.collect();
+        list.is_over = list.piece.len() == 0 && list.next >= self.numbered.len();
+        stats
+    }
+
+    fn fill_piece(&self, list: &mut FlowList) {
+        let chosen = chosen(&list.request);
+        let mut piece: Vec<&(u8, Arc<Flow>)> = Vec::new();
+        let rest = self.numbered.get(list.next..).unwrap_or_default();
+        for place in rest.iter().take(MAX_LOOKS) {
+            if piece.len() == PIECE_FLOWS {
+                break;
+            }
+            list.next += 1;
+            piece.extend(place.iter().filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)));
+        }
+        piece.sort_by(|(table, flow), (other_table, other)| {
+            let place = (table, other.priority).cmp(&(other_table, flow.priority));
+            place.then_with(|| flow.matching.fields().cmp(other.matching.fields()))
+        });
+        list.piece = piece.into_iter().map(|(_, flow)| flow.counter.0).collect::<Vec<_>>().into_iter();
     }
 
     /// The sum of entries.
@@ -55,22 +119,17 @@ impl FlowState {
     /// # Errors
     /// There is no such table.
     pub fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
-        let flows = self.asked(request)?;
-        let mut sum = AggregateStats { packets: 0, bytes: 0, flows: flows.len() as u32 };
-        for (_, flow) in flows {
+        check_table(request)?;
+        let chosen = chosen(request);
+        let mut sum = AggregateStats { packets: 0, bytes: 0, flows: 0 };
+        let flows = self.numbered.iter().flatten();
+        for (_, flow) in flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)) {
             let count = self.bank.read(flow.counter);
             sum.packets += count.packets;
             sum.bytes += count.bytes;
+            sum.flows += 1;
         }
         Ok(sum)
-    }
-
-    fn asked(&self, request: &FlowStatsRequest) -> Result<Vec<(u8, Arc<Flow>)>, ErrorCode> {
-        if usize::from(request.table) >= TABLES && request.table != table_id::ALL {
-            return Err(ErrorCode::REQUEST_BAD_TABLE_ID);
-        }
-        let &FlowStatsRequest { table, out_port, out_group, cookie, cookie_mask, ref matching } = request;
-        Ok(self.chosen(&Chosen { table, matching, cookie, cookie_mask, out_port, out_group }))
     }
 
     /// What the tables have counted.

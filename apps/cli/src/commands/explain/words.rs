@@ -64,6 +64,11 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
             (String::new(), format!("group:{group}: {chosen} {buckets}"))
         }
         Explained::Bucket { bucket } => (String::new(), format!("bucket {bucket}:")),
+        Explained::Vlan { options, vlan } => {
+            let options = if options.is_empty() { "no options" } else { options };
+            let vlan = vlan.map_or("no VLAN".to_owned(), |vlan| format!("VLAN {vlan}"));
+            ("port".to_owned(), format!("{options}: {vlan}"))
+        }
         Explained::Learned { source, source_port, reason } => {
             let words =
                 format!("{}, {}", source_words(*source, source_port.as_deref()), reason_words(*reason));

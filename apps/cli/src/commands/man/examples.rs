@@ -38,6 +38,12 @@ ringroad attach vale0:vm1 --driver vhost-user:/run/vm1.sock
 ringroad attach vale0:up@trunk=10,20-29,native=5 --driver eth0
 ringroad attach vale0:app@vlan=10 --for-program"
         }
+        "port" => {
+            "\
+# Into VLAN 20, apart from other isolated ports
+ringroad port vale0:guest@vlan=20,isolated
+ringroad port --unset vale0:guest"
+        }
         "detach" => "ringroad detach vale0:eth0",
         "link" => "ringroad link blue green --address 10.77.0.1/24",
         "unlink" => "ringroad unlink blue green",

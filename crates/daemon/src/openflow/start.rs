@@ -1,0 +1,156 @@
+//! Flow tables come into force: the port for controllers, the sockets, the thread, and the workers' deciders.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringroad_control::listening_socket::BoundSocket;
+use ringroad_control::message::{ErrorKind, OpenFlow};
+use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::dgram;
+use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::state::WorkerTables;
+use ringroad_openflow_agent::address::{ListenAddress, Transport};
+use ringroad_openflow_agent::agent::{Agent, Identity};
+use ringroad_openflow_agent::service::{Controllers, Listeners, Service};
+use ringroad_port::clock::Clock;
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_port::plan::Decide;
+use ringroad_switch::LearningSwitch;
+use rustix::net::SocketType;
+
+use super::settings::fail_mode;
+use super::{CONTROLLERS_INDEX, CONTROLLERS_PORT, FlowTables, Running};
+use crate::ports::Ports;
+use crate::refusal::{Refusal, fabric_refusal, refuse};
+
+/// The socket's owner alone may change flows.
+const SOCKET_MODE: u32 = 0o600;
+const BACKLOG: i32 = 16;
+
+impl Ports {
+    pub(super) fn start_openflow(
+        &mut self,
+        settings: &OpenFlow,
+        controllers: Controllers,
+        listen: &[ListenAddress],
+        datapath_id: u64,
+    ) -> Result<Running, Refusal> {
+        let name = settings.switch.as_str();
+        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
+        self.table.fabric().check_unset(name).map_err(fabric_refusal)?;
+        let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
+        let socket = bind(&socket_path).map_err(failed)?;
+        let unix = UnixListener::from(
+            rustix::io::fcntl_dupfd_cloexec(&socket, 0)
+                .map_err(|error| failed(format!("no descriptor: {error}")))?,
+        );
+        let mut listeners = Listeners { unix: vec![unix], ..Listeners::default() };
+        for ListenAddress { transport, address } in listen {
+            let listener = TcpListener::bind(address)
+                .map_err(|error| failed(format!("cannot listen on {address}: {error}")))?;
+            match transport {
+                Transport::Tcp => listeners.tcp.push(listener),
+                Transport::Tls => listeners.tls.push(listener),
+            }
+        }
+        let workers = self.table.fabric().runners().len();
+        let tables = self.openflow.ready.remove(name).unwrap_or_else(|| FlowTables::empty(workers));
+        let begun = self
+            .join_controllers(name, tables)
+            .and_then(|tables| self.serve(settings, datapath_id, (controllers, listeners), tables))
+            .and_then(|(service, needs, clock)| {
+                let seen = needs.last().cloned().ok_or_else(|| failed("there is no worker".to_owned()))?;
+                self.decide_by(name, needs, clock.clone())?;
+                Ok((service, seen, clock))
+            });
+        match begun {
+            Ok((service, seen, clock)) => Ok(Running {
+                settings: settings.clone(),
+                datapath_id,
+                service,
+                seen,
+                clock,
+                socket_path,
+                _socket: socket,
+                known: BTreeMap::new(),
+            }),
+            Err(refusal) => {
+                let _ = self.table.fabric_mut().detach(name, CONTROLLERS_PORT);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Puts the port for controllers onto a switch, if it is not there.
+    pub(super) fn join_controllers(
+        &mut self,
+        switch: &str,
+        mut tables: FlowTables,
+    ) -> Result<FlowTables, Refusal> {
+        if tables.packets.is_none() {
+            let pair = dgram::pair();
+            let (queue, packets) =
+                pair.map_err(|error| refuse(ErrorKind::Busy, format!("no descriptor: {error}"), ""))?;
+            let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
+            let queues = vec![QueueParts::new(queue)];
+            let fabric = self.table.fabric_mut();
+            fabric.resume((switch, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
+            tables.packets = Some(packets);
+        }
+        Ok(tables)
+    }
+
+    /// Starts the thread that speaks for a switch.
+    fn serve(
+        &self,
+        settings: &OpenFlow,
+        datapath_id: u64,
+        (controllers, listeners): (Controllers, Listeners),
+        tables: FlowTables,
+    ) -> Result<(Service, Vec<WorkerTables>, Clock), Refusal> {
+        let name = settings.switch.as_str();
+        let failed = |what: String| refuse(ErrorKind::Busy, what, "");
+        let FlowTables { state, needs, clock, packets, remains } = tables;
+        let learning = self.table.fabric().learning(name);
+        let learning = learning.ok_or_else(|| failed(format!("there is no switch {name}")))?;
+        let packets = packets.ok_or_else(|| failed("there is no port for controllers".to_owned()))?;
+        let identity = Identity {
+            switch: name.to_owned(),
+            datapath_id,
+            version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
+        };
+        let agent_worker = needs.len().saturating_sub(1);
+        let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
+        let remains = remains.as_ref().map(|(remains, _)| remains);
+        let service = Service::start(agent, controllers, listeners, packets, remains);
+        let service = service.map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
+        Ok((service, needs, clock))
+    }
+
+    /// Has the workers decide by flow tables.
+    pub(super) fn decide_by(
+        &mut self,
+        switch: &str,
+        needs: Vec<WorkerTables>,
+        clock: Clock,
+    ) -> Result<(), Refusal> {
+        let make = move |learning: Arc<LearningSwitch>, worker: u8| -> Box<dyn Decide> {
+            match needs.get(usize::from(worker)).cloned() {
+                Some(needs) => Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
+                None => learning.decider(),
+            }
+        };
+        self.table.fabric_mut().set_decider(switch, Some(Box::new(make))).map_err(fabric_refusal)
+    }
+}
+
+fn bind(path: &Path) -> Result<BoundSocket, String> {
+    let socket =
+        BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
+    rustix::net::listen(&socket, BACKLOG)
+        .map_err(|error| format!("listening on {}: {error}", path.display()))?;
+    Ok(socket)
+}

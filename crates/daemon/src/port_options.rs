@@ -1,0 +1,49 @@
+//! Options of a port of a switch, changed while the port is in use.
+
+use ringroad_control::message::ErrorKind;
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions, text_with_settings};
+use ringroad_port::port_settings::PortSettings;
+
+use crate::port_entries::Origin;
+use crate::ports::Ports;
+use crate::refusal::{Refusal, fabric_refusal, refuse};
+
+impl Ports {
+    /// Gives a port the VLANs, isolation and storm limit that a name has, and takes away those that it does not have.
+    /// Returns what is in force then. Where a command attached the port, it comes back with them after a crash, unless
+    /// its host stack has a port, too.
+    ///
+    /// # Errors
+    /// The refusal to send; the port is as it was then.
+    pub(crate) fn set_options(&mut self, name: &PortName) -> Result<PortSettings, Refusal> {
+        let key = name.base.to_string();
+        let asked = &name.options.settings;
+        if !matches!(name.base, PortBase::Switch { .. })
+            || name.options != (PortOptions { settings: asked.clone(), ..PortOptions::default() })
+        {
+            let what =
+                format!("{key}: only VLANs, isolation and storm limits of a switch's port can be changed");
+            return Err(refuse(
+                ErrorKind::BadWish,
+                what,
+                "detach the port and make it anew with other options",
+            ));
+        }
+        if !self.table.on_switches().contains_key(&key) {
+            let what = format!("there is no port {key}");
+            return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad list shows the ports that exist"));
+        }
+        let settings = self.rules.settle(&key, asked)?;
+        self.table.set_settings(&key, settings.clone()).map_err(fabric_refusal)?;
+        if let Some(kept) = self.table.kept_mut(&key) {
+            kept.asked = asked.clone();
+            if let Origin::Command(command) = &mut kept.origin
+                && !command.host
+            {
+                command.name = text_with_settings(&command.name, asked);
+            }
+        }
+        self.keep_list();
+        Ok(settings)
+    }
+}

@@ -1,0 +1,136 @@
+//! The configuration: saved, compared, applied, read again.
+
+use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
+use ringroad_control::report::ReloadReport;
+use tracing::{info, warn};
+
+use super::{Server, ServerError, ServerParts, rules};
+use crate::config::{Config, Log};
+use crate::listen::set_access;
+use crate::port_entries::ClientId;
+use crate::{reload, saving, shortcuts};
+
+impl Server {
+    /// Writes ports into the configuration file.
+    pub(super) fn save(&mut self, names: &[String]) -> Result<Reply, ErrorReply> {
+        let ServerParts { ports, config, config_path: Some(path), .. } = &mut self.parts else {
+            return Err(without_file());
+        };
+        let saved = saving::save(ports, config, path, names)?;
+        info!(added = ?saved.added, removed = ?saved.removed, "ports saved");
+        Ok(Reply::Saved(saved))
+    }
+
+    /// Compares what is in force with a configuration, or with the daemon's file.
+    pub(super) fn compare(&self, text: Option<&str>) -> Result<Reply, ErrorReply> {
+        let other = match (text, &self.parts.config_path) {
+            (Some(text), _) => Config::parse(text, "given"),
+            (None, Some(path)) => Config::read(path),
+            (None, None) => return Err(without_file()),
+        };
+        let other = other.map_err(|error| ErrorReply::new(ErrorKind::BadRequest, error.to_string(), ""))?;
+        let difference = saving::compare(&self.parts.ports, &self.parts.config, &other);
+        Ok(Reply::ConfigDifference(difference))
+    }
+
+    /// Puts a configuration into the daemon's file and reloads it, or leaves both as they were.
+    pub(super) fn apply(
+        &mut self,
+        text: &str,
+        asking: ClientId,
+    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        let difference = match self.compare(Some(text)) {
+            Ok(difference) => difference,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(path) = self.parts.config_path.clone() else { return Ok(Err(without_file())) };
+        let bad =
+            |what: &str| ErrorReply::new(ErrorKind::BadRequest, format!("{}: {what}", path.display()), "");
+        let replaced =
+            std::fs::read_to_string(&path).and_then(|old| saving::replace(&path, text).map(|()| old));
+        let old = match replaced {
+            Ok(old) => old,
+            Err(error) => return Ok(Err(bad(&error.to_string()))),
+        };
+        let Err(message) = self.reload(asking)? else { return Ok(Ok(difference)) };
+        if let Err(error) = saving::replace(&path, &old) {
+            return Ok(Err(bad(&format!("{message}; and the file before it cannot be restored: {error}"))));
+        }
+        // As it was before, so that it is in force again.
+        let restored = self.reload(asking)?.err().map(|again| format!("; after that: {again}"));
+        Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
+    }
+
+    /// Opens the log file again, reads the configuration again and applies it, or says why not and changes nothing of
+    /// what is wrong.
+    pub(super) fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
+        let path = self.parts.config_path.as_deref();
+        let read = path.map_or_else(|| Ok(self.parts.config.clone()), Config::read);
+        // A program that rotates log files counts on this, whatever the configuration looks like.
+        let log = &read.as_ref().unwrap_or(&self.parts.config).log;
+        let mut problems: Vec<_> = self.parts.log.reopen(log).err().into_iter().collect();
+        let new = match read {
+            Ok(new) => new,
+            Err(error) => {
+                problems.insert(0, error.to_string());
+                return Ok(Err(problems.join("; ")));
+            }
+        };
+        let at_next_start = reload::needs_restart(&self.parts.config, &new);
+        for key in &at_next_start {
+            warn!(key, "takes effect at the next start");
+        }
+        if let Err(problem) = self.parts.log.set_level(&new.log.level) {
+            problems.push(problem);
+        }
+        if let Ok(mode) = new.socket_mode()
+            && let Err(error) = set_access(&self.parts.socket, mode, new.socket.gid)
+        {
+            problems.push(error.to_string());
+        }
+        self.parts.ports.permissions = rules(&new);
+        problems.extend(reload::apply_policies(&mut self.parts.ports, &new.port_policy));
+        // A port that has settings now must not have frames pass within the kernel.
+        shortcuts::follow(&self.parts.ports.table);
+        reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
+        reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
+        problems.extend(reload::apply_openflow(
+            &mut self.parts.ports,
+            &self.parts.config.openflow,
+            &new.openflow,
+        ));
+        self.ports_at_look = usize::MAX;
+        let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
+        self.watch_waiting_ports();
+        self.netmap.forget_detached(&self.parts.ports);
+        self.drop_clients(applied.lost, asking)?;
+        problems.extend(applied.problems.into_iter().chain(applied.waiting));
+        // What needs a restart stays as it was started.
+        let started = &self.parts.config;
+        self.parts.config = Config {
+            workers: started.workers.clone(),
+            switch: started.switch.clone(),
+            limits: started.limits.clone(),
+            log: Log { format: started.log.format, ..new.log },
+            ..new
+        };
+        info!(ports = self.parts.ports.table.on_switches().len(), "configuration reloaded");
+        if problems.is_empty() {
+            let config = self.parts.config_path.as_ref().map(|path| path.display().to_string());
+            let at_next_start = at_next_start.into_iter().map(str::to_owned).collect();
+            return Ok(Ok(ReloadReport { config, at_next_start }));
+        }
+        if !at_next_start.is_empty() {
+            problems.push(format!("at the next start: {}", at_next_start.join(", ")));
+        }
+        Ok(Err(problems.join("; ")))
+    }
+}
+
+pub(super) fn without_file() -> ErrorReply {
+    ErrorReply::new(
+        ErrorKind::BadRequest,
+        "the daemon was started without a configuration file",
+        "start it with one: ringroad up --config FILE",
+    )
+}

@@ -1,0 +1,120 @@
+//! Packets that controllers send.
+
+use ringroad_flow_tables::control_frame::{PacketInHeader, port_index};
+use ringroad_flow_tables::counters::{Count, CounterId};
+use ringroad_flow_tables::flow::Flow;
+use ringroad_flow_tables::packet::Packet;
+use ringroad_flow_tables::pipeline::{Dropped, Sink, Target, ToController};
+use ringroad_flow_tables::tables::Tables;
+use ringroad_openflow::action::PortNo;
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::message::PacketOut;
+use ringroad_port::plan::Fate;
+use ringroad_port::port_index::PortMask;
+use ringroad_switch::{FrameHeader, LearningSwitch};
+
+use super::{Agent, Outgoing};
+
+impl Agent {
+    pub(super) fn packet_out(&mut self, out: &PacketOut, now_ns: u64) -> Result<(), ErrorCode> {
+        if out.buffer_id.is_some() {
+            return Err(ErrorCode::REQUEST_BUFFER_UNKNOWN);
+        }
+        if out.in_port.is_physical() && !self.ports.contains_key(&out.in_port) {
+            return Err(ErrorCode::REQUEST_BAD_PORT);
+        }
+        if out.data.len() < ringroad_port::frame::ETHERNET_HEADER_BYTES {
+            return Err(ErrorCode::REQUEST_BAD_PACKET);
+        }
+        self.state.check_actions(&out.actions, None)?;
+        let mut packet = Packet::default();
+        packet.load(out.in_port, &out.data, out.data.len(), false);
+        let mut sink = PacketOutSink {
+            tables: self.state.tables(),
+            switch: &self.switch,
+            worker: self.worker,
+            data: &out.data,
+            outgoing: Vec::new(),
+            packet_ins: Vec::new(),
+        };
+        self.state.tables().apply(&mut packet, &out.actions, now_ns, &mut sink);
+        let PacketOutSink { outgoing, packet_ins, .. } = sink;
+        self.outgoing.extend(outgoing);
+        for (header, data) in packet_ins {
+            self.pass_on(header, &data);
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of a controller's packet.
+struct PacketOutSink<'state> {
+    tables: &'state Tables,
+    switch: &'state LearningSwitch,
+    worker: usize,
+    data: &'state [u8],
+    outgoing: Vec<Outgoing>,
+    packet_ins: Vec<(PacketInHeader, Vec<u8>)>,
+}
+
+impl PacketOutSink<'_> {
+    fn bytes(&self, packet: &Packet) -> Vec<u8> {
+        match packet.changed_head() {
+            Some((replaces, head)) => [head, self.data.get(replaces..).unwrap_or(&[])].concat(),
+            None => self.data.to_vec(),
+        }
+    }
+
+    fn all_but(&self, in_port: PortNo) -> PortMask {
+        let mut ports = self.tables.ports().senders();
+        if let Some(index) = port_index(in_port) {
+            ports.remove(index);
+        }
+        ports
+    }
+}
+
+impl Sink for PacketOutSink<'_> {
+    fn output(&mut self, packet: &Packet, to: Target, _queue: Option<u32>) {
+        let ports = match to {
+            Target::Port(port) => port_index(port).into_iter().collect(),
+            Target::All | Target::Flood => self.all_but(packet.in_port),
+            Target::Normal => {
+                let bytes = self.bytes(packet);
+                let word = |at: usize| {
+                    bytes
+                        .get(at..)
+                        .and_then(|rest| rest.first_chunk())
+                        .map_or(0, |&word| u64::from_ne_bytes(word))
+                };
+                let header = FrameHeader::from_words(word(0), word(6), FrameHeader::NO_LEARN);
+                let from = port_index(packet.in_port).unwrap_or(ringroad_port::port_index::NO_PORT_INDEX);
+                match self.switch.forward(header, from).0 {
+                    Fate::Port(port) => [port].into_iter().collect(),
+                    Fate::Flood => self.all_but(packet.in_port),
+                    _ => PortMask::EMPTY,
+                }
+            }
+        };
+        if !ports.is_empty() {
+            let bytes = self.bytes(packet);
+            self.outgoing.push((ports, bytes));
+        }
+    }
+
+    fn packet_in(&mut self, packet: &Packet, why: ToController) {
+        let header = PacketInHeader::of(packet, why);
+        let bytes = self.bytes(packet);
+        self.packet_ins.push((header, bytes));
+    }
+
+    fn dropped(&mut self, _: Dropped) {}
+
+    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+        self.tables.count_lookup(self.worker, table, found.is_some());
+    }
+
+    fn count(&mut self, counter: CounterId, bytes: usize) {
+        self.tables.count(self.worker, counter, Count { packets: 1, bytes: bytes as u64 });
+    }
+}

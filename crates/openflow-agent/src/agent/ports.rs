@@ -1,0 +1,154 @@
+//! Ports as controllers see them, and what controllers change of them.
+
+use std::sync::Arc;
+
+use ringroad_flow_tables::tables;
+use ringroad_openflow::Text;
+use ringroad_openflow::action::PortNo;
+use ringroad_openflow::error::ErrorCode;
+use ringroad_openflow::message::{
+    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatus, PortStatusReason, Reply,
+};
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::drop_cause::DropCause;
+
+use super::Agent;
+use crate::session::News;
+
+/// A port of the switch.
+#[derive(Debug)]
+pub struct Port {
+    /// Its name on the switch.
+    pub name: String,
+    /// Whether its link is up.
+    pub is_up: bool,
+    /// Its account, a part for each of its queues.
+    pub counters: Vec<Arc<QueueCounters>>,
+    /// The account of queues that it had before.
+    pub past: CounterSnapshot,
+    /// When it came, ns of the agent's clock.
+    pub since_ns: u64,
+    config: PortConfig,
+}
+
+impl Port {
+    /// A port as it comes.
+    #[must_use]
+    pub fn new(name: String, is_up: bool, counters: Vec<Arc<QueueCounters>>, past: CounterSnapshot) -> Self {
+        Self { name, is_up, counters, past, since_ns: 0, config: PortConfig::default() }
+    }
+}
+
+impl Agent {
+    /// Makes a port known, or what has changed of it.
+    pub fn set_port(&mut self, number: PortNo, mut port: Port) {
+        let old = self.ports.get(&number);
+        let reason = if old.is_some() { PortStatusReason::Modify } else { PortStatusReason::Add };
+        match old {
+            Some(old) => (port.config, port.since_ns) = (old.config, old.since_ns),
+            // What another agent has left.
+            None => {
+                port.config = self.state.tables().ports().get(number).map_or(port.config, |port| port.config)
+            }
+        }
+        self.ports.insert(number, port);
+        self.show_port(number, reason);
+    }
+
+    /// A port has left.
+    pub fn remove_port(&mut self, number: PortNo) {
+        let Some(description) = self.ports.get(&number).map(|port| self.describe(number, port)) else {
+            return;
+        };
+        self.ports.remove(&number);
+        self.state.set_port(number, None);
+        self.state.publish();
+        self.tell_port(PortStatusReason::Delete, description);
+    }
+
+    fn show_port(&mut self, number: PortNo, reason: PortStatusReason) {
+        let Some(port) = self.ports.get(&number) else { return };
+        self.state.set_port(number, Some(tables::PortState { config: port.config, is_live: port.is_up }));
+        self.state.publish();
+        let description = self.describe(number, port);
+        self.tell_port(reason, description);
+    }
+
+    fn tell_port(&mut self, reason: PortStatusReason, port: PortDesc) {
+        self.tell(News::PortStatus(reason as u32), &Reply::PortStatus(PortStatus { reason, port }));
+    }
+
+    pub(super) fn describe(&self, number: PortNo, port: &Port) -> PortDesc {
+        let [.., a, b, c, d] = self.identity.datapath_id.to_be_bytes();
+        let state = match port.is_up {
+            true => PortState::LIVE,
+            false => PortState::LINK_DOWN,
+        };
+        PortDesc {
+            port: number,
+            // Locally administered; the same as long as switch and number are.
+            address: [0x02, a ^ b, c, d, (number.0 >> 8) as u8, number.0 as u8],
+            name: Text::new(&port.name),
+            config: port.config,
+            state,
+            current: PortFeatures::FULL_10GB,
+            advertised: PortFeatures::default(),
+            supported: PortFeatures::default(),
+            peer: PortFeatures::default(),
+            current_kbps: 10_000_000,
+            max_kbps: 0,
+        }
+    }
+
+    pub(super) fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
+        let Some(port) = self.ports.get(&change.port) else { return Err(ErrorCode::PORT_BAD_PORT) };
+        if self.describe(change.port, port).address != change.address {
+            return Err(ErrorCode::PORT_BAD_HW_ADDR);
+        }
+        let config = PortConfig(port.config.0 & !change.mask.0 | change.config.0 & change.mask.0);
+        if config.0 & !PortConfig::KNOWN.0 != 0 {
+            return Err(ErrorCode::PORT_BAD_CONFIG);
+        }
+        if let Some(port) = self.ports.get_mut(&change.port) {
+            port.config = config;
+        }
+        self.show_port(change.port, PortStatusReason::Modify);
+        Ok(())
+    }
+}
+
+/// Drops that a port counts as a destination; it counts the others as a source.
+const TX_DROPS: [DropCause; 6] = [
+    DropCause::NoSpace,
+    DropCause::NotBound,
+    DropCause::RingStopped,
+    DropCause::TooLong,
+    DropCause::WriteFailed,
+    DropCause::LinkDown,
+];
+
+pub(super) fn port_stats(number: PortNo, port: &Port, now_ns: u64) -> PortStats {
+    let mut account = port.past.clone();
+    port.counters.iter().for_each(|queue| queue.add_to(&mut account));
+    let age = now_ns.saturating_sub(port.since_ns);
+    let tx_dropped = TX_DROPS.iter().filter_map(|&cause| account.dropped.get(cause as usize)).sum::<u64>();
+    let total_dropped = account.dropped.iter().sum::<u64>();
+    // What the port receives, the switch takes from it.
+    PortStats {
+        port: number,
+        rx_packets: account.received_frames,
+        tx_packets: account.delivered_frames,
+        rx_bytes: account.received_bytes,
+        tx_bytes: account.delivered_bytes,
+        rx_dropped: total_dropped - tx_dropped,
+        tx_dropped,
+        rx_errors: 0,
+        tx_errors: 0,
+        rx_frame_errors: 0,
+        rx_overruns: 0,
+        rx_crc_errors: 0,
+        collisions: 0,
+        duration_s: (age / 1_000_000_000) as u32,
+        duration_ns: (age % 1_000_000_000) as u32,
+    }
+}

@@ -1,0 +1,122 @@
+//! A connection: what goes out by it, and when its time is over.
+
+use std::io::{ErrorKind, Result};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::dialing::CONNECT_WITHIN;
+use crate::places::RefusalCause;
+use crate::session::Session;
+use crate::stream::Stream;
+
+/// Who is elsewhere and was silent for so long is asked whether it is there.
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+/// Who is elsewhere and was silent for so long is not there.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+/// A tool of this machine may have an answer wait for so long: people read page by page.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) stream: Stream,
+    /// Of which controller, by its place in the settings.
+    pub(crate) controller: Option<usize>,
+    /// Where a tool came from, by TCP.
+    pub(crate) from: Option<SocketAddr>,
+    since: Instant,
+    /// When the other side last said or took something.
+    heard: Instant,
+    is_probed: bool,
+    /// Whether something waited for room the last time.
+    is_blocked: bool,
+}
+
+/// Why the time of a connection is over.
+#[derive(Debug)]
+pub(crate) struct TimeOver {
+    pub(crate) cause: RefusalCause,
+    pub(crate) problem: String,
+}
+
+impl Link {
+    pub(crate) fn new(stream: Stream, controller: Option<usize>, from: Option<SocketAddr>) -> Self {
+        let now = Instant::now();
+        Self { stream, controller, from, since: now, heard: now, is_probed: false, is_blocked: false }
+    }
+
+    /// Whether it is of a tool that is let in.
+    pub(crate) fn is_tool(&self) -> bool {
+        self.controller.is_none() && !self.stream.is_handshaking()
+    }
+
+    /// Whether it is of a tool of this machine.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.controller.is_none() && self.from.is_none()
+    }
+
+    /// Sends what waits, as far as the other side takes it.
+    ///
+    /// # Errors
+    /// Why the connection is to end.
+    pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> Result<()> {
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let mut has_taken = false;
+        let was_blocked = std::mem::take(&mut self.is_blocked);
+        while !session.waiting().is_empty() {
+            match self.stream.write(session.waiting()) {
+                Ok(sent) => {
+                    session.sent(sent);
+                    has_taken = true;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_blocked = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // A probe that the kernel takes is no sign of life. What it takes after it was full is, and so is each part of a
+        // list: programs do not answer probes while they read one.
+        if session.take_spoken() || has_taken && (was_blocked || session.is_listing()) {
+            (self.heard, self.is_probed) = (now, false);
+        }
+        Ok(())
+    }
+
+    /// Whether the time of this connection is over. Asks a silent other side whether it is there.
+    pub(crate) fn keep_time(&mut self, session: &mut Session, now: Instant) -> Option<TimeOver> {
+        let over = |cause, what: &str, within: Duration| {
+            Some(TimeOver { cause, problem: format!("it {what} {} s", within.as_secs()) })
+        };
+        if !session.is_greeted() {
+            if now.saturating_duration_since(self.since) < CONNECT_WITHIN {
+                return None;
+            }
+            return match self.stream.is_handshaking() {
+                true => over(RefusalCause::Tls, "did not finish the TLS handshake within", CONNECT_WITHIN),
+                false => over(RefusalCause::Greeting, "did not greet within", CONNECT_WITHIN),
+            };
+        }
+        let silence = now.saturating_duration_since(self.heard);
+        let limit = if self.is_of_this_machine() { READ_WITHIN } else { GIVE_UP_AFTER };
+        if self.is_blocked && silence >= limit {
+            return over(RefusalCause::Unread, "did not read what waits for it for", limit);
+        }
+        if self.is_of_this_machine() {
+            return None;
+        }
+        if silence >= GIVE_UP_AFTER {
+            return over(RefusalCause::Silence, "said nothing for", GIVE_UP_AFTER);
+        }
+        if silence >= PROBE_AFTER && !self.is_probed {
+            session.probe();
+            self.is_probed = true;
+        }
+        None
+    }
+}
