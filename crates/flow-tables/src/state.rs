@@ -350,7 +350,7 @@ impl FlowState {
         };
         match request.command {
             FlowCommand::ModifyStrict | FlowCommand::DeleteStrict => {
-                let tables = self.of_number(request.table);
+                let tables = self.numbered(request.table);
                 let one = tables.filter_map(|(number, table)| {
                     let flow = table.get(request.priority, &request.matching)?;
                     chosen.has(flow).then(|| (number, Arc::clone(flow)))
@@ -374,7 +374,7 @@ impl FlowState {
                 .map(|flow| (number, Arc::clone(flow)))
                 .collect::<Vec<_>>()
         };
-        self.of_number(chosen.table).flat_map(in_table).collect()
+        self.numbered(chosen.table).flat_map(in_table).collect()
     }
 
     fn add(&mut self, request: &FlowMod, now_ns: u64) -> Result<(), ErrorCode> {
@@ -545,7 +545,7 @@ impl FlowState {
     }
 
     fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<Flow>)> {
-        self.of_number(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
+        self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
     }
 
     /// Entries of all tables that meet a condition.
