@@ -71,6 +71,16 @@ def command(text: str) -> None:
     subprocess.run(text.split(), check=True, stdout=subprocess.DEVNULL)
 
 
+def link_programs(folder: Path) -> None:
+    """Make a folder of all programs of a machine of Debian. Where there is another program for packages too, tmt would use that one."""
+    folder.mkdir()
+    others = ("dnf", "dnf5", "yum", "microdnf", "bootc")
+    for path in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
+        for program in Path(path).iterdir():
+            if program.name not in others and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+
+
 class Place:
     """The machines, and the engine that reaches them."""
 
@@ -89,6 +99,8 @@ class Place:
         command("ip link set br0 up")
         command("ip address add 10.8.0.254/24 dev br0")
         self.machines: dict[str, int] = {}
+        self.programs = folder / "programs"
+        link_programs(self.programs)
         for name, address in (("generator", GENERATOR), ("dut", DUT)):
             self.start_machine(name, address)
         tmt = folder / "tmt"
@@ -114,7 +126,13 @@ class Place:
         command(f"ip -n {name} address add {address}/24 dev eth0")
         home = self.home(name)
         home.mkdir()
-        variables = {"HOME": home, "SHLVL": 2, "FABRICATED_FOLDER": self.folder, "PYTHONPATH": os.environ["PYTHONPATH"]}
+        variables = {
+            "PATH": self.programs,
+            "HOME": home,
+            "SHLVL": 2,
+            "FABRICATED_FOLDER": self.folder,
+            "PYTHONPATH": os.environ["PYTHONPATH"],
+        }
         config = self.folder / f"{name}.config"
         config.write_text(
             f"ListenAddress {address}\nPort {PORT}\nHostKey {self.folder}/host\nStrictModes no\nUsePAM no\nPidFile none\n"
