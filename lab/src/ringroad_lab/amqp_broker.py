@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import aio_pika
-from aio_pika.abc import AbstractConnection, FieldTable
+from aio_pika.abc import AbstractConnection, FieldValue
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPConnectionError, AuthenticationError, ProbableAuthenticationError
 from pydantic import model_validator
 from yarl import URL
@@ -105,7 +105,7 @@ class Broker:
         """
         connection = None
         try:
-            properties: FieldTable = {"product": "ringroad-lab", "version": __version__}
+            properties: dict[str, FieldValue] = {"product": "ringroad-lab", "version": __version__}
             async with asyncio.timeout(answer_s):
                 connection = await aio_pika.connect(self.url, ssl_context=self.tls, client_properties=properties)
             yield connection

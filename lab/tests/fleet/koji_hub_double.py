@@ -82,7 +82,7 @@ class KojiHubDouble:
         self,
         tables: list[str],
         tag: str,
-        afterEvent: int,
+        afterEvent: int,  # noqa: N803
         beforeEvent: int = 2**31 - 1,  # noqa: N803
     ) -> dict[str, list[dict[str, Any]]]:
         assert tables == ["tag_listing"]

@@ -208,9 +208,9 @@ class RabbitMq:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get("RABBITMQ_MNESIA_BASE") == self._env["RABBITMQ_MNESIA_BASE"]:
-                    if process.status() != psutil.STATUS_ZOMBIE:
-                        found.append(process)
+                is_mine = process.environ().get("RABBITMQ_MNESIA_BASE") == self._env["RABBITMQ_MNESIA_BASE"]
+                if is_mine and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
         return found
 
 

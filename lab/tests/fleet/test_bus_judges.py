@@ -1,4 +1,4 @@
-"""The real clients of Fedora's bus and of Koji judge the laboratory: they send to it, read what it sends, and see in the double of a hub what it sees.
+"""The real clients of Fedora's bus and of Koji judge the laboratory: they send to it, read what it sends, and see in a hub what it sees.
 
 They stand in an environment of their own, which $RINGROAD_FLEET_JUDGES names (`make lab` has it), and run as programs.
 """

@@ -222,7 +222,7 @@ def test_a_tag_that_is_not_there_hinders_no_other(hub: KojiHubDouble, requests: 
     looks = watcher(hub, requests, tags=["f99", TAG])
     looks.work()
     hub.tag("openvswitch", "1.fc43")
-    with pytest.raises(LabError, match="tag f99: .*No such tag: f99"):
+    with pytest.raises(LabError, match=r"tag f99: .*No such tag: f99"):
         looks.work()
     assert requests.count() == 1
 

@@ -1,4 +1,4 @@
-"""A broker of AMQP 0-9-1 as a source: messages in fedora-messaging's wire format, as the build systems of Fedora and CentOS Stream send them.
+"""A broker of AMQP 0-9-1 as a source: messages in fedora-messaging's wire format, as Fedora and CentOS Stream send them.
 
 The format: https://fedora-messaging.readthedocs.io/en/stable/api/wire-format.html.
 """
