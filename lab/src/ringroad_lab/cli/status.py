@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.errors import StepFailedError
+from ringroad_lab.errors import BedError, StepFailedError
 from ringroad_lab.statistics.verdict import Verdict
 
 INVALID = 4
@@ -29,6 +29,7 @@ MEANINGS = {
     REGRESSION: "The comparison shows a regression, whatever else is wrong.",
     INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
     STEP_FAILED: "A test step did not do what the scenario expects; there is no regression.",
+    BedError.exit_status: "The bed cannot be had, or failed its calibration or clean-up; another may do.",
     130: "The user stopped it.",
 }
 

@@ -12,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ringroad_lab.errors import LabError
+from ringroad_lab.errors import BedError, LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobReport, JobState
-from ringroad_lab.fleet.leases import Leases, machine_of
+from ringroad_lab.fleet.holder import machine_of
+from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.fleet.verdict import judge_run
@@ -67,6 +68,7 @@ class Dispatcher:
         self._say = say
         self._tellers = ThreadPoolExecutor(4, "teller")
         self._telling: dict[int, Future[list[str]]] = {}
+        self._obstacles: set[str] = set()
         self._said: set[str] = set()
         self._said_before: set[str] = set()
         """What was said in this pass and in the one before: what is said again and again is said once."""
@@ -116,6 +118,10 @@ class Dispatcher:
             if self._said:
                 # Something fails: it is tried again after a pause.
                 break
+        obstacles = self._leases.obstacles()
+        for obstacle in sorted(obstacles - self._obstacles):
+            self._say(obstacle)
+        self._obstacles = obstacles
         return not self._leases.held() and not self._leases.is_any_waiting()
 
     @contextmanager
@@ -150,7 +156,8 @@ class Dispatcher:
         if run is RunState.FINISHED:
             self._conclude(request)
             return
-        job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request))
+        beds = {name: self._leases.beds[name] for name in request.beds}
+        job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request), beds)
         if not self._leases.is_mine(request):
             return
         try:
@@ -204,7 +211,10 @@ class Dispatcher:
         how = "ended" if report.exit_status is None else f"ended with status {report.exit_status}"
         why = f"attempt {request.attempts}: the run {how} before it was finished: {report.output or 'it said nothing'}"
         self._say(f"request {request.id}: {why.splitlines()[-1]}")
-        if report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
+        if report.exit_status == BedError.exit_status:
+            # The bed is to blame, not the build: it gets another, and its owner's turn is not over.
+            self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why, served_at=0.0)
+        elif report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
             self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
         else:
             self._leases.give_back(request, why, self._settings.retry_wait_s * request.attempts, counts=True, last_error=why)

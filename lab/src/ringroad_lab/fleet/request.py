@@ -149,6 +149,8 @@ class Request:
     created_at: float
     changed_at: float
     told_at: float
+    beds: tuple[str, ...]
+    """Of which its job may have one."""
 
     @property
     def is_poison(self) -> bool:
