@@ -50,7 +50,7 @@ class Plan:
     owners: Sequence[Owner]
     classes: Mapping[str, float]
     """How many of the requests ask for which class of bed, as parts."""
-    days: int = 2
+    days: int = 1
     median_run_s: float = 28 * 60.0
     fails: float = 0.04
     """Part of the jobs that fail half-way."""
@@ -120,7 +120,7 @@ class Simulation:
             # All of one moment together.
             if self._events and self._events[0][0] == self.now:
                 continue
-            while request := self._leases.claim(lambda _key: True, str):
+            while self._waits.total() and (request := self._leases.claim(lambda _key: True, str)):
                 self._begin(request)
             self.course.busy.append((self.now, len(self._busy)))
             self.course.waiting.append((self.now, dict(self._waits)))
@@ -150,7 +150,7 @@ class Simulation:
 
     def _begin(self, request: Request) -> None:
         plan, run_id = self._plan, str(request.run_id)
-        bed = self._random.choice(request.beds)
+        bed = request.beds[0]
         lease = self._beds.take(bed, run_id)
         self._busy.add(bed)
         self._waits[request.priority] -= 1
@@ -224,7 +224,7 @@ def table(course: Course) -> list[Line]:
         its = [each for each in course.asked.values() if (each.priority, each.owner) == (priority, owner)]
         waits = [each.begun_at - each.asked_at for each in its if each.begun_at is not None]
         starved = len(its) - len(waits) + sum(wait > DAY_S for wait in waits)
-        high = quantiles(waits, n=20)[-1] if len(waits) > 1 else waits[0]
+        high = quantiles(waits, n=20, method="inclusive")[-1] if len(waits) > 1 else waits[0]
         lines.append(Line(owner, priority, len(its), median(waits), high, max(waits), starved))
     return lines
 

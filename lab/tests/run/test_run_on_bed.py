@@ -16,6 +16,8 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BedError
 from ringroad_lab.fleet.bed_leases import LOST, BedLeases
 from ringroad_lab.fleet.bed_overview import overview
+from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
 from ringroad_lab.run.job import BED_VARIABLE
 from ringroad_lab.run.machine_lock import LOCK_VARIABLE
@@ -110,3 +112,17 @@ def test_a_bed_that_is_too_weak_goes_into_quarantine_and_nothing_is_measured(lab
     assert [(bed["name"], bed["word"]) for bed in listed["beds"]] == [("here", "free"), ("weak", "quarantine")]
     assert lab.start("beds", "release", "weak", "--forget-calibrations").wait(PATIENCE_S) == 0
     assert lab.leases.states(["weak"])["weak"].is_free
+
+
+def test_a_request_gets_another_bed_where_one_is_unfit(lab: Lab) -> None:
+    text = (lab.folder / "fleet.toml").read_text().replace("[bed.weak]", "[bed.a-weak]")
+    (lab.folder / "fleet.toml").write_text(text)
+    asked = ("request", "my-switch-1", "--scenario", "BRIDGE_VETH", "--layer", "quick", "--set", "frames=[64]", "--set", "repetitions=1")
+    assert lab.start(*asked).wait(PATIENCE_S) == 0
+    status, _, errors = lab.run("dispatch", "--once", "--attempts", "1", "--poll", "0.1", "--retry-wait", "0")
+    assert status == 0, errors
+    (request,) = Requests(lab.store).find()
+    assert (request.state, request.attempts, request.beds) == (RequestState.DONE, 1, ("here",)), errors
+    assert [(each.bed, each.request_id) for each in overview(lab.store, {}, 0.0).history] == [("here", 1), ("a-weak", 1)]
+    assert lab.leases.states(["a-weak"])["a-weak"].quarantine
+    assert lab.store.get_run(str(request.run_id)).facts["bed"]["name"] == "here"

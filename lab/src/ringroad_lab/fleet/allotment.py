@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import exists, select
@@ -25,18 +26,23 @@ def wishes(session: Session) -> list[Wish]:
     return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
 
 
-def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, frozenset[str]]:
+def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, tuple[str, ...]]:
     """Return for which wishes a bed is free now, and which beds.
 
     A job that was submitted and has not taken its bed yet will take one of those that it may have. So for each such job a bed is left.
+    Beds that fewer wishes fit come first: what fits every bed is to leave the rare ones to those who need them.
     """
     free = frozenset(name for name, state in states_in(session, beds, now).items() if state.is_free)
+    if not free:
+        return {}
     promised = [each for each in _promised(session) if each & free]
+    fits = {wish: fitting(beds, *wish) for wish in wishes(session)}
+    wanted = Counter(name for names in fits.values() for name in names)
     found = {}
-    for wish in wishes(session):
-        may_have = fitting(beds, *wish) & free
+    for wish, names in fits.items():
+        may_have = names & free
         if may_have and _has_place(may_have, promised, free):
-            found[wish] = may_have
+            found[wish] = tuple(sorted(may_have, key=lambda name: (wanted[name], name)))
     return found
 
 

@@ -53,7 +53,10 @@ class Leases:
     def is_any_new(self) -> bool:
         """Whether there is a request to claim."""
         with self._store.reading() as session:
-            return session.scalar(self._next(self._allotted(session)).with_only_columns(models.Request.id)) is not None
+            allotted = self._allotted(session)
+            if self.beds and not allotted:
+                return False
+            return session.scalar(self._next(allotted).with_only_columns(models.Request.id)) is not None
 
     def claim(self, may_go_on: Callable[[str], bool], expected_key: Callable[[str], str]) -> Request | None:
         """Take the next request; None where there is none.
@@ -65,31 +68,36 @@ class Leases:
             if self.beds:
                 lock_for_beds(session)
             allotted = self._allotted(session)
+            if self.beds and not allotted:
+                return None
             row = session.scalar(self._next(allotted).with_for_update(skip_locked=True))
             if row is None:
                 return None
             now = self._clock()
-            beds = allotted[row.bed_class, row.scenario] if self.beds else frozenset()
-            begun_on = _bed_of(session, row.run_id) if self.beds else None
-            goes_on = row.run_id and may_go_on(row.job_key) and (begun_on is None or begun_on in beds)
-            if goes_on and begun_on:
-                beds = frozenset({begun_on})
+            beds = allotted[row.bed_class, row.scenario] if self.beds else ()
+            goes_on = bool(row.run_id) and may_go_on(row.job_key)
+            if goes_on and self.beds:
+                begun_on = _bed_of(session, row.run_id)
+                # One that was begun has a bed of its own, unless the fleet had none then.
+                goes_on = begun_on in beds if begun_on else session.get(models.Run, row.run_id) is None
+                beds = (begun_on,) if begun_on and goes_on else beds
             run_id = str(row.run_id) if goes_on else str(uuid.uuid4())
             values = {"attempts": row.attempts + 1, "engine": self._engine, "run_id": run_id, "job_key": expected_key(run_id)}
-            values |= {"beds": " ".join(sorted(beds))}
+            values |= {"beds": " ".join(beds)}
             values |= {"lease_holder": self.holder, "lease_until": now + self._lease_s, "served_at": now}
             change(session, row, RequestState.SUBMITTED, now, self._actor, f"attempt {row.attempts + 1}, run {run_id}", **values)
             return read_request(row)
 
-    def _allotted(self, session: Session) -> dict[Wish, frozenset[str]]:
+    def _allotted(self, session: Session) -> dict[Wish, tuple[str, ...]]:
         return allot(session, self.beds, self._clock()) if self.beds else {}
 
     def _next(self, allotted: Collection[Wish]) -> Select[models.Request]:
         """The order of requests.
 
-        Requests of one owner and one priority are a queue. The queue goes first that was served, or has waited, the longest; each step of
-        priority counts as `AGING_S` more. So owners take turns, whoever asks for how much, and no queue waits for ever: after `AGING_S`
-        times the difference of their priorities it goes before one that is served all the time. In a queue the oldest goes first.
+        Requests of one owner and one priority are a queue, in which the oldest goes first. That queue is served first which has waited the
+        longest, since it was served last or its request came; each step of priority counts as `AGING_S` more. So owners take turns, whoever
+        asks for how much. And no queue waits for ever: after `AGING_S` times the difference of their priorities it goes before one that
+        is served all the time.
         """
         table, served = models.Request, aliased(models.Request)
         same_queue = (served.owner == table.owner, served.priority == table.priority)
@@ -173,7 +181,7 @@ class Leases:
     def give_back(self, request: Request, why: str, wait_s: float, *, counts: bool, **values: Any) -> bool:  # noqa: ANN401
         """Have a held request tried again after a time; whether this attempt counts is said by `counts`."""
         attempts = request.attempts if counts else max(0, request.attempts - 1)
-        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0}
+        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0, "beds": ""}
         return self.move(request, RequestState.NEW, why, **again, **values)
 
     def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401

@@ -164,9 +164,9 @@ def occupied(
         BedError: the bed cannot be had, or is not fit.
         BedLostError: it was lost on the way.
     """
+    before = Traces.now()
     lease = leases.take(name, run_id)
     guard = BedGuard(leases, lease, Calibration(results.fenced(lambda session: guard.check_in(session)), name, bed, run_id, scenarios))
-    before = Traces.now()
     environment_before = os.environ.get(RUN_VARIABLE)
     os.environ[RUN_VARIABLE] = run_id
     with guard:
