@@ -31,7 +31,7 @@ PLAN = Plan(
     ),
     classes={"any": 0.5, "nic25g": 0.3, "nic100g": 0.2},
 )
-STRICT_S = 1e6
+STRICT_S = 1e8
 """A step of priority that no waiting makes up for."""
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="write a picture, HTML")
     arguments = parser.parse_args()
     usual_s = leases.AGING_S
-    rules = {f"a step of priority is worth {usual_s / 60:g} min": usual_s, "strict priorities": STRICT_S}
+    rules = {f"a step of priority is worth {usual_s / 60:g} min of a bed": usual_s, "strict priorities": STRICT_S}
     with ProcessPoolExecutor() as pool:
         courses = dict(zip(rules, pool.map(_simulate, rules.values()), strict=True))
     for name, course in courses.items():

@@ -19,8 +19,8 @@ from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note, read_re
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
-AGING_S = 600.0
-"""A step of priority is worth so much waiting."""
+AGING_S = 1800.0
+"""A step of priority is worth so much waiting where there is one bed; with n beds, which serve n times as many, an n-th of it."""
 
 
 class Leases:
@@ -95,9 +95,9 @@ class Leases:
         """The order of requests.
 
         Requests of one owner and one priority are a queue, in which the oldest goes first. That queue is served first which has waited the
-        longest, since it was served last or its request came; each step of priority counts as `AGING_S` more. So owners take turns, whoever
-        asks for how much. And no queue waits for ever: after `AGING_S` times the difference of their priorities it goes before one that
-        is served all the time.
+        longest, since it was served last or its request came; each step of priority counts as half an hour of a bed more. So owners take
+        turns, whoever asks for how much. And no queue waits for ever: n steps below one that is served all the time it still gets about
+        every n-th bed, if runs take half an hour.
         """
         table, served = models.Request, aliased(models.Request)
         same_queue = (served.owner == table.owner, served.priority == table.priority)
@@ -107,7 +107,7 @@ class Leases:
         return (
             select(table)
             .where(table.state == RequestState.NEW.value, fits, table.not_before <= self._clock(), table.lease_holder == "")
-            .order_by((table.priority * AGING_S - waits_since).desc(), table.created_at, table.id)
+            .order_by((table.priority * (AGING_S / max(1, len(self.beds))) - waits_since).desc(), table.created_at, table.id)
             .limit(1)
         )
 
