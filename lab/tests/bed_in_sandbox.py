@@ -93,7 +93,9 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
             "counters": bed.collect(),
             "busy_s": cost.busy_s,
             "loading_s": loading_s,
-            "ceilings": [ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *again) if ceiling],
+            "ceilings": [
+                ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *(each for each in again if each.cause)) if ceiling
+            ],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
         }

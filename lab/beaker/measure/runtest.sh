@@ -3,7 +3,7 @@
 # waits until that has ended. Both meet at barriers of the laboratory's own: 1, the device can be reached; 2, the measurement has ended; 3, the
 # device knows that.
 #
-# Parameters: RINGROAD_LAB_JOB, RINGROAD_LAB_ARGUMENTS, RINGROAD_LAB_BED, RINGROAD_LAB_FLEET, RINGROAD_LAB_ROLE, RINGROAD_LAB_RENDEZVOUS_SECRET,
+# Parameters: RINGROAD_LAB_JOB, RINGROAD_LAB_ARGUMENTS, RINGROAD_LAB_BED, RINGROAD_LAB_FLEET_TOML, RINGROAD_LAB_ROLE, RINGROAD_LAB_RENDEZVOUS_SECRET,
 # RINGROAD_LAB_MEET_WITHIN_S. From Beaker: GENERATOR and DUT, the machines of these roles; REBOOTCOUNT, KILLTIMEOVERRIDE.
 set -u
 
@@ -79,8 +79,8 @@ measure() {
     fi
     # What the run has to know of its bed; a file that is there knows better.
     config=${RINGROAD_LAB_CONFIG:-${XDG_CONFIG_HOME:-$HOME/.config}/ringroad-lab}
-    if [ -n "${RINGROAD_LAB_FLEET:-}" ] && [ ! -e "$config/fleet.toml" ]; then
-        mkdir -p "$config" && made="$config/fleet.toml" && echo "$RINGROAD_LAB_FLEET" | base64 -d >"$made"
+    if [ -n "${RINGROAD_LAB_FLEET_TOML:-}" ] && [ ! -e "$config/fleet.toml" ]; then
+        mkdir -p "$config" && made="$config/fleet.toml" && echo "$RINGROAD_LAB_FLEET_TOML" | base64 -d >"$made"
     fi
     if ! command -v ringroad-lab >/dev/null; then
         give_up "ringroad-lab is not installed: name its package and repository in the recipe" FAIL 3

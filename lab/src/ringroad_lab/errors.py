@@ -67,6 +67,16 @@ class MachineBusyError(LabError):
     """Another run measures on this machine."""
 
 
+class BedError(LabError):
+    """A bed cannot be had, or is not fit: another run has it, it is in quarantine, or its calibration or clean-up failed."""
+
+    exit_status = 8
+
+
+class BedLostError(LabError):
+    """A run's lease on its bed ended: another run may have the bed, and nothing more of this one is kept."""
+
+
 class SandboxError(LabError):
     """The private namespaces or the memory of a run could not be made."""
 

@@ -180,6 +180,7 @@ class TestBed:
         reserve_memory: Callable[[], None] = lambda: None,
         contradicted: set[tuple[str, str]] | None = None,
         on_ceiling: Callable[[GeneratorCeiling], None] = lambda ceiling: None,
+        on_self_test_failed: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Say what to build.
 
@@ -191,7 +192,8 @@ class TestBed:
             on_step: Called with what is being done, for the user.
             reserve_memory: Called just before the device starts, to see that its huge pages are free.
             contradicted: Devices and frame sizes whose trials contradicted a ceiling, which was measured again. What is found out is added.
-            on_ceiling: Called with each ceiling that was measured again.
+            on_ceiling: Called with each ceiling that was measured, also again.
+            on_self_test_failed: Called with what went wrong where the generator does not carry anything by itself.
 
         Raises:
             ScenarioError: the parts do not fit together.
@@ -204,6 +206,7 @@ class TestBed:
         self._reserve_memory = reserve_memory
         self._contradicted = contradicted if contradicted is not None else set()
         self._on_ceiling = on_ceiling
+        self._on_self_test_failed = on_self_test_failed
         self._dut_type = find_dut(choice.driver)
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
@@ -312,7 +315,13 @@ class TestBed:
         if (key := self._ceiling_key(frame)) in self.ceilings:
             return
         self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
-        self.ceilings[key] = self._driver.ceiling(self.cable_kind, self._load(frame))
+        try:
+            self.ceilings[key] = ceiling = self._driver.ceiling(self.cable_kind, self._load(frame))
+        except GeneratorError as error:
+            self._on_self_test_failed(str(error))
+            raise
+        if ceiling is not None:
+            self._on_ceiling(ceiling)
 
     def _measure_ceiling_again(self, cpus: frozenset[int], frame: FrameMix, cause: str) -> None:
         """Measure a ceiling that a trial contradicts once more, once for each device and frame size; both stay in the record."""

@@ -20,8 +20,9 @@ from ringroad_lab.fleet.engine.beaker.engine import LOG_NAME, BeakerEngine
 from ringroad_lab.fleet.engine.beaker.job_xml import NAMESPACE
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job, JobState
+from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.inventory import Bed
-from ringroad_lab.fleet.leases import Leases, this_process
+from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.settings import read_fleet
@@ -283,7 +284,7 @@ def test_a_job_that_somebody_deleted_has_ended(hub: BeakerHubDouble, folder: Pat
 def test_the_generator_gets_its_bed_as_a_file_of_settings(hub: BeakerHubDouble, folder: Path) -> None:
     engine(hub, folder).submit(job(beds={"bed-1": BEDS["bed-1"]}))
     file = folder / "fleet.toml"
-    file.write_bytes(b64decode(str(params(uploaded(hub).findall("recipeSet/recipe")[0])["RINGROAD_LAB_FLEET"])))
+    file.write_bytes(b64decode(str(params(uploaded(hub).findall("recipeSet/recipe")[0])["RINGROAD_LAB_FLEET_TOML"])))
     assert read_fleet(file).beds == {"bed-1": BEDS["bed-1"]}
 
 

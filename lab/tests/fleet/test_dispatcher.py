@@ -19,7 +19,8 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, StoreFailedError
 from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.interface import Job
-from ringroad_lab.fleet.leases import Leases, this_process
+from ringroad_lab.fleet.holder import this_process
+from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox, ToldState
 from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests

@@ -18,7 +18,7 @@ from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_r
 from told import COMMIT, ask, have_run, make_dead
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.fleet.leases import this_process
+from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.outbox import Outbox, Telling, ToldState
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.teller import Teller

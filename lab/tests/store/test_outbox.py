@@ -12,7 +12,7 @@ from alembic import command
 from told import ask, have_run, make_dead
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.leases import this_process
+from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.outbox import Outbox, Telling, ToldState
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests

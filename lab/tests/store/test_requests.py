@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.leases import Leases, is_gone, this_process
+from ringroad_lab.fleet.holder import is_gone, this_process
+from ringroad_lab.fleet.leases import AGING_S, Leases
 from ringroad_lab.fleet.request import NOT_INSTALLED, TRANSITIONS, Message, Order, RequestState, Wanted
 from ringroad_lab.fleet.requests import Outcome, RequestFilter, Requests
 from ringroad_lab.store.result_store import ResultStore
@@ -178,7 +179,7 @@ def test_a_replay_does_what_the_rules_say_today(requests: Requests) -> None:
     assert request.order.layers == ("quick",)
 
 
-def test_turns_go_by_priority_then_between_owners_then_by_age(requests: Requests, store: ResultStore, clock: Clock) -> None:
+def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, store: ResultStore, clock: Clock) -> None:
     def add(build: str, owner: str, **values: str | int) -> None:
         clock.now += 1
         requests.add(message(), [wanted(build, owner=owner, **values)])
@@ -193,8 +194,22 @@ def test_turns_go_by_priority_then_between_owners_then_by_age(requests: Requests
     while build := claim(mine):
         taken.append(build)
         clock.now += 1
-    assert taken == ["urgent", "bob-1", "alice-1", "bob-2", "alice-2", "alice-3"]
+    assert taken == ["urgent", "alice-1", "bob-1", "alice-2", "bob-2", "alice-3"]
     assert claim(leases(store, clock, bed_classes=["nic100g"])) == "special"
+
+
+def test_a_low_priority_waits_as_long_as_the_difference_is_worth_and_no_longer(
+    requests: Requests, store: ResultStore, clock: Clock
+) -> None:
+    requests.add(message(), [wanted("low", owner="bob", priority=-2)])
+    mine, began_at = leases(store, clock), clock.now
+    # There is always something of a higher priority, and one is served each minute.
+    for number in range(100):
+        requests.add(message(), [wanted(f"high-{number}", owner="alice", priority=1), wanted(f"more-{number}", owner="ann", priority=1)])
+        clock.now += 60
+        if claim(mine) == "low":
+            break
+    assert 3 * AGING_S < clock.now - began_at <= 3 * AGING_S + 180
 
 
 def test_many_dispatchers_never_take_a_request_twice(location: str) -> None:

@@ -219,7 +219,7 @@ def test_a_tester_works_through_the_pages(browser: Browser, runs: list[RunRecord
     assert browser.complaints() == []
 
 
-PAGES = ("/runs", "/trends?frame=64&dut=ovs", "/compare?baseline=last-stable&candidate=latest", "/audit", "/runs/RUN")
+PAGES = ("/runs", "/trends?frame=64&dut=ovs", "/compare?baseline=last-stable&candidate=latest", "/audit", "/beds", "/runs/RUN")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

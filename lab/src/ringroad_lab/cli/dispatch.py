@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringroad_lab.cli.notify import NotifyFile, load_targets
-from ringroad_lab.cli.rules import FleetFile
+from ringroad_lab.cli.rules import FLEET_VARIABLE, FleetFile
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.report.plain_text import printable
+
+if TYPE_CHECKING:
+    from ringroad_lab.fleet.engine.interface import Engine
+    from ringroad_lab.fleet.inventory import Bed
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +34,8 @@ def dispatch(
     once: Annotated[bool, typer.Option("--once", help="End when no request waits any more.")] = False,
     engine: Annotated[str, typer.Option(metavar="NAME", help="What carries out the runs; `list engines` shows all.")] = "local",
     bed_class: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Class of bed that is here, besides `any`; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Class of bed that is here, besides `any`; of the fleet's beds only these. May be repeated."),
     ] = None,
     attempts: Annotated[int, typer.Option(min=1, max=100, help="After so many failed attempts a request is dead.")] = 3,
     retry_wait: Annotated[float, typer.Option(min=0, max=86400, help="Until the next attempt, s; n times as long after the n-th.")] = 60.0,
@@ -59,6 +66,10 @@ def dispatch(
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
+    beds = _beds(settings.beds, ENGINES[engine], bed_class)
+    if fleet:
+        # Its runs read it too.
+        os.environ[FLEET_VARIABLE] = str(fleet.absolute())
     try:
         own = settings.engines.get(engine) or ENGINES[engine].settings_type()
     except ValidationError as error:
@@ -79,12 +90,32 @@ def dispatch(
         Dispatcher(
             results,
             ENGINES[engine](EngineSettings(store=store, folder=jobs or _state_folder(), own=own)),
-            Leases(results, engine, bed_class or ()),
+            Leases(results, engine, bed_class or (), beds=beds),
             DispatcherSettings(attempts=attempts, retry_wait_s=retry_wait, poll_s=poll),
             watchers=watchers,
             everybody=everybody,
             say=_say,
         ).run(stopping, once=once)
+
+
+def _beds(beds: Mapping[str, Bed], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, Bed]:
+    """Return the beds of a fleet on which an engine has jobs run.
+
+    Raises:
+        ScenarioError: the fleet has beds, and none of them is one.
+    """
+    machine = socket.gethostname()
+    found = {
+        name: bed
+        for name, bed in beds.items()
+        if (bed.is_of_machine(machine) or not engine.is_of_machine) and (not classes or bed.bed_class in classes)
+    }
+    if beds and not found:
+        where = f", and has machine {machine} as its generator," if engine.is_of_machine else ""
+        raise ScenarioError(
+            f"no bed of the fleet{where} is here for the engine '{engine.name}': see [bed.NAME] in fleet.toml, and --bed-class"
+        )
+    return found
 
 
 def _state_folder() -> Path:

@@ -10,6 +10,7 @@ import typer
 
 from ringroad_lab import __version__
 from ringroad_lab.cli import (
+    beds,
     compare,
     dispatch,
     judge,
@@ -44,6 +45,7 @@ VERBS: tuple[ModuleType, ...] = (
     notify,
     request,
     rules,
+    beds,
     dispatch,
     rendezvous,
     serve,

@@ -13,7 +13,7 @@ from ringroad_lab.cli import status
 _FILES = {
     "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
     "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
-    "~/.config/ringroad-lab/fleet.toml": "Sources of requests, and rules.",
+    "~/.config/ringroad-lab/fleet.toml": "Sources of requests, rules, engines and beds.",
     "$RINGROAD_LAB_CONFIG": "Another folder in place of ~/.config/ringroad-lab.",
     "$RINGROAD_LAB_WEBHOOK_SECRET": "Signs what --webhook sends.",
 }
@@ -58,16 +58,18 @@ def roff(group: TyperGroup) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _verbs(group: TyperGroup) -> Iterator[tuple[str, TyperCommand]]:
+def _verbs(group: TyperGroup) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     """All verbs, and those that stand below another: `baseline set`."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield name, command
             yield from ((f"{name} {inner}", verb) for inner, verb in _verbs(command))
         elif isinstance(command, TyperCommand):
             yield name, command
 
 
-def _usage(command: TyperCommand) -> list[str]:
+def _usage(command: TyperCommand | TyperGroup) -> list[str]:
     arguments = [parameter for parameter in command.params if isinstance(parameter, TyperArgument)]
     return ["[OPTION]...", *(_argument_name(each) if each.required else f"[{_argument_name(each)}]" for each in arguments)]
 

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from ringroad_lab.fleet.request import Wanted
     from ringroad_lab.fleet.rules import Rule
 
+FLEET_VARIABLE = "RINGROAD_LAB_FLEET"
+"""Names the file to runs that a dispatcher starts, as the option does."""
 FleetFile = Annotated[
     Path | None,
     typer.Option(
         "--fleet",
         metavar="FILE",
-        help="Sources and rules.",
+        envvar=FLEET_VARIABLE,
+        help="Sources, rules and beds.",
         show_default="fleet.toml in the folder of settings, where there is one",
     ),
 ]

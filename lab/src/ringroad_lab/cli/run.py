@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from ringroad_lab.build.stage import Stage
 from ringroad_lab.cli import status
 from ringroad_lab.cli.notify import warn_of, without_secrets
 from ringroad_lab.cli.report import STANDARD_OUTPUT, reporter_of, write_file
+from ringroad_lab.cli.run_bed import ChosenBed, bed_of_record
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs, describe_run
 from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus, pin_cpus
@@ -37,6 +38,7 @@ from ringroad_lab.report.findings import same_builds, took
 from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
+from ringroad_lab.run.bed_guard import BedGuard
 from ringroad_lab.run.events import Event, HugePagesNeeded
 from ringroad_lab.run.installation import keep_uninstalled
 from ringroad_lab.run.machine_lock import machine_lock
@@ -80,15 +82,16 @@ def begin_run(
     decision: tuple[str | None, int | None],
     ending: Ending,
     run_id: str | None = None,
+    bed: ChosenBed | None = None,
 ) -> NoReturn:
     """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs.
 
     The run has an id of its own unless one is given. One of that id which was begun is gone on with: an engine began its job anew.
     """
     if run_id and _is_begun(run_id, store):
-        resume_run(run_id, store, baseline, ending)
+        resume_run(run_id, store, baseline, ending, *((bed.name, bed.fleet) if bed else ()))
     registries = Registries()
-    resolved = resolve_arguments(scenario, layer, set_, registries)
+    resolved = resolve_arguments(scenario, layer, set_, registries, bed.bed if bed else None)
     until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
         raise ScenarioError("--until-decided compares two devices of this run: leave --baseline out")
@@ -106,21 +109,25 @@ def begin_run(
         ended_at=now,
         state=RunState.STOPPED,
         duts=(),
-        facts=_facts(resolved.scenarios),
+        facts=_facts(resolved.scenarios) | (bed.facts if bed else {}),
         link_bps=resolved.scenarios[0].link_bps,
         deviations=_deviations(resolved.scenarios, registries),
         labels=labels,
     )
-    with machine_lock(record.run_id):
-        _carry_out(record, resolved.scenarios, registries, store, baseline, until_decided, ending)
+    with machine_lock(record.run_id), bed.occupied(store, record.run_id, resolved.scenarios) if bed else nullcontext() as guard:
+        _carry_out(record, resolved.scenarios, registries, store, baseline, until_decided, ending, guard)
 
 
-def resume_run(name: str, store: str | None, baseline: str | None, ending: Ending) -> NoReturn:
+def resume_run(
+    name: str, store: str | None, baseline: str | None, ending: Ending, bed_name: str | None = None, fleet: Path | None = None
+) -> NoReturn:
     """Measure what is missing of a run, and exit."""
     with ResultStore(store) as results:
         run_id = results.resolve(name)
-        # Before it is read: who measures it may be about to end.
-        with machine_lock(run_id):
+        begun = results.get_run(run_id)
+        bed = bed_of_record(begun, bed_name, fleet)
+        with machine_lock(run_id), bed.occupied(store, run_id, scenarios_of(begun)) if bed else nullcontext() as guard:
+            # Only now: who measured it may have been about to end.
             record = results.get_run(run_id)
             if record.state is RunState.FINISHED:
                 raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
@@ -129,7 +136,7 @@ def resume_run(name: str, store: str | None, baseline: str | None, ending: Endin
             if not is_same_machine(record.facts, facts):
                 name = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
-            _carry_out(record, scenarios, Registries(), store, baseline, None, ending, is_resumed=True)
+            _carry_out(record, scenarios, Registries(), store, baseline, None, ending, guard, is_resumed=True)
 
 
 def _is_begun(run_id: str, store: str | None) -> bool:
@@ -145,6 +152,7 @@ def _carry_out(
     baseline: str | None,
     until_decided: UntilDecided | None,
     ending: Ending,
+    guard: BedGuard | None,
     *,
     is_resumed: bool = False,
 ) -> NoReturn:
@@ -154,6 +162,8 @@ def _carry_out(
     console = Console(stderr=True, quiet=ending.is_quiet)
     with ExitStack() as stack:
         results = stack.enter_context(ResultStore(store))
+        if guard:
+            results = results.fenced(guard.check_in)
         # Before anything is measured: a name that is wrong should not be told after an hour.
         before = results.get_run(results.resolve(baseline, record)) if baseline else None
         if before:
@@ -169,6 +179,8 @@ def _carry_out(
             _tell_end(whole, None, Notice(whole, None), ending, console, store, error.exit_status)
         record = record.model_copy(update={"facts": {**record.facts, **stage.facts}})
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
+        if guard:
+            guard.uses_huge_pages = bool(pages_mib)
         ask_for_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
         isolation = _isolate(scenarios, stack, console)
         record = isolation.begin(record)
@@ -187,8 +199,10 @@ def _carry_out(
                         ask_for_pages()
                     show(event)
 
-                supervisor = Supervisor(results, watch, progress.stopping, isolation.enter)
+                supervisor = Supervisor(results, watch, progress.stopping, isolation.enter, guard)
                 whole, inner_status = supervisor.run(record, isolation.pin(staged), conclude, is_resumed=is_resumed)
+            if guard:
+                guard.state = whole.state
             if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
                 break
             console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)

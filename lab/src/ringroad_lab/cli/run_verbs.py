@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli.notify import NotifyFile, WebhookUrl, load_targets
+from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
 from ringroad_lab.cli.status import FailOnInconclusive, JunitFile
 from ringroad_lab.cli.store_options import StoreOption
-from ringroad_lab.run.job import job_of_this_process
+from ringroad_lab.run.job import BED_VARIABLE, job_of_this_process
 
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
@@ -23,6 +24,15 @@ ReportFile = Annotated[
         "-r",
         metavar="FILE",
         help="Write the report into this file, in the form that its ending names: .html, .md, .csv, .json, .xml (JUnit).",
+    ),
+]
+BedName = Annotated[
+    str | None,
+    typer.Option(
+        "--bed",
+        metavar="NAME",
+        envvar=BED_VARIABLE,
+        help="Bed of fleet.toml on which it measures; no other run has the bed until its end.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -53,6 +63,8 @@ def register(app: typer.Typer) -> None:
         most_pairs: Annotated[
             int | None, typer.Option(min=1, help="With --until-decided: most repetitions.", show_default="8 times those of the scenario")
         ] = None,
+        bed: BedName = None,
+        fleet: FleetFile = None,
         notify: NotifyFile = None,
         webhook: WebhookUrl = None,
         fail_on_inconclusive: FailOnInconclusive = False,
@@ -62,15 +74,16 @@ def register(app: typer.Typer) -> None:
         """Measure a scenario, keep the result, and compare it.
 
         Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
-        The status is 5 where the comparison shows a regression, else 4 where a measurement is invalid.
+        The status is 5 where the comparison shows a regression, else 4 where a measurement is invalid; 8 where the bed cannot be had.
         """
         from ringroad_lab.cli.run import Ending, begin_run
+        from ringroad_lab.cli.run_bed import find_bed
 
         job = job_of_this_process()
         everybody = () if job else tuple(load_targets(notify, webhook))
         ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
         decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job)
+        begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job, find_bed(bed, fleet))
 
     @app.command()
     def resume(
@@ -79,15 +92,17 @@ def register(app: typer.Typer) -> None:
         baseline: BaselineName = None,
         report: ReportFile = None,
         junit: JunitFile = None,
+        bed: BedName = None,
+        fleet: FleetFile = None,
         notify: NotifyFile = None,
         webhook: WebhookUrl = None,
         fail_on_inconclusive: FailOnInconclusive = False,
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
-        """Measure what is missing of a run that was stopped."""
+        """Measure what is missing of a run that was stopped; on a bed if it was begun there."""
         from ringroad_lab.cli.run import Ending, resume_run
 
         everybody = () if job_of_this_process() else tuple(load_targets(notify, webhook))
         ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
-        resume_run(run_, store, baseline, ending)
+        resume_run(run_, store, baseline, ending, bed, fleet)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ringroad_lab.fleet.inventory import Bed
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.registries import Registries
@@ -39,13 +40,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def resolve_arguments(
-    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries
+    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: Bed | None = None
 ) -> ResolvedScenario:
-    """Resolve what the command line names, for this machine.
+    """Resolve what the command line names, for this machine, over what the run's bed has.
 
     Raises:
         ScenarioError: with all problems together.
     """
     library = Library.of_this_machine()
-    above = [*(library.user_layer(layer) for layer in layers or ()), *command_line_layers(assignments or ())]
+    above = [*(library.user_layer(layer) for layer in bed.layers), *command_line_layers(bed.settings)] if bed else []
+    above += [*(library.user_layer(layer) for layer in layers or ()), *command_line_layers(assignments or ())]
     return resolve(library, registries, name, above, online_cpus=frozenset(os.sched_getaffinity(0)))

@@ -70,6 +70,7 @@ def serve(
         is_encrypted=cert is not None,
         hooks={name: hook for name, source in fleet_settings.sources.items() if (hook := source.hook(name))},
         rules=fleet_settings.rules,
+        beds=fleet_settings.beds,
     )
     listener = _listen(listen, port)
     with listener, ResultStore(store) as results:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.errors import BuildError, StepFailedError
+from ringroad_lab.errors import BedError, BuildError, StepFailedError
 from ringroad_lab.statistics.verdict import Verdict
 
 INVALID = 4
@@ -32,6 +32,7 @@ MEANINGS = {
     INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
     NOT_INSTALLED: "The build that was to be measured cannot be had, or does not run here.",
     STEP_FAILED: "A test step did not do what the scenario expects; there is no regression.",
+    BedError.exit_status: "The bed cannot be had, or failed its calibration or clean-up; another may do.",
     130: "The user stopped it.",
 }
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ringroad_lab.errors import LabError
+from ringroad_lab.errors import BedError, LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobReport, JobState
-from ringroad_lab.fleet.leases import Leases, machine_of
+from ringroad_lab.fleet.holder import machine_of
+from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
@@ -69,6 +70,7 @@ class Dispatcher:
         self._watchers = watchers
         self._say = say
         self._teller = Teller(Outbox(store, leases.holder), everybody, say, self._settings.tell_wait_s)
+        self._obstacles: set[str] = set()
         self._said: set[str] = set()
         self._said_before: set[str] = set()
         """What was said in this pass and in the one before: what is said again and again is said once."""
@@ -126,6 +128,10 @@ class Dispatcher:
         for watcher in self._watchers:
             with self._telling_why():
                 watcher.look()
+        obstacles = self._leases.obstacles()
+        for obstacle in sorted(obstacles - self._obstacles):
+            self._say(obstacle)
+        self._obstacles = obstacles
         return not self._leases.held() and not self._leases.is_any_waiting() and self._teller.is_done
 
     @contextmanager
@@ -160,7 +166,8 @@ class Dispatcher:
         if run in _ENDED_RUNS:
             self._conclude(request)
             return
-        job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request))
+        beds = {name: self._leases.beds[name] for name in request.beds}
+        job = Job(str(request.run_id), ("resume", str(request.run_id)) if run else _arguments(request), beds)
         if not self._leases.is_mine(request):
             return
         try:
@@ -215,6 +222,9 @@ class Dispatcher:
         self._say(f"request {request.id}: {why.splitlines()[-1]}")
         if report.is_lost:
             self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why)
+        elif report.exit_status == BedError.exit_status:
+            # The bed is to blame, not the build: it gets another, and its owner's turn is not over.
+            self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why, served_at=0.0)
         elif report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
             self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
         else:

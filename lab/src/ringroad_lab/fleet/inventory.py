@@ -27,6 +27,10 @@ class Bed(Frozen):
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
     settings: Annotated[tuple[Setting, ...], Field(max_length=50)] = ()
     """What its runs have besides those of the request: its cards, its processors."""
+    calibration_limit: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """By how much less than before its generator may carry by itself, as a part, before it goes into quarantine."""
+    calibration_minimum_fps: Mapping[Word, Annotated[float, Field(gt=0)]] = {}
+    """The least that it has to carry, by the name of the frame size, frames/s each way."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -36,4 +40,18 @@ class Bed(Frozen):
 
     def fits(self, bed_class: str, scenario: str) -> bool:
         """Whether a request for a class of bed and a scenario may have it."""
-        return bed_class in (ANY_BED, self.bed_class) and any(fnmatchcase(scenario, glob) for glob in self.scenarios)
+        return self.fits_class(bed_class) and any(fnmatchcase(scenario, glob) for glob in self.scenarios)
+
+    def fits_class(self, bed_class: str) -> bool:
+        """Whether a request for a class of bed may have it, whatever its scenario."""
+        return bed_class in (ANY_BED, self.bed_class)
+
+    def is_of_machine(self, machine: str) -> bool:
+        """Whether the machine of this name is the one on which the laboratory runs."""
+        named = self.machines[GENERATOR]
+        return named == "localhost" or named.partition(".")[0] == machine.partition(".")[0]
+
+
+def fitting(beds: Mapping[str, Bed], bed_class: str, scenario: str) -> frozenset[str]:
+    """Return the names of the beds that a request for a class of bed and a scenario may have."""
+    return frozenset(name for name, bed in beds.items() if bed.fits(bed_class, scenario))

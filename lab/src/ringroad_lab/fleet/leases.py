@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import psutil
-from sqlalchemy import ColumnElement, Select, func, select, update
-from sqlalchemy.orm import aliased, defer
+from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
+from sqlalchemy.orm import Session, aliased, defer
 
+from ringroad_lab.fleet.allotment import Wish, allot, obstacle, wishes
+from ringroad_lab.fleet.bed_leases import states_in
+from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
+from ringroad_lab.fleet.inventory import Bed, fitting
 from ringroad_lab.fleet.request import ANY_BED, Request, RequestState
-from ringroad_lab.fleet.rows import change, locked, note, read_request
+from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note, read_request
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
-LEASE_S = 60.0
-
-
-def this_process() -> str:
-    """Return what a lease names this process: machine, namespace of processes, number, start."""
-    namespace = os.stat("/proc/self/ns/pid").st_ino
-    return f"{socket.gethostname()}:{namespace}:{os.getpid()}:{psutil.Process().create_time():.2f}"
-
-
-def machine_of(holder: str) -> str:
-    """Return the name of the machine of a lease's holder."""
-    return holder.partition(":")[0]
-
-
-def is_gone(holder: str) -> bool:
-    """Whether a lease's holder is known to have ended: a process of this machine that is not there, or is another by now."""
-    mine = this_process().split(":")
-    its = holder.split(":")
-    if its[:2] != mine[:2] or len(its) != len(mine):
-        return False
-    try:
-        process = psutil.Process(int(its[2]))
-        return f"{process.create_time():.2f}" != its[3] or process.status() == psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ValueError):
-        return True
+AGING_S = 1800.0
+"""A step of priority is worth so much waiting where there is one bed; with n beds, which serve n times as many, an n-th of it."""
 
 
 class Leases:
@@ -54,11 +32,13 @@ class Leases:
         engine: str,
         bed_classes: Collection[str] = (),
         *,
+        beds: Mapping[str, Bed] | None = None,
         holder: str = "",
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take the engine's name, and which classes of bed it has besides `any`."""
+        """Take the engine's name, and its beds; where the fleet has none, which classes of bed it has besides `any`."""
+        self.beds = beds or {}
         self.holder = holder or this_process()
         self._store = store
         self._engine = engine
@@ -73,37 +53,61 @@ class Leases:
     def is_any_new(self) -> bool:
         """Whether there is a request to claim."""
         with self._store.reading() as session:
-            return session.scalar(self._next().with_only_columns(models.Request.id)) is not None
+            allotted = self._allotted(session)
+            if self.beds and not allotted:
+                return False
+            return session.scalar(self._next(allotted).with_only_columns(models.Request.id)) is not None
 
     def claim(self, may_go_on: Callable[[str], bool], expected_key: Callable[[str], str]) -> Request | None:
         """Take the next request; None where there is none.
 
-        The greatest priority goes first, then the owner who was served the longest ago, then the oldest. A run that was begun for it goes
-        on where the engine may, by the job's last key; else it gets the id of a new one, and so the key that its job is expected to have.
+        A run that was begun for it goes on where the engine may, by the job's last key, and on its bed, if that is free; else it gets the
+        id of a new one, and so the key that its job is expected to have.
         """
         with self._store.writing() as session:
-            row = session.scalar(self._next().with_for_update(skip_locked=True))
+            if self.beds:
+                lock_for_beds(session)
+            allotted = self._allotted(session)
+            if self.beds and not allotted:
+                return None
+            row = session.scalar(self._next(allotted).with_for_update(skip_locked=True))
             if row is None:
                 return None
             now = self._clock()
-            run_id = row.run_id if row.run_id and may_go_on(row.job_key) else str(uuid.uuid4())
+            beds = allotted[row.bed_class, row.scenario] if self.beds else ()
+            goes_on = bool(row.run_id) and may_go_on(row.job_key)
+            if goes_on and self.beds:
+                begun_on = _bed_of(session, row.run_id)
+                # One that was begun has a bed of its own, unless the fleet had none then.
+                goes_on = begun_on in beds if begun_on else session.get(models.Run, row.run_id) is None
+                beds = (begun_on,) if begun_on and goes_on else beds
+            run_id = str(row.run_id) if goes_on else str(uuid.uuid4())
             values = {"attempts": row.attempts + 1, "engine": self._engine, "run_id": run_id, "job_key": expected_key(run_id)}
+            values |= {"beds": " ".join(beds)}
             values |= {"lease_holder": self.holder, "lease_until": now + self._lease_s, "served_at": now}
             change(session, row, RequestState.SUBMITTED, now, self._actor, f"attempt {row.attempts + 1}, run {run_id}", **values)
             return read_request(row)
 
-    def _next(self) -> Select[models.Request]:
+    def _allotted(self, session: Session) -> dict[Wish, tuple[str, ...]]:
+        return allot(session, self.beds, self._clock()) if self.beds else {}
+
+    def _next(self, allotted: Collection[Wish]) -> Select[models.Request]:
+        """The order of requests.
+
+        Requests of one owner and one priority are a queue, in which the oldest goes first. That queue is served first which has waited the
+        longest, since it was served last or its request came; each step of priority counts as half an hour of a bed more. So owners take
+        turns, whoever asks for how much. And no queue waits for ever: n steps below one that is served all the time it still gets about
+        every n-th bed, if runs take half an hour.
+        """
         table, served = models.Request, aliased(models.Request)
-        last_served = select(func.max(served.served_at)).where(served.owner == table.owner).scalar_subquery()
+        same_queue = (served.owner == table.owner, served.priority == table.priority)
+        last_served = select(func.max(served.served_at)).where(*same_queue).scalar_subquery()
+        waits_since = case((last_served > table.created_at, last_served), else_=table.created_at)
+        fits = tuple_(table.bed_class, table.scenario).in_(allotted) if self.beds else table.bed_class.in_(self._bed_classes)
         return (
             select(table)
-            .where(
-                table.state == RequestState.NEW.value,
-                table.bed_class.in_(self._bed_classes),
-                table.not_before <= self._clock(),
-                table.lease_holder == "",
-            )
-            .order_by(table.priority.desc(), last_served, table.created_at, table.id)
+            .where(table.state == RequestState.NEW.value, fits, table.not_before <= self._clock(), table.lease_holder == "")
+            .order_by((table.priority * (AGING_S / max(1, len(self.beds))) - waits_since).desc(), table.created_at, table.id)
             .limit(1)
         )
 
@@ -177,7 +181,7 @@ class Leases:
     def give_back(self, request: Request, why: str, wait_s: float, *, counts: bool, **values: Any) -> bool:  # noqa: ANN401
         """Have a held request tried again after a time; whether this attempt counts is said by `counts`."""
         attempts = request.attempts if counts else max(0, request.attempts - 1)
-        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0}
+        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0, "beds": ""}
         return self.move(request, RequestState.NEW, why, **again, **values)
 
     def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401
@@ -189,8 +193,28 @@ class Leases:
                     setattr(row, name, value)
 
     def is_any_waiting(self) -> bool:
-        """Whether a request waits for an attempt, now or later."""
+        """Whether a request waits for an attempt, now or later, and a bed fits that is not in quarantine."""
         table = models.Request
         with self._store.reading() as session:
+            if self.beds:
+                states = states_in(session, self.beds, self._clock())
+                usable = [name for name, state in states.items() if not state.quarantine]
+                return any(fitting(self.beds, *wish).intersection(usable) for wish in wishes(session))
             waits = (table.state == RequestState.NEW.value, table.bed_class.in_(self._bed_classes))
             return session.scalar(select(table.id).where(*waits).limit(1)) is not None
+
+    def obstacles(self) -> set[str]:
+        """Return why requests wait that somebody has to do something for: no bed fits, or all that do are in quarantine."""
+        if not self.beds:
+            return set()
+        with self._store.reading() as session:
+            states = states_in(session, self.beds, self._clock())
+            usable = {name for name, state in states.items() if not state.quarantine}
+            stuck = [wish for wish in wishes(session) if usable.isdisjoint(fitting(self.beds, *wish))]
+            return {f"requests for class {wish[0]}, {wish[1]} wait: {obstacle(self.beds, states, wish)}" for wish in stuck}
+
+
+def _bed_of(session: Session, run_id: str | None) -> str | None:
+    """Return the bed on which a run was begun."""
+    table = models.BedOccupancy
+    return session.scalar(select(table.bed).filter_by(run_id=run_id).order_by(table.id.desc()).limit(1)) if run_id else None

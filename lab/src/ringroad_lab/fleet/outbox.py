@@ -15,7 +15,7 @@ from sqlalchemy.orm import aliased
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import StoreError, StoreFailedError
-from ringroad_lab.fleet.leases import is_gone
+from ringroad_lab.fleet.holder import is_gone
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import EVERYBODY, announce, error_text, insert, locked, note
 from ringroad_lab.notification.interface import Stage

@@ -151,6 +151,8 @@ class Request:
     verdict: str
     created_at: float
     changed_at: float
+    beds: tuple[str, ...]
+    """Of which its job may have one."""
 
     @property
     def may_be_retried(self) -> bool:

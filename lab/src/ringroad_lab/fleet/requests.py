@@ -289,8 +289,17 @@ class Requests:
 
 
 def _renew(session: Session, row: models.Request, now: float, actor: str, why: str) -> None:
-    empty = {"attempts": 0, "last_error": "", "engine": "", "job_key": "", "not_before": 0.0, "run_id": None, "superseded_by": None}
-    empty["verdict"] = ""
+    empty = {
+        "attempts": 0,
+        "last_error": "",
+        "engine": "",
+        "job_key": "",
+        "not_before": 0.0,
+        "run_id": None,
+        "superseded_by": None,
+        "verdict": "",
+        "beds": "",
+    }
     change(session, row, RequestState.NEW, now, actor, why, **empty)
 
 

@@ -25,12 +25,23 @@ _STAGES = {
 }
 # Any number but that of the migrations, the same in every process: under it requests are added on PostgreSQL.
 _ADDING_LOCK = 2545
+_BEDS_LOCK = 2546
 
 
 def lock_for_adding(session: Session) -> None:
-    """Let one transaction at a time add requests: two builds that come at once are to see each other. SQLite has one writer anyway."""
+    """Let one transaction at a time add requests: two builds that come at once are to see each other."""
+    _take_turns(session, _ADDING_LOCK)
+
+
+def lock_for_beds(session: Session) -> None:
+    """Let one transaction at a time give beds away: two that look for a free one at once are to see each other."""
+    _take_turns(session, _BEDS_LOCK)
+
+
+def _take_turns(session: Session, number: int) -> None:
+    # SQLite has one writer anyway.
     if session.get_bind().dialect.name == "postgresql":
-        session.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADDING_LOCK})")
+        session.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({number})")
 
 
 def insert(session: Session, table: type[models.Base]) -> Any:  # noqa: ANN401
@@ -68,6 +79,7 @@ def read_request(row: models.Request) -> Request:
         verdict=row.verdict,
         created_at=row.created_at,
         changed_at=row.changed_at,
+        beds=tuple(row.beds.split()),
     )
 
 

@@ -22,7 +22,7 @@ from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series, StepRecord
 from ringroad_lab.run.engine import Bed, Stations
-from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, StepNamed
+from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
@@ -177,6 +177,7 @@ class Beds:
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
                 contradicted=self._contradicted,
                 on_ceiling=lambda ceiling: self._tell(CeilingFound(ceiling=ceiling)),
+                on_self_test_failed=lambda text: self._tell(SelfTestFailed(text=text)),
             )
             with bed:
                 # Processes of another machine have their numbers there.

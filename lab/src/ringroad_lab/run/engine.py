@@ -168,6 +168,24 @@ class NoGenerator(Generator):
         return ""
 
 
+class AskingGenerator(Generator):
+    """A generator that asks before each trial."""
+
+    def __init__(self, generator: Generator, ask: Callable[[], None]) -> None:
+        """Take what returns when the trial may begin, or raises."""
+        self._generator = generator
+        self._ask = ask
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Ask, and offer the load."""
+        self._ask()
+        return self._generator.trial(request)
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
+
+
 class Engine:
     """Measures what is scheduled."""
 
@@ -178,13 +196,18 @@ class Engine:
         beds: BedFactory,
         tell: Callable[[Event], None],
         is_stopped: Callable[[], bool],
+        ask: Callable[[], None] | None = None,
     ) -> None:
-        """Take the schedule, what makes methods and test beds, where events go, and who says that it is enough."""
+        """Take the schedule, what makes methods and test beds, where events go, and who says that it is enough.
+
+        Where it is given, `ask` is called before each trial, and returns when that may begin.
+        """
         self._rounds = rounds
         self._make_method = make_method
         self._beds = beds
         self._tell = tell
         self._is_stopped = is_stopped
+        self._ask = ask
 
     def run(self, measured: frozenset[int] = frozenset()) -> None:
         """Measure everything that is not there yet.
@@ -254,8 +277,11 @@ class Engine:
             )
             counters: dict[str, int] = {}
             try:
+                self._ask_for_trial()
                 outcome = method.measure(context)
                 counters = stations.collect()
+            except RunStoppedError:
+                raise
             except LabError as error:
                 outcome = _invalid(str(error))
             self._give(planned, step, begun_at, outcome, (), counters)
@@ -322,7 +348,7 @@ class Engine:
                 self._tell(CeilingFound(ceiling=ceiling))
             max_fps, is_generator_bound = _max_fps(planned.scenario, step.frame, ceiling)
             context = MethodContext(
-                generator=bed.generator,
+                generator=AskingGenerator(bed.generator, self._ask_for_trial) if self._ask else bed.generator,
                 frame=step.frame,
                 max_fps=max_fps,
                 is_max_generator_bound=is_generator_bound,
@@ -385,6 +411,12 @@ class Engine:
             steps=steps,
         )
         self._tell(MeasurementDone(measurement=measurement))
+
+    def _ask_for_trial(self) -> None:
+        if self._ask:
+            self._ask()
+            # Who would have answered may have ended.
+            self._stop_if_told()
 
     def _stop_if_told(self) -> None:
         if self._is_stopped():

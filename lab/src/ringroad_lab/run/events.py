@@ -17,10 +17,14 @@ class Job(Frozen):
     scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()
     """Numbers of the measurements that are there already."""
+    asks: bool = False
+    """Whether it asks before each trial, and waits for the answer."""
 
 
 STOP_LINE = "stop\n"
-"""The only other line: no more trials."""
+"""No more trials."""
+GO_LINE = "go\n"
+"""The answer to `TrialAsked`."""
 
 
 class StepNamed(Frozen):
@@ -51,6 +55,19 @@ class CeilingFound(Frozen):
 
     kind: Literal["ceiling-found"] = "ceiling-found"
     ceiling: GeneratorCeiling
+
+
+class SelfTestFailed(Frozen):
+    """The generator tested itself, and carries nothing."""
+
+    kind: Literal["self-test-failed"] = "self-test-failed"
+    text: str
+
+
+class TrialAsked(Frozen):
+    """A trial is to begin as soon as it is answered by `GO_LINE`."""
+
+    kind: Literal["trial-asked"] = "trial-asked"
 
 
 class StepBegan(Frozen):
@@ -121,6 +138,8 @@ Event = Annotated[
     | HugePagesNeeded
     | BedReady
     | CeilingFound
+    | SelfTestFailed
+    | TrialAsked
     | StepBegan
     | TrialDone
     | RemainingKnown

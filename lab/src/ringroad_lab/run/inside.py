@@ -12,7 +12,7 @@ from ringroad_lab.errors import LabError, RunStoppedError
 from ringroad_lab.kinds import METHODS
 from ringroad_lab.run.beds import Beds
 from ringroad_lab.run.engine import Engine
-from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job
+from ringroad_lab.run.events import GO_LINE, STOP_LINE, Ended, Event, Job, TrialAsked
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 
@@ -25,18 +25,21 @@ def main() -> int:
     except ValidationError as error:
         tell(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
         return 1
-    stopped = threading.Event()
-    threading.Thread(target=_await_stop, args=(stopped,), daemon=True).start()
-    ended = _run(job, tell, stopped)
+    stopped, answers = threading.Event(), threading.Semaphore(0)
+    threading.Thread(target=_read_lines, args=(stopped, answers), daemon=True).start()
+    ended = _run(job, tell, stopped, answers)
     tell(ended)
     return ended.exit_status
 
 
-def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
+def _run(job: Job, tell: _Teller, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
+    def ask() -> None:
+        tell(TrialAsked())
+        answers.acquire()
+
+    make = partial(make_method, methods=METHODS)
     try:
-        Engine(schedule(job.scenarios), partial(make_method, methods=METHODS), Beds(tell), tell, stopped.is_set).run(
-            frozenset(job.measured)
-        )
+        Engine(schedule(job.scenarios), make, Beds(tell), tell, stopped.is_set, ask if job.asks else None).run(frozenset(job.measured))
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:
@@ -59,12 +62,15 @@ class _Teller:
             self._out.flush()
 
 
-def _await_stop(stopped: threading.Event) -> None:
+def _read_lines(stopped: threading.Event, answers: threading.Semaphore) -> None:
     for line in sys.stdin:
         if line == STOP_LINE:
-            break
-    # The end of the input is the end of the outer process.
+            stopped.set()
+        elif line == GO_LINE:
+            answers.release()
+    # The end of the input is the end of the outer process. Who waits for an answer then finds that it is to stop.
     stopped.set()
+    answers.release()
 
 
 if __name__ == "__main__":

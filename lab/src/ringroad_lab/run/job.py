@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 _VARIABLE = "RINGROAD_LAB_JOB"
+BED_VARIABLE = "RINGROAD_LAB_BED"
+"""Names the bed of a run, as `--bed` does."""
 
 
 def job_environment(run_id: str) -> dict[str, str]:

@@ -8,14 +8,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
 from pydantic import ValidationError
 
-from ringroad_lab.errors import BuildError, RunStoppedError
+from ringroad_lab.errors import BedError, BedLostError, BuildError, RunStoppedError
 from ringroad_lab.facts.other_programs import OtherPrograms
 from ringroad_lab.record import (
     DutRecord,
@@ -28,6 +28,7 @@ from ringroad_lab.record import (
 )
 from ringroad_lab.run.events import (
     EVENTS,
+    GO_LINE,
     STOP_LINE,
     BedEnded,
     BedReady,
@@ -36,6 +37,7 @@ from ringroad_lab.run.events import (
     Event,
     Job,
     MeasurementDone,
+    TrialAsked,
     Warned,
 )
 from ringroad_lab.sandbox.private import Sandbox
@@ -59,15 +61,47 @@ class Keeper(Protocol):
         """Keep how it ended."""
 
 
+class Guard(Protocol):
+    """Who sees that a run may go on where it measures."""
+
+    def ending(self, end: Callable[[], None]) -> AbstractContextManager[None]:
+        """Have `end` called as soon as the run may not go on, from another thread, until the end of the block."""
+
+    def check(self) -> None:
+        """See whether a trial may begin.
+
+        Raises:
+            BedLostError: the run may not go on.
+        """
+
+    def see(self, event: Event) -> None:
+        """Look at what the run tells.
+
+        Raises:
+            BedError: the bed is not fit to measure on.
+        """
+
+
 class Supervisor:
     """Carries out one run."""
 
-    def __init__(self, keeper: Keeper, watch: Callable[[Event], None], on_stop: Callable[[], None], enter: Path | None = None) -> None:
-        """Take where the run is kept, who watches its events, who is told that the user wants it stopped, and what the run enters."""
+    def __init__(
+        self,
+        keeper: Keeper,
+        watch: Callable[[Event], None],
+        on_stop: Callable[[], None],
+        enter: Path | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        """Take where the run is kept, who watches its events, who is told that the user wants it stopped, and what the run enters.
+
+        With a guard, each trial is asked for.
+        """
         self._keeper = keeper
         self._watch = watch
         self._on_stop = on_stop
         self._enter = enter
+        self._guard = guard
 
     def run(
         self,
@@ -87,17 +121,28 @@ class Supervisor:
 
         Raises:
             SandboxError: the inner process cannot be started. Everything later is in the record.
+            BedLostError: the run lost its bed, and nothing more of it is kept.
         """
         if not is_resumed:
             self._keeper.begin_run(record)
         tally = _Tally(record)
-        job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements))
+        measured = tuple(measurement.number for measurement in record.measurements)
+        job = Job(scenarios=scenarios, measured=measured, asks=self._guard is not None)
         # Without a name, so that it goes with this process, however that ends.
         with tempfile.TemporaryFile() as errors:
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors, enter=self._enter)
             try:
-                with self._stopping(sandbox) as is_killed, OtherPrograms() as others:
+                ending = self._guard.ending(sandbox.kill) if self._guard else nullcontext()
+                with self._stopping(sandbox) as is_killed, OtherPrograms() as others, ending:
                     ended = self._follow(sandbox, job, tally, record.run_id)
+                if ended is None and self._guard:
+                    self._guard.check()
+            except BedError as error:
+                sandbox.kill()
+                ended = Ended(failure=str(error), exit_status=error.exit_status)
+            except BedLostError:
+                sandbox.kill()
+                raise
             finally:
                 sandbox.close()
             self._take_others(others, tally)
@@ -137,6 +182,12 @@ class Supervisor:
                 self._keeper.add_measurement(run_id, event.measurement)
             tally.take(event)
             self._watch(event)
+            if self._guard:
+                self._guard.see(event)
+            if isinstance(event, TrialAsked):
+                if self._guard:
+                    self._guard.check()
+                _say(sandbox, GO_LINE)
             if isinstance(event, Ended):
                 return event
         return None
@@ -154,9 +205,7 @@ class Supervisor:
                 sandbox.kill()
                 return
             self._on_stop()
-            with suppress(BrokenPipeError, ValueError):
-                sandbox.stdin.write(STOP_LINE)
-                sandbox.stdin.flush()
+            _say(sandbox, STOP_LINE)
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -164,6 +213,12 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _say(sandbox: Sandbox, line: str) -> None:
+    """Say a line to the inner process, in one piece: a signal may come while another is said."""
+    with suppress(BrokenPipeError, ValueError):
+        os.write(sandbox.stdin.fileno(), line.encode())
 
 
 class _Tally:

@@ -197,7 +197,7 @@ class Request(Base):
         Index(None, "state", "bed_class"),
         Index(None, "package", "tag"),
         Index(None, "source", "delivery"),
-        Index(None, "owner", "served_at"),
+        Index(None, "owner", "priority", "served_at"),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -242,6 +242,8 @@ class Request(Base):
     changed_at: Mapped[float] = mapped_column(Double)
     served_at: Mapped[float] = mapped_column(Double)
     """When a dispatcher took it last; 0: never."""
+    beds: Mapped[str] = mapped_column(Text, server_default="")
+    """Names of the beds of which its job may have one, in words; empty: the fleet has no beds, or there is no job."""
 
 
 class RequestChange(Base):
@@ -319,3 +321,61 @@ class SourcePosition(Base):
     position: Mapped[int] = mapped_column(BigInteger)
     """A number of the source's own that grows: an event of a Koji hub."""
     changed_at: Mapped[float] = mapped_column(Double)
+
+
+class Bed(Base):
+    """A bed of `fleet.toml`, as far as the file cannot know it: who has it, and whether it may be had."""
+
+    __tablename__ = "bed"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token: Mapped[int] = mapped_column(Integer)
+    """Grows each time it is taken; who took it with a smaller one has it no more."""
+    holder: Mapped[str] = mapped_column(Text)
+    """The process of the run that has it; empty: none."""
+    lease_until: Mapped[float] = mapped_column(Double)
+    quarantine: Mapped[str] = mapped_column(Text)
+    """Why it is in quarantine; empty: it is not."""
+    quarantined_at: Mapped[float] = mapped_column(Double)
+    quarantined_by: Mapped[str] = mapped_column(Text)
+
+
+class BedOccupancy(Base):
+    """A taking of a bed: which run had it, from when to when."""
+
+    __tablename__ = "bed_occupancy"
+    __table_args__ = (Index("uq_bed_occupancy_bed_token", "bed", "token", unique=True),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
+    token: Mapped[int] = mapped_column(Integer)
+    run_id: Mapped[str] = mapped_column(String(64), index=True)
+    """Not a foreign key: the bed is taken before the run begins."""
+    request_id: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
+    holder: Mapped[str] = mapped_column(Text)
+    taken_at: Mapped[float] = mapped_column(Double, index=True)
+    waited_s: Mapped[float | None] = mapped_column(Double)
+    """How long its request had waited; None without one."""
+    ended_at: Mapped[float | None] = mapped_column(Double)
+    """None while it has it, and where nobody has seen yet that it lost it."""
+    outcome: Mapped[str] = mapped_column(Text)
+
+
+class BedCalibration(Base):
+    """What the generator of a bed carried by itself before a run."""
+
+    __tablename__ = "bed_calibration"
+    __table_args__ = (Index(None, "bed", "load_digest", "transport", "frame"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
+    run_id: Mapped[str] = mapped_column(String(64))
+    load_digest: Mapped[str] = mapped_column(String(64))
+    """Of the generator's settings and what else of the scenario its ceiling depends on: only like is compared with like."""
+    transport: Mapped[str] = mapped_column(Text)
+    frame: Mapped[str] = mapped_column(Text)
+    """Name of the frame mix."""
+    ceiling_fps: Mapped[float] = mapped_column(Double)
+    measured_at: Mapped[float] = mapped_column(Double)
+    is_good: Mapped[bool] = mapped_column(Boolean)
+    """Whether later ones are compared with it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -69,6 +70,7 @@ class ResultStore:
         self._url = parse_location(location)
         self._engine = open_database(self._url)
         self._writing_engine = for_writing(self._engine)
+        self._check: Callable[[Session], None] = lambda _session: None
 
     @property
     def location(self) -> str:
@@ -78,6 +80,12 @@ class ResultStore:
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+
+    def fenced(self, check: Callable[[Session], None]) -> ResultStore:
+        """Return the same store, in which each transaction that writes begins by a check; nothing is written where that raises."""
+        fenced = copy.copy(self)
+        fenced._check = check
+        return fenced
 
     def __enter__(self) -> ResultStore:
         """Return itself."""
@@ -101,6 +109,7 @@ class ResultStore:
         """Give a session whose changes are committed at its end; none of them where an exception ends it."""
         try:
             with Session(self._writing_engine) as session, session.begin():
+                self._check(session)
                 yield session
         except DATABASE_ERRORS as error:
             raise StoreFailedError(f"result store {self.location}: {why(error)}") from error

@@ -20,6 +20,7 @@ from ringroad_lab import __version__
 from ringroad_lab.errors import StoreError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.api import api
+from ringroad_lab.web.bed_pages import bed_pages
 from ringroad_lab.web.comparison_pages import comparison_pages
 from ringroad_lab.web.hooks import hooks
 from ringroad_lab.web.http_guard import HOOKS_PATH, HttpGuard
@@ -49,6 +50,7 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
     application.include_router(comparison_pages(site))
     application.include_router(review_pages(site))
     application.include_router(request_pages(site))
+    application.include_router(bed_pages(site))
     application.include_router(api(site))
     application.include_router(hooks(site))
 

@@ -11,6 +11,8 @@ from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet import request as requested
+from ringroad_lab.fleet.allotment import obstacle
+from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
@@ -61,6 +63,10 @@ def request_pages(site: Site) -> APIRouter:
         payload = requests.payload(request_id)
         with site.store.reading() as database:
             has_run = found.run_id is not None and database.get(Run, found.run_id) is not None
+            waits = ""
+            if found.state is RequestState.NEW and site.settings.beds:
+                states = states_in(database, site.settings.beds, site.settings.clock())
+                waits = obstacle(site.settings.beds, states, (found.bed_class, found.scenario))
         return site.page(
             request,
             "request.html.j2",
@@ -72,6 +78,7 @@ def request_pages(site: Site) -> APIRouter:
             payload_bytes=len(payload),
             is_whole=len(payload) <= _SHOWN_PAYLOAD_BYTES,
             has_run=has_run,
+            waits=waits,
             may_cancel=found.state in (RequestState.NEW, *UNDER_WAY),
             may_retry=found.may_be_retried,
         )

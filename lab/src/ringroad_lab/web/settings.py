@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 
+from ringroad_lab.fleet.inventory import Bed
 from ringroad_lab.fleet.rules import Rule
 from ringroad_lab.fleet.sources.interface import Hook
 
@@ -36,5 +37,7 @@ class WebSettings:
     """Sources that send messages about builds, by name."""
     rules: Sequence[Rule] = ()
     """What is made of those messages."""
+    beds: Mapping[str, Bed] = field(default_factory=dict)
+    """Those of the fleet, by name."""
     clock: Callable[[], float] = time
     """Seconds since 1970; another in tests."""

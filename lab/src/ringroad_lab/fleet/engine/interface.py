@@ -52,7 +52,7 @@ class Job:
     arguments: tuple[str, ...]
     """Of `ringroad-lab`: run or resume, and what follows."""
     beds: Mapping[str, Bed] = field(default_factory=dict)
-    """By name, those of which it may have one; none: the fleet has no beds but the engine's machine."""
+    """By name, those of which it may have one, rather the first; none: the fleet has no beds but the engine's machine."""
 
 
 class NoSettings(Frozen):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ringroad_lab.errors import LabError, MachineBusyError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
-from ringroad_lab.run.job import job_environment
+from ringroad_lab.run.job import BED_VARIABLE, job_environment
 from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
 
 _LAST_WORDS_BYTES = 3000
@@ -86,6 +86,8 @@ class LocalEngine(Engine):
         self._lock = None
         self._cancelled_at.pop(key, None)
         environment = {**os.environ, **job_environment(job.name), LOCK_DESCRIPTOR_VARIABLE: str(lock)}
+        if job.beds:
+            environment[BED_VARIABLE] = next(iter(job.beds))
         if self.settings.store is not None:
             # Not as an argument, which all users see: it may hold a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store

@@ -117,7 +117,7 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         **job_environment(job.name),
         "RINGROAD_LAB_ARGUMENTS": shlex.join(job.arguments),
         "RINGROAD_LAB_BED": bed,
-        "RINGROAD_LAB_FLEET": _fleet_file(job, bed),
+        "RINGROAD_LAB_FLEET_TOML": _fleet_file(job, bed),
         "RINGROAD_LAB_ROLE": role,
         "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
         "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),

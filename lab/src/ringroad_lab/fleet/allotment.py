@@ -1,0 +1,86 @@
+"""Which of the requests that wait may have which beds: requests that fit only taken ones are in nobody's way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from ringroad_lab.fleet.bed_leases import BedState, states_in
+from ringroad_lab.fleet.inventory import Bed, fitting
+from ringroad_lab.fleet.request import UNDER_WAY, RequestState
+from ringroad_lab.store import models
+
+Wish = tuple[str, str]
+"""What decides which beds a request fits: class of bed, and scenario."""
+# Clocks of machines agree to some seconds.
+_CLOCKS_DIFFER_S = 30.0
+
+
+def wishes(session: Session) -> list[Wish]:
+    """Return the different ones of all requests that wait."""
+    table = models.Request
+    query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW.value).distinct()
+    return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
+
+
+def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, tuple[str, ...]]:
+    """Return for which wishes a bed is free now, and which beds.
+
+    A job that was submitted and has not taken its bed yet will take one of those that it may have. So for each such job a bed is left.
+    Beds that fewer wishes fit come first: what fits every bed is to leave the rare ones to those who need them.
+    """
+    free = frozenset(name for name, state in states_in(session, beds, now).items() if state.is_free)
+    if not free:
+        return {}
+    promised = [each for each in _promised(session) if each & free]
+    fits = {wish: fitting(beds, *wish) for wish in wishes(session)}
+    wanted = Counter(name for names in fits.values() for name in names)
+    found = {}
+    for wish, names in fits.items():
+        may_have = names & free
+        if may_have and _has_place(may_have, promised, free):
+            found[wish] = tuple(sorted(may_have, key=lambda name: (wanted[name], name)))
+    return found
+
+
+def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish) -> str:
+    """Return why a request has to wait; empty where a bed is free for it."""
+    bed_class, scenario = wish
+    fits = sorted(fitting(beds, bed_class, scenario))
+    if not fits:
+        return f"no bed fits: none is of class {bed_class} and for scenario {scenario}"
+    if any(states[name].is_free for name in fits):
+        return ""
+    quarantined = [name for name in fits if states[name].quarantine]
+    if len(quarantined) == len(fits):
+        return f"all beds that fit are in quarantine: {', '.join(quarantined)}"
+    busy = [name for name in fits if name not in quarantined]
+    return f"all beds that fit are taken: {', '.join(busy)}" + (f"; in quarantine: {', '.join(quarantined)}" if quarantined else "")
+
+
+def _promised(session: Session) -> list[frozenset[str]]:
+    """Beds of the jobs that have not taken one yet, of each those that it may have."""
+    table, taking = models.Request, models.BedOccupancy
+    has_taken = exists().where(taking.run_id == table.run_id, taking.taken_at >= table.served_at - _CLOCKS_DIFFER_S)
+    query = select(table.beds).where(table.state.in_([state.value for state in UNDER_WAY]), table.beds != "", ~has_taken)
+    return [frozenset(names.split()) for names in session.scalars(query)]
+
+
+def _has_place(may_have: frozenset[str], promised: Sequence[frozenset[str]], free: frozenset[str]) -> bool:
+    """Whether there is a bed left when each promised one is taken, however the jobs share them out."""
+    jobs = [*promised, may_have]
+    job_of: dict[str, int] = {}
+
+    def place(job: int, seen: set[str]) -> bool:
+        # An augmenting path: a bed that nobody has, or whose job finds another.
+        for bed in sorted((jobs[job] & free) - seen):
+            seen.add(bed)
+            if bed not in job_of or place(job_of[bed], seen):
+                job_of[bed] = job
+                return True
+        return False
+
+    return [place(job, set()) for job in range(len(jobs))][-1]

@@ -1,0 +1,267 @@
+"""Beds as runs take them: one run at a time has a bed, for as long as it renews its lease.
+
+Each taking has a greater token. A run whose token is old, or whose lease ended, has the bed no more, and can write nothing: not even where
+nobody took the bed after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from ringroad_lab.errors import BedError, BedLostError, StoreError
+from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
+from ringroad_lab.fleet.rows import error_text, insert, lock_for_beds
+from ringroad_lab.report.quantity import moment
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+LOST = "lost: the run was killed, or could not renew its lease"
+"""The outcome of a taking whose run did not give the bed back."""
+
+
+@dataclass(frozen=True)
+class BedLease:
+    """A run's lease on a bed."""
+
+    bed: str
+    run_id: str
+    token: int
+    until: float
+    """Seconds since 1970, as it was last renewed."""
+    lost_run_id: str = ""
+    """The run that had it before, if that did not give it back."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """A taking of a bed."""
+
+    bed: str
+    run_id: str
+    request_id: int | None
+    machine: str
+    taken_at: float
+    waited_s: float | None
+    """How long its request had waited; None without one."""
+    ended_at: float | None
+    outcome: str
+
+
+@dataclass(frozen=True)
+class BedState:
+    """How a bed is."""
+
+    name: str
+    token: int = 0
+    occupancy: Occupancy | None = None
+    """Of the run that has it; None: none."""
+    lease_until: float = 0.0
+    quarantine: str = ""
+    """Why it is in quarantine; empty: it is not."""
+    quarantined_at: float = 0.0
+    quarantined_by: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a run may have it."""
+        return self.occupancy is None and not self.quarantine
+
+
+class BedLeases:
+    """Those of one process. Every method raises StoreError where the database fails."""
+
+    def __init__(self, store: ResultStore, *, holder: str = "", lease_s: float = LEASE_S, clock: Callable[[], float] = time.time) -> None:
+        """Take the store, and what tells the time, seconds since 1970."""
+        self.holder = holder or this_process()
+        self.lease_s = lease_s
+        self.clock = clock
+        self._store = store
+
+    # Of a run
+
+    def take(self, name: str, run_id: str) -> BedLease:
+        """Take a bed for a run.
+
+        Raises:
+            BedError: another run has it, it is in quarantine, or this run goes on on another bed.
+        """
+        with self._store.writing() as session:
+            lock_for_beds(session)
+            now, row = self.clock(), _row(session, name)
+            if row.quarantine:
+                raise BedError(
+                    f"bed {name} is in quarantine since {moment(row.quarantined_at)} ({row.quarantined_by}): {row.quarantine}; "
+                    f"`ringroad-lab beds release {name}` has it measure again"
+                )
+            before = _current(session, row)
+            if is_held(row, now):
+                which = f"run {before.run_id[:8]} " if before else ""
+                raise BedError(f"bed {name} is taken: {which}on {machine_of(row.holder)} has it; wait for its end, or name another bed")
+            for other in session.scalars(select(models.Bed).where(models.Bed.holder != "", models.Bed.name != name)):
+                its = _current(session, other)
+                if its and its.run_id == run_id and is_held(other, now):
+                    raise BedError(f"run {run_id[:8]} goes on on bed {other.name}, on {machine_of(other.holder)}: one copy of it is enough")
+            lost = before.run_id if before and before.ended_at is None else ""
+            if before and lost:
+                before.ended_at, before.outcome = min(now, row.lease_until), LOST
+            row.token += 1
+            row.holder, row.lease_until = self.holder, now + self.lease_s
+            request = session.scalar(select(models.Request).where(models.Request.run_id == run_id))
+            waited_s = _waited_s(session, request, now) if request else None
+            session.add(
+                models.BedOccupancy(
+                    bed=name,
+                    token=row.token,
+                    run_id=run_id,
+                    request_id=request.id if request else None,
+                    holder=self.holder,
+                    taken_at=now,
+                    waited_s=waited_s,
+                    outcome="",
+                )
+            )
+            return BedLease(name, run_id, row.token, row.lease_until, lost)
+
+    def renew(self, lease: BedLease) -> float:
+        """Go on having a bed; return until when.
+
+        Raises:
+            BedLostError: the lease ended, whether or not somebody took the bed.
+        """
+        with self._store.writing() as session:
+            row = self._its_row(session, lease)
+            row.lease_until = self.clock() + self.lease_s
+            return row.lease_until
+
+    def check(self, lease: BedLease) -> None:
+        """See whether a run has its bed.
+
+        Raises:
+            BedLostError: it has it no more.
+        """
+        with self._store.reading() as session:
+            self._its_row(session, lease, is_locked=False)
+
+    def check_in(self, session: Session, lease: BedLease) -> None:
+        """See in a transaction whether a run has its bed; nobody takes that before the transaction ends.
+
+        Raises:
+            BedLostError: it has it no more.
+        """
+        self._its_row(session, lease)
+
+    def give_back(self, lease: BedLease, outcome: str, quarantine: str = "") -> None:
+        """End a lease; with a reason, the bed goes into quarantine.
+
+        Raises:
+            BedLostError: it had ended.
+        """
+        with self._store.writing() as session:
+            row, now = self._its_row(session, lease), self.clock()
+            row.holder, row.lease_until = "", 0.0
+            occupancy = _current(session, row)
+            assert occupancy is not None
+            occupancy.ended_at, occupancy.outcome = now, error_text(outcome)
+            if quarantine and not row.quarantine:
+                _put_into_quarantine(row, quarantine, f"run {lease.run_id[:8]}", now)
+
+    def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> models.Bed:
+        row = session.get(models.Bed, lease.bed, with_for_update=is_locked or None)
+        if row is None or row.token != lease.token or row.holder != self.holder:
+            raise BedLostError(f"bed {lease.bed} is no longer run {lease.run_id[:8]}'s: another took it, as the lease had ended")
+        if row.lease_until <= self.clock():
+            ended = moment(row.lease_until)
+            raise BedLostError(
+                f"the lease of run {lease.run_id[:8]} on bed {lease.bed} ended at {ended}: the run stood still, or its store"
+            )
+        return row
+
+    # Of people
+
+    def quarantine(self, name: str, reason: str, by: str) -> None:
+        """Put a bed into quarantine; a run that has it goes on.
+
+        Raises:
+            StoreError: it is there.
+        """
+        with self._store.writing() as session:
+            row = _row(session, name)
+            if row.quarantine:
+                raise StoreError(f"bed {name} is in quarantine since {moment(row.quarantined_at)}: {row.quarantine}")
+            _put_into_quarantine(row, reason, by, self.clock())
+
+    def release(self, name: str, *, forget_calibrations: bool = False) -> None:
+        """Take a bed out of quarantine; without its earlier calibrations where it was changed.
+
+        Raises:
+            StoreError: it is not in quarantine.
+        """
+        with self._store.writing() as session:
+            row = session.get(models.Bed, name, with_for_update=True)
+            if row is None or not row.quarantine:
+                raise StoreError(f"bed {name} is not in quarantine: `ringroad-lab beds` lists all")
+            row.quarantine, row.quarantined_at, row.quarantined_by = "", 0.0, ""
+            if forget_calibrations:
+                for each in session.scalars(select(models.BedCalibration).filter_by(bed=name, is_good=True)):
+                    each.is_good = False
+
+    def states(self, names: Collection[str]) -> dict[str, BedState]:
+        """Return how beds are."""
+        with self._store.reading() as session:
+            return states_in(session, names, self.clock())
+
+
+def states_in(session: Session, names: Collection[str], now: float) -> dict[str, BedState]:
+    """Return how beds are, as a transaction sees it."""
+    found = {name: BedState(name) for name in names}
+    table, taking = models.Bed, models.BedOccupancy
+    joined = select(table, taking).outerjoin(taking, (taking.bed == table.name) & (taking.token == table.token))
+    for row, last in session.execute(joined.where(table.name.in_(names))):
+        has_it = last is not None and is_held(row, now)
+        found[row.name] = BedState(
+            row.name,
+            row.token,
+            read_occupancy(last) if has_it else None,
+            row.lease_until if has_it else 0.0,
+            row.quarantine,
+            row.quarantined_at,
+            row.quarantined_by,
+        )
+    return found
+
+
+def is_held(row: models.Bed, now: float) -> bool:
+    """Whether a live run has a bed: its lease goes on, and its process is not known to have ended."""
+    return bool(row.holder) and row.lease_until > now and not is_gone(row.holder)
+
+
+def read_occupancy(row: models.BedOccupancy) -> Occupancy:
+    """Return a taking of a row."""
+    return Occupancy(row.bed, row.run_id, row.request_id, machine_of(row.holder), row.taken_at, row.waited_s, row.ended_at, row.outcome)
+
+
+def _row(session: Session, name: str) -> models.Bed:
+    """Return the locked row of a bed, made where it is not there."""
+    empty = {"token": 0, "holder": "", "lease_until": 0.0, "quarantine": "", "quarantined_at": 0.0, "quarantined_by": ""}
+    session.execute(insert(session, models.Bed).values(name=name, **empty).on_conflict_do_nothing())
+    return session.get_one(models.Bed, name, with_for_update=True)
+
+
+def _current(session: Session, row: models.Bed) -> models.BedOccupancy | None:
+    return session.scalar(select(models.BedOccupancy).filter_by(bed=row.name, token=row.token))
+
+
+def _put_into_quarantine(row: models.Bed, reason: str, by: str, now: float) -> None:
+    row.quarantine, row.quarantined_at, row.quarantined_by = error_text(reason), now, by
+
+
+def _waited_s(session: Session, request: models.Request, now: float) -> float:
+    """How long a request waited since it was last put to wait, and might be served, s."""
+    change = models.RequestChange
+    put = select(func.max(change.changed_at)).where(change.request_id == request.id, change.new == "new", change.old != "new")
+    return max(0.0, now - max(session.scalar(put) or request.created_at, request.not_before))

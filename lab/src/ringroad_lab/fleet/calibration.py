@@ -1,0 +1,94 @@
+"""Whether a bed is as it was: what its generator carries by itself, beside what it carried before earlier runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from sqlalchemy import select
+
+from ringroad_lab.errors import BedError
+from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.record import GeneratorCeiling
+from ringroad_lab.report.quantity import quantity
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+FEWEST_EARLIER = 3
+"""With fewer earlier ones there is nothing to compare with: a single one may itself be far off."""
+_MOST_EARLIER = 20
+# What of a scenario the generator's ceiling depends on, beside transport and frame size.
+_DEPENDS_ON = {"generator", "bidirectional", "flows", "vlans", "vnis", "queues", "cpus", "huge_pages"}
+
+
+class Calibration:
+    """Of a bed, before one run."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        name: str,
+        bed: Bed,
+        run_id: str,
+        scenarios: Sequence[Scenario],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the store, the bed, and the run that it is for."""
+        self._store = store
+        self._name = name
+        self._bed = bed
+        self._run_id = run_id
+        self._load_digest = load_digest(scenarios)
+        self._clock = clock
+        self._done: set[tuple[str, str]] = set()
+
+    def judge(self, ceiling: GeneratorCeiling) -> None:
+        """Keep what the generator of the bed carries by itself, unless it was told before in this run, or was measured in between.
+
+        Raises:
+            BedError: it is less than it has to be.
+        """
+        key = (ceiling.transport, ceiling.frame.name)
+        if ceiling.cause or key in self._done:
+            return
+        self._done.add(key)
+        table = models.BedCalibration
+        with self._store.writing() as session:
+            same = {"bed": self._name, "load_digest": self._load_digest, "transport": key[0], "frame": key[1], "is_good": True}
+            query = select(table.ceiling_fps).filter_by(**same).order_by(table.id.desc()).limit(_MOST_EARLIER)
+            problem = self._problem(ceiling, session.scalars(query).all())
+            session.add(
+                table(
+                    **{**same, "is_good": not problem},
+                    run_id=self._run_id,
+                    ceiling_fps=ceiling.ceiling_fps,
+                    measured_at=self._clock(),
+                )
+            )
+        if problem:
+            raise BedError(f"bed {self._name} failed its calibration: {problem}")
+
+    def _problem(self, ceiling: GeneratorCeiling, earlier: Sequence[float]) -> str:
+        frame = ceiling.frame.name
+        told = f"the generator carries {quantity(ceiling.ceiling_fps, 'frames/s')} of {frame} over {ceiling.transport} by itself"
+        least = self._bed.calibration_minimum_fps.get(frame, 0.0)
+        if ceiling.ceiling_fps < least:
+            return f"{told}, and has to carry {quantity(least, 'frames/s')} (calibration_minimum_fps)"
+        if len(earlier) >= FEWEST_EARLIER and ceiling.ceiling_fps < median(earlier) * (1 - self._bed.calibration_limit):
+            usual = quantity(median(earlier), "frames/s")
+            limit = f"{100 * self._bed.calibration_limit:g} % (calibration_limit)"
+            return f"{told}, and carried {usual} before (median of {len(earlier)}): that is more than {limit} less"
+        return ""
+
+
+def load_digest(scenarios: Sequence[Scenario]) -> str:
+    """Return what tells apart scenarios whose generators may have other ceilings."""
+    told = []
+    for scenario in scenarios:
+        generators = [scenario.generator_of(dut).model_dump(mode="json") for dut in scenario.duts]
+        told.append([scenario.model_dump(mode="json", include=_DEPENDS_ON), generators])
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Pages of beds: who has them, why one is in quarantine and what releases it, and why requests wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from web_visitor import WebVisitor
+
+from fabricated_runs import EPOCH, HOSTILE
+from ringroad_lab.fleet.bed_leases import BedLeases
+from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.leases import Leases
+from ringroad_lab.fleet.request import Message, Wanted
+from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.store.result_store import ResultStore
+
+BEDS = {name: Bed.model_validate({"class": name, "machines": {"generator": f"gen-{name}"}}) for name in ("nic", "veth")}
+
+
+@pytest.fixture
+def fleet(make_visitor: Callable[..., WebVisitor], store: ResultStore) -> WebVisitor:
+    """A visitor of a server with two beds: one measures, one is in quarantine, and a request waits for that."""
+    made = make_visitor(beds=BEDS, clock=lambda: EPOCH + 90)
+    requests = Requests(store, lambda: EPOCH)
+    for build, bed_class in (("first", "veth"), ("second", "nic")):
+        requests.add(Message("koji", b"{}", EPOCH), [Wanted(build=build, scenario="BRIDGE_VETH", bed_class=bed_class, built_at=EPOCH)])
+    leases = BedLeases(store, holder="gen-veth:1:2:3", clock=lambda: EPOCH + 60)
+    leases.quarantine("nic", f"the cable is loose {HOSTILE}", "ann")
+    request = Leases(store, "local", beds=BEDS, clock=lambda: EPOCH + 60).claim(lambda _key: False, str)
+    assert request
+    leases.take("veth", str(request.run_id))
+    return made
+
+
+def test_the_page_of_beds_shows_who_has_them_and_what_releases_them(fleet: WebVisitor) -> None:
+    assert fleet.get("/beds").status_code == 303
+    fleet.log_in()
+    shown = fleet.get("/beds").text
+    for words in ("gen-veth", 'href="/requests/1"', "the cable is loose", "ringroad-lab beds release nic", "by ann", "1 min 00 s"):
+        assert words in shown
+    assert "Requests for class nic, BRIDGE_VETH wait: all beds that fit are in quarantine: nic." in shown
+    assert "<script>alert" not in shown
+    assert "all beds that fit are in quarantine: nic" in fleet.get("/requests/2").text
+    assert "veth: veth" in fleet.get("/requests/1").text
+
+
+def test_programs_read_beds(fleet: WebVisitor) -> None:
+    assert fleet.get("/api/beds").status_code == 401
+    fleet.log_in()
+    told = fleet.get("/api/beds").json()
+    assert [(bed["name"], bed["word"]) for bed in told["beds"]] == [("nic", "quarantine"), ("veth", "busy")]
+    assert told["beds"][1]["state"]["occupancy"]["request_id"] == 1
+    assert told["history"][0]["waited_s"] == 60
+    assert [each["waiting"] for each in told["classes"]] == [1, 0]
+    assert told["waiting"][0]["bed_class"] == "nic"
+
+
+def test_without_a_fleet_there_are_no_beds(tester: WebVisitor) -> None:
+    assert "There are no beds" in tester.get("/beds").text
