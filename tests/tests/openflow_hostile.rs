@@ -431,7 +431,7 @@ fn thousands_of_connections_keep_nobody_out_on_this_machine() {
     // The kernel holds back those for whom there is no room in the queue.
     let mut crowd = Vec::new();
     for _ in 0..3000 {
-        match TcpStream::connect_timeout(&address, std::time::Duration::from_millis(50)) {
+        match TcpStream::connect_timeout(&address, Duration::from_millis(50)) {
             Ok(stream) => crowd.push(stream),
             Err(_) => break,
         }
