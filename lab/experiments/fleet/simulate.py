@@ -1,4 +1,4 @@
-"""Fifty beds, 2,000 requests a day, in simulated time: `python simulate.py [--picture FILE.html]` prints the tables of docs/lab/fleet.md.
+"""Fifty beds, 2,000 requests a day, in simulated time: `python simulate.py [--picture FILE.html]` prints the tables of docs/lab/beds.md.
 
 Two rules: the laboratory's, by which a step of priority is worth some waiting, and one by which priorities are strict, for comparison.
 """

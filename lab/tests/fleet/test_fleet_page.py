@@ -1,9 +1,10 @@
-"""The examples of docs/lab/fleet.md are what they say they are."""
+"""The examples of the documentation's pages about fleets are what they say they are."""
 
 from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.rules import apply_rules
 from ringroad_lab.fleet.settings import read_fleet
 
-PAGE = Path(__file__).parents[3] / "docs" / "lab" / "fleet.md"
-EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs" / "lab"
+PAGES = [(DOCS / f"{name}.md").read_text() for name in ("fleet", "sources", "beds", "engines")]
+FOUND = [textwrap.dedent(found) for page in PAGES for found in re.findall(r"^ *```toml\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)]
+# The others are of notifications.toml, or a part of a rule.
+EXAMPLES = [found for found in FOUND if re.match(r"\[+(source|rule|engine|bed)\b", found)]
 KOJI = {"new": 1, "name": "openvswitch3.5", "version": "3.5.0", "release": "1.el9"}
 PUSH = {
     "ref": "refs/heads/main",
@@ -46,7 +50,7 @@ def test_an_example_is_a_file_of_settings(tmp_path: Path, example: str) -> None:
 )
 def test_its_rules_name_the_build_of_a_message(tmp_path: Path, source: str, event: str, fields: dict[str, object], setting: str) -> None:
     file = tmp_path / "fleet.toml"
-    file.write_text(next(example for example in EXAMPLES if "koji" in example))
+    file.write_text(next(example for example in EXAMPLES if "builds of a Koji" in example))
     (wanted,) = apply_rules(read_fleet(file).rules, Message(source, json.dumps(fields).encode(), 1e9, event))
     assert setting in wanted.order.settings
 

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import is_gone, this_process
 from ringroad_lab.fleet.leases import AGING_S, Leases
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import NOT_INSTALLED, TRANSITIONS, Message, Order, RequestState, Wanted
 from ringroad_lab.fleet.requests import Outcome, RequestFilter, Requests
+from ringroad_lab.fleet.retention import Forgotten, forget
 from ringroad_lab.store.result_store import ResultStore
 
 EPOCH = 1_700_000_000.0
@@ -311,3 +313,27 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
     again = requests.get(request.id)
     assert (again.state, again.verdict, again.run_id) == (RequestState.NEW, "", None)
     assert claim(mine) == "ovs-3.5"
+
+
+def test_requests_that_ended_long_ago_are_forgotten_and_others_stay(store: ResultStore, requests: Requests, clock: Clock) -> None:
+    _, (old,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])
+    _, (newer,) = requests.add(message(), [wanted("ovs-3.5", package="ovs", built_at=EPOCH + 1)])
+    # The newer one took the older one's place, and a later one its.
+    requests.cancel(newer.id, "somebody")
+    assert requests.get(old.id).superseded_by == newer.id
+    _, (waiting,) = requests.add(message(), [wanted("dpdk-23")])
+    clock.now = EPOCH + 100
+    _, (untold,) = requests.add(message(), [wanted("dpdk-24")])
+    outbox = Outbox(store, "here:1:1:1")
+    outbox.address(lambda _notice: [])
+    requests.cancel(untold.id, "somebody")
+    assert forget(store, EPOCH) == Forgotten()
+    assert forget(store, EPOCH + 50) == Forgotten(requests=2)
+    # What ended after that, is still to be told, or has not ended.
+    assert forget(store, EPOCH + 1000) == Forgotten()
+    assert {each.id for each in requests.find()} == {waiting.id, untold.id}
+    outbox.address(lambda _notice: [])
+    assert forget(store, EPOCH + 1000) == Forgotten(requests=1)
+    outcome, (again,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])
+    assert outcome is Outcome.REQUESTED
+    assert requests.changes(again.id)

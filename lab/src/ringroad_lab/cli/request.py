@@ -1,4 +1,4 @@
-"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `retell`: builds that are to be measured."""
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `retell`, `forget`: builds that are to be measured."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command()(retry)
     app.command()(replay)
     app.command()(retell)
+    app.command()(forget)
 
 
 def request(
@@ -180,6 +181,24 @@ def retell(
     with ResultStore(store) as results:
         count = Outbox(results).tell_again(request_id, ACTOR, everybody=everybody)
     typer.echo(f"request {request_id}: {count} to be told" + (", and who is new in the settings" if everybody else ""))
+
+
+def forget(
+    days: Annotated[float, typer.Option(min=1, max=36_500, help="Requests that ended longer ago are removed.", show_default=False)],
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove requests that ended long ago, with their messages and what was told, and who had the beds then; runs stay.
+
+    A message that comes again afterwards makes another request. What is still to be told stays until it is.
+    """
+    from ringroad_lab.fleet.retention import forget
+    from ringroad_lab.store.result_store import ResultStore
+
+    with ResultStore(store) as results:
+        gone = forget(results, time.time() - days * 86_400)
+    told = f"{gone.requests} requests and {gone.occupancies} entries of beds' histories are removed"
+    typer.echo(json.dumps(asdict(gone), indent=2) if as_json else told)
 
 
 def _show(request_id: int, store: str | None, *, as_json: bool) -> None:

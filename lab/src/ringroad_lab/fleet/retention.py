@@ -1,0 +1,59 @@
+"""What a fleet forgets: requests that ended long ago, with all that is known of them but their runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, update
+
+from ringroad_lab.fleet.outbox import ToldState
+from ringroad_lab.fleet.request import GIVEN_UP, RequestState
+from ringroad_lab.store import models
+from ringroad_lab.store.result_store import ResultStore
+
+# In one transaction: others wait no longer for the store.
+_BATCH = 500
+
+
+@dataclass
+class Forgotten:
+    """How many rows are gone."""
+
+    requests: int = 0
+    occupancies: int = 0
+    """Of beds."""
+
+
+def forget(store: ResultStore, before: float) -> Forgotten:
+    """Remove requests that ended before a time (seconds since 1970), and who had the beds before it.
+
+    A request stays where somebody is still to be told of it, or a dispatcher sees to it. The same message later makes another request.
+
+    Raises:
+        StoreFailedError: the database failed; what is gone by then is gone.
+    """
+    gone = Forgotten()
+    while (removed := _forget_requests(store, before)) > 0:
+        gone.requests += removed
+    occupancy = models.BedOccupancy
+    with store.writing() as session:
+        over = delete(occupancy).where(occupancy.taken_at < before, occupancy.ended_at.is_not(None))
+        gone.occupancies = len(session.scalars(over.returning(occupancy.id)).all())
+    return gone
+
+
+def _forget_requests(store: ResultStore, before: float) -> int:
+    table, untold, occupancy = models.Request, models.Notification, models.BedOccupancy
+    over = [state.value for state in (RequestState.DONE, *GIVEN_UP)]
+    waits = select(untold.id).where(untold.request_id == table.id, untold.state == ToldState.WAITING.value).exists()
+    ended = select(table.id).where(table.state.in_(over), table.changed_at < before, table.lease_holder == "", ~waits)
+    with store.writing() as session:
+        ids = list(session.scalars(ended.order_by(table.id).limit(_BATCH).with_for_update(skip_locked=True)))
+        if not ids:
+            return 0
+        session.execute(update(table).where(table.superseded_by.in_(ids)).values(superseded_by=None))
+        session.execute(update(occupancy).where(occupancy.request_id.in_(ids)).values(request_id=None))
+        for dependent in (models.RequestChange, untold):
+            session.execute(delete(dependent).where(dependent.request_id.in_(ids)))
+        session.execute(delete(table).where(table.id.in_(ids)))
+    return len(ids)
