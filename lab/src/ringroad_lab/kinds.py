@@ -214,6 +214,7 @@ SOURCES: Kinds[Source] = Kinds(
         "gitea": "fleet.sources.http:GiteaSource",
         "generic": "fleet.sources.http:GenericSource",
         "folder": "fleet.sources.folder:FolderSource",
+        "repository": "fleet.sources.repository:RepositorySource",
         "amqp": "fleet.sources.amqp:AmqpSource",
         "koji": "fleet.sources.koji:KojiSource",
     },

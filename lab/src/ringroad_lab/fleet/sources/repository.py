@@ -1,0 +1,99 @@
+"""A repository of packages as a source: each new one of the packages that are named makes a message, as one in a folder does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from ringroad_lab.fleet.intake import receive
+from ringroad_lab.fleet.positions import Positions
+from ringroad_lab.fleet.request import Message, Word
+from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.sources.folder import EVENT
+from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
+from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+from ringroad_lab.fleet.sources.package_index import Listed, Repository
+
+# The part of a source that says that its first look is over.
+_FIRST_LOOK = "first look"
+
+
+class RepositorySource(Source):
+    """A repository that is looked into every now and then."""
+
+    kind = "repository"
+    title = "A repository of Debian or RPM packages"
+
+    index: Word
+    """URL of Debian's list `.../binary-amd64/Packages.xz` (also .gz, or plain), or of RPM's `.../repodata/repomd.xml`."""
+    ca_file: Path | None = None
+    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+    packages: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
+    """Globs of the names of the packages that matter."""
+    every_s: Annotated[float, Field(ge=1, le=86400)] = 300.0
+    takes_present: bool = False
+    """Whether what is there at the first look makes messages too."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        parts = urlsplit(self.index)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError(
+                f"'{self.index}' is no URL of an index: write https://HOST/.../Packages.xz or https://HOST/.../repodata/repomd.xml"
+            )
+        if self.ca_file is not None and not self.ca_file.is_file():
+            raise ValueError(f"{self.ca_file}: there is no such file of certificates")
+        return self
+
+    def watcher(self, name: str, intake: Intake) -> Watcher:
+        """Return what looks into it."""
+        return RepositoryWatcher(name, self, intake)
+
+
+class RepositoryWatcher(OwnThreadWatcher):
+    """Takes what it does not remember. What was taken is remembered afterwards, so that after a kill it comes as a duplicate."""
+
+    def __init__(self, name: str, source: RepositorySource, intake: Intake, patience: Patience | None = None) -> None:
+        """Take the source's name and settings, and what is made of its messages."""
+        super().__init__(name, patience)
+        self._source = source
+        self._intake = intake
+        self._repository = Repository(source.index, str(source.ca_file) if source.ca_file else None, self.patience.answer_s)
+        self._positions = Positions(intake.requests.store)
+
+    def work(self) -> float:
+        """Look once."""
+        is_first = self._positions.get(self.name, _FIRST_LOOK) is None
+        for listed in self._repository.packages():
+            if self.stopping.is_set():
+                return 0.0
+            if not any(fnmatchcase(listed.name, glob) for glob in self._source.packages):
+                continue
+            mark = hashlib.sha256(f"{listed.url}:{listed.sha256}".encode()).hexdigest()
+            if self._positions.get(self.name, mark) is not None:
+                continue
+            if self._source.takes_present or not is_first:
+                self._take(listed, mark)
+            self._positions.remember(self.name, mark, 1)
+        if is_first:
+            self._positions.remember(self.name, _FIRST_LOOK, 1)
+        return self._source.every_s
+
+    def close(self) -> None:
+        """End."""
+        super().close()
+        self._repository.close()
+
+    def _take(self, listed: Listed, mark: str) -> None:
+        fields = {name: getattr(listed, name) for name in ("kind", "name", "version", "release", "arch", "full_version", "sha256")}
+        fields |= {"file": listed.url.rpartition("/")[2], "path": listed.url, "bytes": listed.size}
+        message = Message(self.name, json.dumps(fields).encode(), self._intake.clock(), EVENT, mark)
+        received = receive(self._intake.requests, self._intake.rules, message)
+        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+            self._intake.say(f"source '{self.name}': {listed.name} {listed.full_version}: {received.text}")
