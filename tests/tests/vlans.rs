@@ -408,8 +408,8 @@ fn changed_options_hold_for_the_next_frames_and_are_kept() {
     pass(&mut a, &frame(ALL, 1, None));
     assert_eq!(receive(&mut b), frame(ALL, 1, None));
     ringroad(&daemon, &["port", "vale0:b@vlan=20"]);
-    pass(&mut a, &frame(ALL, 1, None));
     ringroad(&daemon, &["port", "vale0:up@vlan=30,isolated"]);
+    pass(&mut a, &frame(ALL, 1, None));
     await_drops(&daemon, "vale0:a", "no_destination", 1);
     assert_eq!(waiting(&mut b), Vec::<Vec<u8>>::new());
     for (arguments, part) in [
