@@ -21,39 +21,26 @@ pytestmark = pytest.mark.skipif(
 TIMEOUT_S = 600
 
 
-@pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def test_cards_are_given_to_vfio_pci_driven_by_dpdk_and_put_back() -> None:
+    # One test, so that the machine boots once.
     names = ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR")
     env = {name: os.environ[name] for name in names if name in os.environ}
-    found = ask_in_sandbox(Path(__file__).with_name("vfio_machine.py"), {}, env, timeout_s=TIMEOUT_S)
-    assert "error" not in found, found["error"]
-    return found
-
-
-def test_a_card_is_given_to_vfio_pci_and_gets_back_its_driver_name_and_settings(told: dict[str, Any]) -> None:
+    told: dict[str, Any] = ask_in_sandbox(Path(__file__).with_name("vfio_machine.py"), {}, env, timeout_s=TIMEOUT_S)
+    assert "error" not in told, told["error"]
+    # Name, MTU and state come back with the driver.
     given = told["given"]
     assert given["address"] == given["again"] == given["by address"] == CARDS[1]
     assert given["given"] == "vfio-pci"
     assert not any(line.startswith("eth2") for line in given["links"])
     assert any(line.startswith("eth2") and "mtu 1400" in line and ",UP" in line for line in given["before"])
     assert (given["after"], given["put back"]) == (given["before"], "virtio-pci")
-
-
-def test_what_must_not_be_given_is_refused_with_the_reason(told: dict[str, Any]) -> None:
-    given = told["given"]
     assert "has an address: it carries traffic of its machine" in given["in use"]
     assert "there is no interface and no PCI device eth9" in given["absent"]
     assert "eth1 has no virtual functions (SR-IOV)" in given["functions"]
-
-
-def test_cards_are_put_back_after_a_connection_that_was_lost(told: dict[str, Any]) -> None:
     killed = told["killed"]
     assert killed["given"] == "vfio-pci"
     assert any(line.startswith("eth2") and "mtu 9000" in line for line in killed["set"])
     assert killed["is put back"]
-
-
-def test_frames_pass_through_testpmd_on_cards_of_another_machine(told: dict[str, Any]) -> None:
     bed = told["bed"]
     assert bed["drivers"] == ["vfio-pci", "vfio-pci"]
     assert all(received > 0 for received in bed["received"])

@@ -22,6 +22,7 @@ from ringroad_lab.guest.virtual_machine import QEMU, VIRTIO_MODULES
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
+from ringroad_lab.ringroad_program import require_ringroad
 from ringroad_lab.scenario.model import Scenario, SiteHost
 from ringroad_lab.testbed import TestBed
 from ringroad_lab.trial import Load, TrialRequest
@@ -73,7 +74,7 @@ def build(host: Host, folder: Path) -> list[str]:
     drivers = [path for name in DRIVERS for path in host.run(["sh", "-c", f"ls /usr/lib/*/dpdk/pmds-*/{name}.so.??"]).stdout.split()]
     globs = "/usr/lib/python3*/lib-dynload/readline.*.so /usr/libexec/coreutils/libstdbuf.so /lib/*-linux-gnu/libgcc_s.so.1"
     loaded = host.run(["sh", "-c", f"ls {globs}"]).stdout.split()
-    kernel = json.loads(host.run([host.require("ringroad", "ringroad"), "vm", "kernel", "--json"], timeout_s=120).stdout)
+    kernel = json.loads(host.run([require_ringroad(host, "ringroad"), "vm", "kernel", "--json"], timeout_s=120).stdout)
     script = f"""\
 mkdir -p /etc /run/sshd /var/log /root /dev/shm
 echo 'root:x:0:0:root:/root:/bin/sh' >/etc/passwd
