@@ -41,7 +41,9 @@ class BedNetworks:
     def __init__(self, beds: Sequence[str]) -> None:
         """Take the names of the beds."""
         unique = f"{os.getpid():x}"
-        part = f"{_NETWORK}.{os.getpid() % 250 + 1}"
+        there = subprocess.run(["ip", "-oneline", "-4", "address"], check=True, capture_output=True, text=True).stdout
+        parts = (f"{_NETWORK}.{(os.getpid() + number) % 256}" for number in range(256))
+        part = next(part for part in parts if f" {part}." not in there)
         self.address = f"{part}.1"
         """That of this machine, by which they reach it."""
         self._bridge = f"rrlab-{unique}"

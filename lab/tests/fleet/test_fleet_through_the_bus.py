@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bed_networks import CABLES, SSH_PORT, BedNetworks
-from bus_fleet import ACKNOWLEDGEMENT, BEDS, COMMITTED, HERE, BusFleet, Parts, nodes, proxy_of, to_unix
+from bus_fleet import ACKNOWLEDGEMENT, BEDS, COMMITTED, HERE, PATIENCE_S, BusFleet, Parts, nodes, proxy_of, to_unix
 from rabbitmq import RabbitMq, rabbitmq
 from slurm_cluster import SlurmCluster, is_installed
 
@@ -91,7 +91,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.parts.source.keep(ACKNOWLEDGEMENT)
     fleet.publish("1.1")
     fleet.await_requests("1.1")
-    assert fleet.parts.source.met.wait(60)
+    assert fleet.parts.source.met.wait(PATIENCE_S)
     fleet.kill_dispatcher()
     fleet.parts.source.cut()
     fleet.dispatch()
@@ -149,7 +149,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.parts.database.is_refusing = False
     for _ in range(5):
         fleet.parts.database.cut_at(COMMITTED)
-        assert fleet.parts.database.met.wait(60)
+        assert fleet.parts.database.met.wait(PATIENCE_S)
     fleet.finish("1.6")
     assert "Traceback" not in fleet.dispatchers_said()
 
@@ -166,7 +166,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.await_told("1.8", 2)
     fleet.parts.told.keep(ACKNOWLEDGEMENT)
     fleet.finish("1.8")
-    assert fleet.parts.told.met.wait(60)
+    assert fleet.parts.told.met.wait(PATIENCE_S)
     fleet.kill_dispatcher()
     fleet.parts.told.cut()
     fleet.dispatch()
