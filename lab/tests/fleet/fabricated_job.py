@@ -1,6 +1,7 @@
 """`ringroad-lab` as an engine calls it, but for the measuring: the run is fabricated.
 
-It measures half, says so by a file of its run's name in $FABRICATED_FOLDER, and goes on when there is a file `go` there.
+It measures half, says so by a file of its run's name in $FABRICATED_FOLDER, and goes on when there is a file `go` there. A build that has
+`slow` in its name carries half of what others do. On a bed it has the bed's lease, as any run.
 """
 
 from __future__ import annotations
@@ -8,50 +9,75 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
 
 from simulated_engine import tiny_run
 
-from ringroad_lab.record import RunState
-from ringroad_lab.run.job import job_of_this_process
+from ringroad_lab.cli.run_bed import find_bed
+from ringroad_lab.errors import LabError
+from ringroad_lab.record import RunRecord, RunState
+from ringroad_lab.run.job import BED_VARIABLE, job_of_this_process
 from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, machine_lock
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
 
 
 def main() -> int:
-    folder = Path(os.environ["FABRICATED_FOLDER"])
-    is_stopped = False
-
-    def stop(*_: object) -> None:
-        nonlocal is_stopped
-        is_stopped = True
-
-    signal.signal(signal.SIGTERM, stop)
     run_id = job_of_this_process()
     assert run_id
     assert LOCK_DESCRIPTOR_VARIABLE in os.environ or "SLURM_JOB_ID" in os.environ
-    record = tiny_run(run_id)
-    with machine_lock(run_id), ResultStore(os.environ["RINGROAD_LAB_STORE"]) as store:
-        if run_id not in [run.run_id for run in store.summaries()]:
-            assert sys.argv[1] == "run"
-            store.begin_run(head_of(record))
-        there = len(store.get_run(run_id).measurements)
-        for measurement in record.measurements[there:3]:
-            store.add_measurement(run_id, measurement)
-        (folder / run_id).write_text(str(os.getpid()))
-        while not (folder / "go").exists() and not is_stopped:
-            time.sleep(0.02)
-        if is_stopped:
-            store.end_run(record.model_copy(update={"measurements": (), "state": RunState.STOPPED}))
-            return 130
-        for measurement in record.measurements[max(3, there) :]:
-            store.add_measurement(run_id, measurement)
-        store.end_run(record)
+    is_stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
+    bed = find_bed(os.environ.get(BED_VARIABLE), None)
+    location = os.environ["RINGROAD_LAB_STORE"]
+    with machine_lock(run_id), ResultStore(location) as store:
+        if bed is None:
+            return measure(store, begin(store, run_id), is_stopped)
+        with bed.occupied(location, run_id, []) as guard:
+            fenced = store.fenced(guard.check_in)
+            record = begin(fenced, run_id)
+            with guard.ending(is_stopped.set):
+                status = measure(fenced, record, is_stopped)
+            guard.state = RunState.STOPPED if status else RunState.FINISHED
+            return status
+
+
+def begin(store: ResultStore, run_id: str) -> RunRecord:
+    """Begin the run, unless it was begun; return what it will have measured in the end."""
+    if run_id in [run.run_id for run in store.summaries()]:
+        begun = store.get_run(run_id)
+    else:
+        assert sys.argv[1] == "run"
+        labels = dict(argument.removeprefix("--label=").split("=", 1) for argument in sys.argv if argument.startswith("--label="))
+        begun = head_of(tiny_run(run_id).model_copy(update={"name": sys.argv[2], "labels": labels}))
+        store.begin_run(begun)
+    whole = tiny_run(run_id, capacity=5e5 if "slow" in begun.labels.get("build", "") else 1e6)
+    return whole.model_copy(update={"name": begun.name, "labels": begun.labels})
+
+
+def measure(store: ResultStore, record: RunRecord, is_stopped: threading.Event) -> int:
+    """Measure half, wait until it may go on, and measure the rest; return the exit status."""
+    folder, run_id = Path(os.environ["FABRICATED_FOLDER"]), record.run_id
+    there = len(store.get_run(run_id).measurements)
+    for measurement in record.measurements[there:3]:
+        store.add_measurement(run_id, measurement)
+    (folder / run_id).write_text(str(os.getpid()))
+    while not (folder / "go").exists() and not is_stopped.wait(0.02):
+        pass
+    if is_stopped.is_set():
+        store.end_run(record.model_copy(update={"measurements": (), "state": RunState.STOPPED}))
+        return 130
+    for measurement in record.measurements[max(3, there) :]:
+        store.add_measurement(run_id, measurement)
+    store.end_run(record)
     print("measured")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except LabError as error:
+        print(error)
+        sys.exit(error.exit_status)

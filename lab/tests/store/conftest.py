@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pg8000.native
 import pytest
 
+from own_postgresql import make_user, postgres_socket
 from ringroad_lab.store.result_store import ResultStore
 
-_POSTGRES_START_S = 60
+__all__ = ["postgres_socket"]
 
 
 @pytest.fixture
@@ -28,72 +19,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "results.db"
 
 
-@pytest.fixture(scope="session")
-def postgres_socket() -> Iterator[Path]:
-    """A PostgreSQL server of our own, by its socket: it listens on no port, and ends with the tests."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    # PostgreSQL does not run as root, and paths of sockets are short.
-    user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-    folder = Path(tempfile.mkdtemp(prefix="lab-pg-", dir="/tmp"))
-    os.chown(folder, user.pw_uid, user.pw_gid)
-    identity: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-    initdb: list[str | Path] = [
-        programs[-1] / "initdb",
-        "-D",
-        folder / "data",
-        "-U",
-        "lab",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "--no-sync",
-    ]
-    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, timeout=_POSTGRES_START_S, **identity)
-    argv: list[str | Path] = [programs[-1] / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
-    server = subprocess.Popen(argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **identity)
-    try:
-        address = folder / ".s.PGSQL.5432"
-        deadline = time.monotonic() + _POSTGRES_START_S
-        while not _answers(address):
-            assert server.poll() is None, "PostgreSQL ended"
-            assert time.monotonic() < deadline, "PostgreSQL does not answer"
-            time.sleep(0.05)
-        yield address
-    finally:
-        # Ends its own children, and their connections; at once, as nothing is kept.
-        server.send_signal(signal.SIGQUIT)
-        try:
-            server.wait(30)
-        finally:
-            server.kill()
-            shutil.rmtree(folder)
-
-
-def _answers(address: Path) -> bool:
-    try:
-        pg8000.native.Connection("lab", unix_sock=str(address), database="postgres").close()
-    except (pg8000.native.InterfaceError, pg8000.native.DatabaseError, OSError):
-        return False
-    return True
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store can be: a file, or a database."""
     if request.param == "sqlite":
         return str(tmp_path / "results.db")
     address = request.getfixturevalue("postgres_socket")
-    # Whoever logs in works in the schema of that name, which is there sooner than a database.
-    user = f"lab_{uuid.uuid4().hex}"
-    connection = pg8000.native.Connection("lab", unix_sock=str(address), database="postgres")
-    connection.run(f"CREATE ROLE {user} LOGIN")
-    connection.run(f"CREATE SCHEMA AUTHORIZATION {user}")
-    connection.close()
-    return f"postgresql://{user}@/postgres?unix_sock={address}"
+    return f"postgresql://{make_user(address)}@/postgres?unix_sock={address}"
 
 
 @pytest.fixture

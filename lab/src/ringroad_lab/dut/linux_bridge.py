@@ -179,8 +179,12 @@ class LinuxBridge(Dut):
         return modes
 
     def stop(self) -> None:
-        """Remove the namespace, with the bridges; cards go back to where they were."""
-        self._host.run(["ip", "netns", "delete", self._netns], check=False)
+        """Give the interfaces back, and remove the namespace, with the bridges."""
+        # By itself the kernel gives cards to the machine's first namespace alone, and deletes interfaces that are none, as VLANs and veth.
+        # $$ is a process in the host's own namespace.
+        give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
+        interfaces = [port.cable.dut_end for port in self._ports]
+        self._host.run(["sh", "-c", give_back, "sh", self._netns, *interfaces], check=False)
 
     def _ip(self, *arguments: str) -> Completed:
         return self._host.run(["ip", "-n", self._netns, *arguments])

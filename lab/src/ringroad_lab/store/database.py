@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ _MIGRATION_LOCK = 2544
 _VERSION_TABLE = "alembic_version"
 # Set on connections that write: see _begin.
 _WRITES = "ringroad_lab_writes"
+# Else it prints a traceback where a connection that was cut cannot be closed; what failed by it is told by its error.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
 
 def open_database(url: URL) -> Engine:
