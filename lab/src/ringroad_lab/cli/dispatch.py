@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringroad_lab.cli.notify import NotifyFile, load_targets
-from ringroad_lab.cli.rules import FLEET_VARIABLE, FleetFile
+from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.report.plain_text import printable
+from ringroad_lab.run.job import FLEET_VARIABLE
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.engine.interface import Engine

@@ -13,13 +13,13 @@ from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, resolve_arguments
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message
+from ringroad_lab.run.job import FLEET_VARIABLE
 from ringroad_lab.scenario.registries import Registries
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.request import Wanted
     from ringroad_lab.fleet.rules import Rule
 
-FLEET_VARIABLE = "RINGROAD_LAB_FLEET"
 """Names the file to runs that a dispatcher starts, as the option does."""
 FleetFile = Annotated[
     Path | None,

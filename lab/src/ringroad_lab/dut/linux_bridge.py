@@ -16,6 +16,7 @@ from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed
+from ringroad_lab.kinds import CABLES
 from ringroad_lab.trial import VlanId
 
 # A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more; and no frames of the kernel's own.
@@ -179,11 +180,11 @@ class LinuxBridge(Dut):
         return modes
 
     def stop(self) -> None:
-        """Give the interfaces back, and remove the namespace, with the bridges."""
+        """Give the site's interfaces back, and remove the namespace, with the bridges and what the lab made."""
         # By itself the kernel gives cards to the machine's first namespace alone, and deletes interfaces that are none, as VLANs and veth.
         # $$ is a process in the host's own namespace.
         give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
-        interfaces = [port.cable.dut_end for port in self._ports]
+        interfaces = [port.cable.dut_end for port in self._ports if CABLES[port.cable.kind].joins_cards]
         self._host.run(["sh", "-c", give_back, "sh", self._netns, *interfaces], check=False)
 
     def _ip(self, *arguments: str) -> Completed:

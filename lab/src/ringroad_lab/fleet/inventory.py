@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from ringroad_lab.fleet.request import ANY_BED, Name, Setting, Word
+from ringroad_lab.scenario.toml_text import toml_text
 from ringroad_lab.trial import Frozen
 
 GENERATOR = "generator"
@@ -55,3 +56,8 @@ class Bed(Frozen):
 def fitting(beds: Mapping[str, Bed], bed_class: str, scenario: str) -> frozenset[str]:
     """Return the names of the beds that a request for a class of bed and a scenario may have."""
     return frozenset(name for name, bed in beds.items() if bed.fits(bed_class, scenario))
+
+
+def fleet_file(beds: Mapping[str, Bed]) -> str:
+    """Return a `fleet.toml` that has these beds: a job brings its own to its machines."""
+    return toml_text({"bed": {name: bed.model_dump(mode="json", by_alias=True, exclude_defaults=True) for name, bed in beds.items()}})

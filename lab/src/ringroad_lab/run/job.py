@@ -7,6 +7,8 @@ import os
 _VARIABLE = "RINGROAD_LAB_JOB"
 BED_VARIABLE = "RINGROAD_LAB_BED"
 """Names the bed of a run, as `--bed` does."""
+FLEET_VARIABLE = "RINGROAD_LAB_FLEET"
+"""Names the file that has the bed, as `--fleet` does."""
 
 
 def job_environment(run_id: str) -> dict[str, str]:

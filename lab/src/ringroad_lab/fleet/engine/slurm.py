@@ -25,7 +25,7 @@ from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import Bed, fleet_file
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
@@ -43,6 +43,11 @@ class _Files:
 
     folder: Path
     name: str
+
+    @property
+    def beds(self) -> Path:
+        """The `fleet.toml` of the job's beds."""
+        return self.folder / f"{self.name}.toml"
 
     def began_on(self) -> str:
         """Return the nodes where the job began, joined by commas; empty where it did not."""
@@ -141,6 +146,10 @@ class SlurmEngine(Engine):
         if self.settings.store is not None:
             # Not as an argument, which all users see: it may hold a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
+        try:
+            files.beds.write_text(fleet_file(beds))
+        except OSError as error:
+            raise EngineError(f"{files.beds}: {error.strerror}") from error
         triples = [word for name, bed in beds.items() for word in (name, _nodes(bed), _machines(bed))]
         script = [str(_SCRIPT), str(self._folder), self._own.environment_file or "", str(len(beds)), *triples]
         try:
@@ -294,7 +303,7 @@ class SlurmEngine(Engine):
     def _forget_old_files(self) -> None:
         logs = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
         for path in logs[:-_KEPT_JOBS]:
-            for each in (path, path.with_suffix(".nodes"), path.with_suffix(".exit")):
+            for each in (path, path.with_suffix(".nodes"), path.with_suffix(".exit"), path.with_suffix(".toml")):
                 each.unlink(missing_ok=True)
 
 

@@ -4,7 +4,7 @@
 #   slurm_batch.sh FOLDER ENVIRONMENT BEDS [NAME NODES MACHINES]... PROGRAM...
 #
 # FOLDER is shared by the nodes; ENVIRONMENT is a file of the node, or empty; BEDS is the number of triples that follow.
-# In FOLDER, NAME being the job's: NAME.nodes where it began, written once; NAME.exit how it ended; NAME.log what it said.
+# In FOLDER, NAME being the job's: NAME.toml what its beds are; NAME.nodes where it began, written once; NAME.exit how it ended; NAME.log what it said.
 
 set -o pipefail
 folder=$1 environment=$2 beds=$3
@@ -37,7 +37,7 @@ if ((asked)); then
     [[ $bed ]] || refuse "the nodes $nodes are no bed: the features bed-NAME in slurm.conf and the machines in fleet.toml have to agree"
     [[ ",$machines," == *",generator=$SLURMD_NODENAME,"* ]] ||
         refuse "the job runs on $SLURMD_NODENAME, not on the generator of bed $bed: give the generator's node the first name of its bed"
-    export RINGROAD_LAB_BED=$bed RINGROAD_LAB_MACHINES=$machines
+    export RINGROAD_LAB_BED=$bed RINGROAD_LAB_MACHINES=$machines RINGROAD_LAB_FLEET=$folder/$name.toml
 fi
 
 # Figures of two beds would be in one run: only where the first copy of this job began may another go on.

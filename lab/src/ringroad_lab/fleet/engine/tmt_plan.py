@@ -18,13 +18,12 @@ from pydantic import Field
 
 from ringroad_lab.fleet.engine.interface import EngineError, Job
 from ringroad_lab.fleet.engine.tmt_process import SECRETS
-from ringroad_lab.fleet.inventory import GENERATOR, Bed
+from ringroad_lab.fleet.inventory import GENERATOR, Bed, fleet_file
 from ringroad_lab.fleet.request import Word
-from ringroad_lab.run.job import job_environment
+from ringroad_lab.run.job import BED_VARIABLE, FLEET_VARIABLE, job_environment
 from ringroad_lab.scenario.toml_text import toml_text
 from ringroad_lab.trial import Frozen
 
-BED_VARIABLE = "RINGROAD_LAB_BED"
 STATUS_FILE = "ringroad-lab.status"
 _SCRIPTS = ("leftovers.sh", "prepare-generator.sh", "finish-generator.sh", "authorize.sh", "forget-secrets.sh", "run.sh")
 _JOBS = "/run/ringroad-lab-tmt"
@@ -69,7 +68,8 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSet
     _write_secret(folder / "job.key", key.export_private_key().decode())
     (folder / "job.pub").write_text(key.export_public_key().decode())
     (folder / "known_hosts").write_bytes(settings.known_hosts.read_bytes())
-    environment = {**job_environment(job.name), BED_VARIABLE: bed_name}
+    (folder / "fleet.toml").write_text(fleet_file({bed_name: bed}))
+    environment = {**job_environment(job.name), BED_VARIABLE: bed_name, FLEET_VARIABLE: f"{_JOBS}/{job.name}/fleet.toml"}
     if store is not None:
         environment["RINGROAD_LAB_STORE"] = store
     # Not in the plan, which tmt shows to all: the store's location may hold a password.

@@ -15,9 +15,8 @@ from xml.etree.ElementTree import Element, SubElement, register_namespace, tostr
 from ringroad_lab.fleet.engine.beaker.safe_xml import parse_fragment
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
 from ringroad_lab.fleet.engine.interface import Job
-from ringroad_lab.fleet.inventory import GENERATOR
+from ringroad_lab.fleet.inventory import GENERATOR, fleet_file
 from ringroad_lab.run.job import job_environment
-from ringroad_lab.scenario.toml_text import toml_text
 
 TASK = "/ringroad/measure"
 """The name of the laboratory's task."""
@@ -104,8 +103,7 @@ def _fleet_file(job: Job, bed: str) -> str:
     """Return the `fleet.toml` of the generator: its bed alone. In base64, since not every harness hands on a line's end."""
     if bed not in job.beds:
         return ""
-    table = job.beds[bed].model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return b64encode(toml_text({"bed": {bed: table}}).encode()).decode()
+    return b64encode(fleet_file({bed: job.beds[bed]}).encode()).decode()
 
 
 def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed: str, secret: str) -> None:

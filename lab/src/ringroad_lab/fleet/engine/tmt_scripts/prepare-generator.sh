@@ -8,4 +8,4 @@ for old in "$jobs"/*; do
   [ ! -d "$old" ] || drop "$old"
 done
 mkdir "$jobs/$1"
-cp job.key job.environment known_hosts "$jobs/$1"
+cp job.key job.environment known_hosts fleet.toml "$jobs/$1"
