@@ -199,7 +199,10 @@ class Dispatcher:
 
     def _look(self, request: Request) -> tuple[str, JobReport]:
         key = request.job_key or self._engine.find(str(request.run_id)) or ""
-        return key, self._engine.state(key) if key else JobReport(JobState.ENDED)
+        if not key:
+            # The dispatcher ended before it was submitted, or the engine lost it: what an earlier attempt left is not its end.
+            return key, JobReport(JobState.ENDED, is_lost=True)
+        return key, self._engine.state(key)
 
     def _run(self, request: Request) -> RunState | None:
         """Return how far the run of a request has come; None where it has not begun."""

@@ -113,10 +113,6 @@ class SlurmEngine(Engine):
         """
         return self._queue.waiting() < self._own.most_waiting
 
-    def expected_key(self, name: str) -> str:
-        """Return the name: numbers are given again."""
-        return name
-
     def may_go_on(self, key: str) -> bool:
         """Whether the nodes where it began take jobs: figures of several machines would be in one run else.
 
