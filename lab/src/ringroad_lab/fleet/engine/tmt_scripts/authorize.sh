@@ -1,4 +1,3 @@
-#!/bin/sh
 # authorize.sh add|remove: a machine takes the job's key, or takes it no more.
 set -eu
 umask 077

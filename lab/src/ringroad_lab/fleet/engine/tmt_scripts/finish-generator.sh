@@ -1,4 +1,3 @@
-#!/bin/sh
 # finish-generator.sh JOB: the generator is left as it was.
 set -eu
 . ./leftovers.sh

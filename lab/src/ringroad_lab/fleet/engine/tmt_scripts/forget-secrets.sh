@@ -1,4 +1,3 @@
-#!/bin/sh
 # forget-secrets.sh NAME...: removes the job's secrets from what tmt has copied to this machine.
 set -eu
 for name in "$@"; do

@@ -1,4 +1,3 @@
-#!/bin/sh
 # prepare-generator.sh JOB: the generator gets the job's key and settings; what an earlier job left there is ended.
 set -eu
 . ./leftovers.sh

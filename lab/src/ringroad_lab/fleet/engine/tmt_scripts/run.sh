@@ -1,4 +1,3 @@
-#!/bin/sh
 # run.sh JOB LAB ARGUMENT...: the run, on the generator; its results and its status are what the test gives.
 job=/run/ringroad-lab-tmt/$1
 name=$1 lab=$2
