@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from fabricated_runs import fabricated_run
+from hand_clock import EPOCH, HandClock
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BedError, BedLostError, StoreError
 from ringroad_lab.fleet.bed_leases import LOST, BedLease, BedLeases
@@ -33,7 +34,6 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
 
-EPOCH = 1_700_000_000.0
 BED = Bed.model_validate({"machines": {"generator": "here"}, "calibration_minimum_fps": {"64": 1e6}})
 RUN_ID = "00000000-run"
 
@@ -116,19 +116,9 @@ def test_the_bed_of_a_killed_run_is_taken_at_once_with_a_greater_token(store: Re
 # The guard
 
 
-class Clock:
-    """A time that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = EPOCH
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HandClock:
+    return HandClock()
 
 
 def guard_of(store: ResultStore, clock: Callable[[], float], leases: type[BedLeases] = BedLeases) -> BedGuard:
@@ -146,7 +136,7 @@ class CutOff(BedLeases):
         raise StoreError("the network is gone")
 
 
-def test_a_run_that_is_cut_off_from_the_store_goes_on_until_its_lease_ends(store: ResultStore, clock: Clock) -> None:
+def test_a_run_that_is_cut_off_from_the_store_goes_on_until_its_lease_ends(store: ResultStore, clock: HandClock) -> None:
     guard, ended = guard_of(store, clock, CutOff), threading.Event()
     with guard.ending(ended.set):
         clock.now += LEASE_S - 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hand_clock import HandClock
 from own_postgresql import make_user, postgres_socket
 from ringroad_lab.store.result_store import ResultStore
 
@@ -33,3 +34,9 @@ def store(location: str) -> Iterator[ResultStore]:
     """An empty store."""
     with ResultStore(location) as store:
         yield store
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    """A time that goes on when it is told to."""
+    return HandClock()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fabricated_runs import fabricated_run
+from hand_clock import EPOCH, HandClock
 from ringroad_lab.errors import BedError, BedLostError, StoreError
 from ringroad_lab.fleet.bed_leases import LOST, BedLeases
 from ringroad_lab.fleet.bed_overview import LOOK_BACK_S, overview
@@ -24,26 +25,10 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
 
-EPOCH = 1_700_000_000.0
 GONE = this_process().rpartition(":")[0] + ":1.00"
 
 
-class Clock:
-    """A time that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = EPOCH
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def of(store: ResultStore, clock: Clock, holder: str = "elsewhere:1:2:3") -> BedLeases:
+def of(store: ResultStore, clock: HandClock, holder: str = "elsewhere:1:2:3") -> BedLeases:
     return BedLeases(store, holder=holder, clock=clock)
 
 
@@ -54,7 +39,7 @@ def bed(bed_class: str = "any", **values: Any) -> Bed:  # noqa: ANN401
 # A run and its bed
 
 
-def test_one_run_has_a_bed_and_the_next_gets_a_greater_token(store: ResultStore, clock: Clock) -> None:
+def test_one_run_has_a_bed_and_the_next_gets_a_greater_token(store: ResultStore, clock: HandClock) -> None:
     mine, other = of(store, clock), of(store, clock, "there:1:2:3")
     first = mine.take("a", "run-1")
     with pytest.raises(BedError, match=r"bed a is taken: run run-1 on elsewhere"):
@@ -74,7 +59,7 @@ def test_one_run_has_a_bed_and_the_next_gets_a_greater_token(store: ResultStore,
 
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_a_run_whose_lease_ended_writes_nothing_more_even_where_nobody_took_the_bed(
-    store: ResultStore, clock: Clock, is_taken: bool
+    store: ResultStore, clock: HandClock, is_taken: bool
 ) -> None:
     mine, record = of(store, clock), fabricated_run()
     lease = mine.take("a", record.run_id)
@@ -101,7 +86,7 @@ def test_a_run_whose_lease_ended_writes_nothing_more_even_where_nobody_took_the_
     assert oldest.outcome == (LOST if is_taken else "")
 
 
-def test_a_killed_run_of_this_machine_leaves_its_bed_at_once(store: ResultStore, clock: Clock) -> None:
+def test_a_killed_run_of_this_machine_leaves_its_bed_at_once(store: ResultStore, clock: HandClock) -> None:
     killed = of(store, clock, GONE)
     lease = killed.take("a", "run-1")
     again = of(store, clock, this_process()).take("a", "run-1")
@@ -110,7 +95,7 @@ def test_a_killed_run_of_this_machine_leaves_its_bed_at_once(store: ResultStore,
         killed.check(lease)
 
 
-def test_two_copies_of_a_run_never_have_a_bed_each(store: ResultStore, clock: Clock) -> None:
+def test_two_copies_of_a_run_never_have_a_bed_each(store: ResultStore, clock: HandClock) -> None:
     first, second = of(store, clock), of(store, clock, "there:1:2:3")
     lease = first.take("a", "run-1")
     with pytest.raises(BedError, match="goes on on bed a"):
@@ -146,7 +131,7 @@ def test_of_many_that_take_a_bed_at_once_one_gets_it(location: str) -> None:
 # Quarantine and calibration
 
 
-def test_a_bed_in_quarantine_is_not_to_be_had_until_it_is_released(store: ResultStore, clock: Clock) -> None:
+def test_a_bed_in_quarantine_is_not_to_be_had_until_it_is_released(store: ResultStore, clock: HandClock) -> None:
     mine = of(store, clock)
     with pytest.raises(StoreError, match="not in quarantine"):
         mine.release("a")
@@ -178,7 +163,7 @@ def ceiling(fps: float, **values: str) -> GeneratorCeiling:
     return GeneratorCeiling(transport="veth", frame=parse_frame_mix("64"), ceiling_fps=fps, **values)
 
 
-def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: ResultStore, clock: Clock) -> None:
+def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: ResultStore, clock: HandClock) -> None:
     mine, usual = of(store, clock), bed(calibration_limit=0.2)
     lease = mine.take("a", "run-1")
     for number, fps in enumerate((1e6, 3e5, 1e6, 1.1e6)):
@@ -197,7 +182,7 @@ def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: Result
     calibration(store, "run-8", usual).judge(ceiling(5e5))
 
 
-def test_a_bed_may_have_a_minimum(store: ResultStore, clock: Clock) -> None:
+def test_a_bed_may_have_a_minimum(store: ResultStore, clock: HandClock) -> None:
     of(store, clock).take("a", "run-1")
     at_least = bed(calibration_minimum_fps={"64": 1e6})
     calibration(store, "run-1", at_least).judge(ceiling(1e6))
@@ -214,7 +199,7 @@ FLEET = {"a": bed("veth"), "b": bed("veth", scenarios=["OVS_*"]), "c": bed("nic"
 class Fleet:
     """Requests, a dispatcher, and runs on beds."""
 
-    def __init__(self, store: ResultStore, clock: Clock, beds: dict[str, Bed] = FLEET) -> None:
+    def __init__(self, store: ResultStore, clock: HandClock, beds: dict[str, Bed] = FLEET) -> None:
         self.beds = of(store, clock, "job:1:2:3")
         self.leases = Leases(store, "local", holder="dispatcher:1:2:3", beds=beds, clock=clock)
         self.requests = Requests(store, clock)
@@ -236,7 +221,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(store: ResultStore, clock: Clock) -> Fleet:
+def fleet(store: ResultStore, clock: HandClock) -> Fleet:
     return Fleet(store, clock)
 
 
@@ -296,7 +281,7 @@ def test_what_waits_for_a_person_is_nothing_to_wait_for(fleet: Fleet) -> None:
     assert not fleet.leases.is_any_waiting()
 
 
-def test_the_overview_tells_use_and_waiting_by_bed_and_class(fleet: Fleet, store: ResultStore, clock: Clock) -> None:
+def test_the_overview_tells_use_and_waiting_by_bed_and_class(fleet: Fleet, store: ResultStore, clock: HandClock) -> None:
     fleet.ask("build", "nic")
     fleet.ask("waits", "nic")
     clock.now += 300

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from hand_clock import EPOCH, HandClock
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import is_gone, this_process
 from ringroad_lab.fleet.leases import AGING_S, Leases
@@ -20,27 +21,11 @@ from ringroad_lab.fleet.requests import Outcome, RequestFilter, Requests
 from ringroad_lab.fleet.retention import Forgotten, forget
 from ringroad_lab.store.result_store import ResultStore
 
-EPOCH = 1_700_000_000.0
 GONE = this_process().rpartition(":")[0] + ":1.00"
 
 
-class Clock:
-    """A time that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = EPOCH
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def requests(store: ResultStore, clock: Clock) -> Requests:
+def requests(store: ResultStore, clock: HandClock) -> Requests:
     return Requests(store, clock)
 
 
@@ -52,7 +37,7 @@ def message(payload: bytes = b"{}", source: str = "koji", **values: Any) -> Mess
     return Message(source, payload, EPOCH, **values)
 
 
-def leases(store: ResultStore, clock: Clock, holder: str = "elsewhere:1:2:3", bed_classes: Sequence[str] = ()) -> Leases:
+def leases(store: ResultStore, clock: HandClock, holder: str = "elsewhere:1:2:3", bed_classes: Sequence[str] = ()) -> Leases:
     return Leases(store, "local", bed_classes, holder=holder, clock=clock)
 
 
@@ -108,7 +93,7 @@ def test_many_that_add_at_once_make_one_request(location: str) -> None:
         assert [each.duplicates for each in Requests(store).find()] == [7]
 
 
-def test_a_message_of_which_nothing_can_be_made_is_kept_with_its_reason_up_to_a_rate(requests: Requests, clock: Clock) -> None:
+def test_a_message_of_which_nothing_can_be_made_is_kept_with_its_reason_up_to_a_rate(requests: Requests, clock: HandClock) -> None:
     outcome, added = requests.add_dead(message(b"\0poison"), "it is no JSON", 2)
     assert outcome is Outcome.DEAD
     assert added
@@ -126,7 +111,7 @@ def test_a_message_of_which_nothing_can_be_made_is_kept_with_its_reason_up_to_a_
 
 
 def test_the_newest_build_of_a_package_and_tag_wins_in_whatever_order_they_come(
-    requests: Requests, store: ResultStore, clock: Clock
+    requests: Requests, store: ResultStore, clock: HandClock
 ) -> None:
     def add(build: str, at: float, **values: str) -> int:
         return requests.add(message(), [wanted(build, **{"package": "ovs", "tag": "f43", "built_at": EPOCH + at, **values})])[1][0].id
@@ -147,7 +132,7 @@ def test_the_newest_build_of_a_package_and_tag_wins_in_whatever_order_they_come(
     assert [each.why for each in requests.changes(late)][-1] == f"request {newest} is of a newer build"
 
 
-def test_people_change_what_may_be_changed(requests: Requests, store: ResultStore, clock: Clock) -> None:
+def test_people_change_what_may_be_changed(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     (added,) = requests.add(message(), [wanted()])[1]
     with pytest.raises(StoreError, match="is new"):
         requests.retry(added.id, "tester")
@@ -181,7 +166,7 @@ def test_a_replay_does_what_the_rules_say_today(requests: Requests) -> None:
     assert request.order.layers == ("quick",)
 
 
-def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, store: ResultStore, clock: Clock) -> None:
+def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     def add(build: str, owner: str, **values: str | int) -> None:
         clock.now += 1
         requests.add(message(), [wanted(build, owner=owner, **values)])
@@ -201,7 +186,7 @@ def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, st
 
 
 def test_a_low_priority_waits_as_long_as_the_difference_is_worth_and_no_longer(
-    requests: Requests, store: ResultStore, clock: Clock
+    requests: Requests, store: ResultStore, clock: HandClock
 ) -> None:
     requests.add(message(), [wanted("low", owner="bob", priority=-2)])
     mine, began_at = leases(store, clock), clock.now
@@ -235,7 +220,7 @@ def test_many_dispatchers_never_take_a_request_twice(location: str) -> None:
     assert sorted(taken) == sorted(f"build-{number}" for number in range(12))
 
 
-def test_a_lease_is_taken_over_when_its_holder_or_its_time_ended(requests: Requests, store: ResultStore, clock: Clock) -> None:
+def test_a_lease_is_taken_over_when_its_holder_or_its_time_ended(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     requests.add(message(), [wanted()])
     here = leases(store, clock, this_process())
     gone = leases(store, clock, GONE)
@@ -263,7 +248,7 @@ def test_a_lease_is_taken_over_when_its_holder_or_its_time_ended(requests: Reque
     assert claim(other) == "ovs-3.5"
 
 
-def test_a_run_goes_on_under_its_id_only_where_it_can(requests: Requests, store: ResultStore, clock: Clock) -> None:
+def test_a_run_goes_on_under_its_id_only_where_it_can(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     requests.add(message(), [wanted()])
     mine, ids = leases(store, clock), []
     for goes_on in (False, True, False):
@@ -297,7 +282,7 @@ def test_filters_and_bounds(requests: Requests) -> None:
 
 @pytest.mark.parametrize("verdict", [NOT_INSTALLED, "measured"])
 def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again(
-    requests: Requests, store: ResultStore, clock: Clock, verdict: str
+    requests: Requests, store: ResultStore, clock: HandClock, verdict: str
 ) -> None:
     requests.add(message(), [wanted()])
     mine = leases(store, clock)
@@ -315,7 +300,7 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
     assert claim(mine) == "ovs-3.5"
 
 
-def test_requests_that_ended_long_ago_are_forgotten_and_others_stay(store: ResultStore, requests: Requests, clock: Clock) -> None:
+def test_requests_that_ended_long_ago_are_forgotten_and_others_stay(store: ResultStore, requests: Requests, clock: HandClock) -> None:
     _, (old,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])
     _, (newer,) = requests.add(message(), [wanted("ovs-3.5", package="ovs", built_at=EPOCH + 1)])
     # The newer one took the older one's place, and a later one its.

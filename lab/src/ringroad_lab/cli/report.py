@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report.interface import Reporter
 from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.whole_file import write_whole
 
 STANDARD_OUTPUT = Path("-")
 
@@ -97,15 +97,6 @@ def write_file(text: str, output: Path) -> None:
             # A device or a pipe is written to, and stays what it is; of a folder the error tells.
             output.write_text(text, encoding="utf-8", errors="replace")
         else:
-            _replace(output.resolve(), text)
+            write_whole(output.resolve(), text)
     except OSError as error:
         raise ReportError(f"report {output} cannot be written: {error.strerror}") from error
-
-
-def _replace(file: Path, text: str) -> None:
-    unfinished = file.with_name(f".ringroad-lab-{os.getpid()}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8", errors="replace")
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -89,7 +89,7 @@ def begin_run(
     The run has an id of its own unless one is given. One of that id which was begun is gone on with: an engine began its job anew.
     """
     if run_id and _is_begun(run_id, store):
-        resume_run(run_id, store, baseline, ending, *((bed.name, bed.fleet) if bed else ()))
+        resume_run(run_id, store, baseline, ending, bed.name if bed else None, bed.fleet if bed else None)
     registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries, bed.bed if bed else None)
     until_decided = read_until_decided(*decision, resolved.scenarios)

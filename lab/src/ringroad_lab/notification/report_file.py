@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stag
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.report.junit import error_as_junit
 from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.whole_file import write_whole
 
 _JUNIT = "junit"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -69,21 +69,8 @@ class _ReportFileSender(Sender):
                 raise UnsentError("there is no run of which a report could be written")
             else:
                 text = reporter.render(notice.record, notice.load_comparison() if reporter.compares else None)
-            _write(self._settings.folder / f"{name}{reporter.suffix}", text, delivery)
+            write_whole(self._settings.folder / f"{name}{reporter.suffix}", text)
         except LabError as error:
             raise TemporaryError(str(error)) from error
         except OSError as error:
             raise TemporaryError(f"{self._settings.folder}: {error.strerror}") from error
-
-
-def _write(file: Path, text: str, delivery: str) -> None:
-    """Write a file, whole or not at all: who looks into the folder sees no half of it."""
-    unfinished = file.with_name(f".{delivery}.unfinished")
-    try:
-        with unfinished.open("w", encoding="utf-8", errors="replace") as output:
-            output.write(text)
-            output.flush()
-            os.fsync(output.fileno())
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)

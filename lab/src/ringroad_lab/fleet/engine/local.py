@@ -16,11 +16,10 @@ from pathlib import Path
 
 from ringroad_lab.errors import LabError, MachineBusyError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
 from ringroad_lab.run.job import BED_VARIABLE, job_environment
 from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
 
-_LAST_WORDS_BYTES = 3000
-_KEPT_OUTPUTS = 500
 # The first signal ends a run after the trial under way, the second at once.
 _SECOND_SIGNAL_S = 60.0
 _KILL_S = 90.0
@@ -44,10 +43,7 @@ class LocalEngine(Engine):
         self._lock: int | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._cancelled_at: dict[str, float] = {}
-        try:
-            settings.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LabError(f"{settings.folder}: {error.strerror}; --jobs names another folder") from error
+        make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
         """Take the machine's lock; False where a run has it."""
@@ -123,7 +119,7 @@ class LocalEngine(Engine):
         machine, _, name = key.rpartition("/")
         if machine == self._machine and self.find(name) is not None:
             return JobReport(JobState.RUNNING)
-        return JobReport(JobState.ENDED, process.returncode if process is not None else None, self._last_words(key))
+        return JobReport(JobState.ENDED, process.returncode if process is not None else None, last_words(self._output(key)))
 
     def cancel(self, key: str) -> None:
         """Send the run a signal; another, if it goes on for long.
@@ -170,17 +166,8 @@ class LocalEngine(Engine):
     def _output(self, key: str) -> Path:
         return self.settings.folder / f"{key.rpartition('/')[2]}.log"
 
-    def _last_words(self, key: str) -> str:
-        try:
-            with self._output(key).open("rb") as output:
-                output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-                return output.read().decode(errors="replace").strip()
-        except OSError:
-            return ""
-
     def _forget_old_outputs(self) -> None:
-        outputs = sorted(self.settings.folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
-        for path in outputs[:-_KEPT_OUTPUTS]:
+        for path in all_but_newest(self.settings.folder.glob("*.log"), KEPT_JOBS):
             path.unlink(missing_ok=True)
 
 

@@ -21,16 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
 from ringroad_lab.fleet.inventory import Bed, fleet_file
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
-_LAST_WORDS_BYTES = 3000
-_KEPT_JOBS = 500
 # A run that is told to end does so after the trial under way; after that time Slurm ends it.
 _SECOND_SIGNAL_S = 60.0
 # From here on a status tells of a signal: also that of a run that was told to stop.
@@ -68,10 +66,7 @@ class _Files:
 
     def last_words(self) -> str:
         """Return the end of what it said."""
-        with suppress(OSError), (self.folder / f"{self.name}.log").open("rb") as output:
-            output.seek(max(0, output.seek(0, 2) - _LAST_WORDS_BYTES))
-            return output.read().decode(errors="replace").strip()
-        return ""
+        return last_words(self.folder / f"{self.name}.log")
 
     def _read(self, what: str) -> str:
         with suppress(OSError):
@@ -100,10 +95,7 @@ class SlurmEngine(Engine):
         self._folder = Path(self._own.folder) if self._own.folder else settings.folder.absolute()
         self._told_to_end_at: dict[str, float] = {}
         self._without_bed_since: dict[str, float] = {}
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LabError(f"{self._folder}: {error.strerror}; [engine.slurm] folder in fleet.toml names another") from error
+        make_job_folder(self._folder, "[engine.slurm] folder in fleet.toml names another")
 
     def reserve(self) -> bool:
         """Whether Slurm has not got more to do than it can begin soon: what waits in the store is in the dispatchers' order.
@@ -297,8 +289,7 @@ class SlurmEngine(Engine):
         return [*options, *own.options]
 
     def _forget_old_files(self) -> None:
-        logs = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
-        for path in logs[:-_KEPT_JOBS]:
+        for path in all_but_newest(self._folder.glob("*.log"), KEPT_JOBS):
             for each in (path, path.with_suffix(".nodes"), path.with_suffix(".exit"), path.with_suffix(".toml")):
                 each.unlink(missing_ok=True)
 

@@ -17,13 +17,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_folder import all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.tmt_plan import STATUS_FILE, TmtSettings, ssh_environment, stop_command, write_plan
 from ringroad_lab.fleet.engine.tmt_process import GO, JobFiles, Orders, end_leftovers, find_process, keep_process
 from ringroad_lab.fleet.inventory import Bed
 
-_LAST_WORDS_BYTES = 3000
 _KEPT_JOBS = 100
 # The first signal ends the run after its trial, the second ends tmt, the third kills it; after that the machines are put in order.
 _SIGNALS_S = ((0.0, signal.SIGTERM), (120.0, signal.SIGTERM), (180.0, signal.SIGTERM), (900.0, signal.SIGKILL))
@@ -52,10 +51,7 @@ class TmtEngine(Engine):
         self._processes: list[subprocess.Popen[bytes]] = []
         self._signals: dict[str, tuple[float, int]] = {}
         """Since when a job is to end, and how many signals it got."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LabError(f"{self._folder}: {error.strerror}; --jobs names another folder") from error
+        make_job_folder(self._folder)
 
     def expected_key(self, name: str) -> str:
         """Return machine and name."""
@@ -101,7 +97,7 @@ class TmtEngine(Engine):
             return JobReport(JobState.RUNNING)
         # A process that was killed had no time for that.
         end_leftovers(files)
-        return JobReport(JobState.ENDED, _exit_status(files), _last_words(files))
+        return JobReport(JobState.ENDED, _exit_status(files), last_words(_results(files, "output.txt") or files.output))
 
     def cancel(self, key: str) -> None:
         """Send the job's process a signal; another, if it goes on for long."""
@@ -158,9 +154,9 @@ class TmtEngine(Engine):
         return JobFiles(self._folder / name)
 
     def _forget_old_jobs(self) -> None:
-        ended = sorted((files for files in self._jobs() if find_process(files) is None), key=lambda files: files.folder.stat().st_mtime)
-        for files in ended[:-_KEPT_JOBS]:
-            shutil.rmtree(files.folder, ignore_errors=True)
+        ended = (files.folder for files in self._jobs() if find_process(files) is None)
+        for folder in all_but_newest(ended, _KEPT_JOBS):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _results(files: JobFiles, name: str) -> Path | None:
@@ -176,12 +172,3 @@ def _exit_status(files: JobFiles) -> int | None:
         return None
     # The shell tells a signal as 128 + its number.
     return 128 - status if status is not None and status > 130 else status
-
-
-def _last_words(files: JobFiles) -> str:
-    try:
-        with (_results(files, "output.txt") or files.output).open("rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-            return output.read().decode(errors="replace").strip()
-    except OSError:
-        return ""

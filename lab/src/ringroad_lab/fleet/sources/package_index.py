@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 from urllib.parse import urljoin
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ import requests
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import LabError
+from ringroad_lab.safe_xml import elements
 
 MAX_INDEX_BYTES = 256 << 20
 """As it is sent."""
@@ -237,33 +239,8 @@ def _cut(*texts: str) -> tuple[str, str, str, str, str]:
     return name, version, release, arch, full
 
 
-def _elements(plain: Any, tag: str) -> Iterator[ElementTree.Element]:  # noqa: ANN401
-    """Go through the elements of a kind; each is forgotten afterwards.
-
-    A document type is refused: it could define entities that grow.
-    """
-    parser: Any = ElementTree.XMLPullParser(("start", "end"))
-    last, whole = b"", list[ElementTree.Element]()
+def _elements(plain: IO[bytes], tag: str) -> Iterator[ElementTree.Element]:
     try:
-        while piece := plain.read(_PIECE_BYTES):
-            if b"<!DOCTYPE" in last + piece:
-                raise RepositoryError("the index declares a document type, which is not read")
-            last = piece[-16:]
-            parser.feed(piece)
-            yield from _finished(parser, tag, whole)
-        parser.close()
-        yield from _finished(parser, tag, whole)
-    except ElementTree.ParseError as error:
-        raise RepositoryError(f"the index is no XML: {error}") from error
-
-
-def _finished(parser: Any, tag: str, whole: list[ElementTree.Element]) -> Iterator[ElementTree.Element]:  # noqa: ANN401
-    for event, element in parser.read_events():
-        if event == "end" and element.tag == tag:
-            yield element
-            element.clear()
-            if whole:
-                # It would keep an empty element for each package.
-                whole[0].clear()
-        elif not whole:
-            whole.append(element)
+        yield from elements(iter(partial(plain.read, _PIECE_BYTES), b""), tag)
+    except ValueError as error:
+        raise RepositoryError(f"the index cannot be read: {error}") from error

@@ -10,17 +10,15 @@ import time
 from contextlib import suppress
 from typing import Any, cast
 
-from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.beaker.hub import Hub, HubRefusedError
 from ringroad_lab.fleet.engine.beaker.job_xml import bed_mark, job_xml
 from ringroad_lab.fleet.engine.beaker.results import read_results
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, LAST_WORDS_BYTES, all_but_newest, make_job_folder
 
 LOG_NAME = "ringroad-lab.log"
 """What `ringroad-lab` said, among the logs of the generator's task."""
-_LAST_WORDS_BYTES = 3000
-_KEPT_OUTPUTS = 500
 _RUNNING = ("Running",)
 # The machines are reserved for people: nothing of the job goes on.
 _OVER = ("Reserved",)
@@ -44,10 +42,7 @@ class BeakerEngine(Engine):
         self._hub = Hub(self._own)
         self._looked: dict[str, tuple[float, JobReport]] = {}
         """By key, when the hub was asked and what it said: it has others to serve."""
-        try:
-            settings.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LabError(f"{settings.folder}: {error.strerror}; --jobs names another folder") from error
+        make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
         """Whether Beaker's queue has room for one more of this fleet's jobs.
@@ -172,7 +167,7 @@ class BeakerEngine(Engine):
             logs = self._hub.call("taskactions.files", key)
             for log in logs if isinstance(logs, list) else ():
                 if isinstance(log, dict) and log.get("filename") == LOG_NAME:
-                    content = self._hub.fetch(str(log.get("url")), _LAST_WORDS_BYTES)
+                    content = self._hub.fetch(str(log.get("url")), LAST_WORDS_BYTES)
                     self._keep(key, "log", content)
                     return content.decode(errors="replace").strip()
         return ""
@@ -180,8 +175,7 @@ class BeakerEngine(Engine):
     def _keep(self, key: str, what: str, content: bytes) -> None:
         """Keep what a job left behind, for people; where the disk is full, go on."""
         with suppress(OSError):
-            kept = sorted(self.settings.folder.glob("beaker-*"), key=lambda path: path.stat().st_mtime)
-            for path in kept[: -2 * _KEPT_OUTPUTS]:
+            for path in all_but_newest(self.settings.folder.glob("beaker-*"), 2 * KEPT_JOBS):
                 path.unlink(missing_ok=True)
             (self.settings.folder / f"beaker-{key.partition(':')[2]}.{what}").write_bytes(content)
 

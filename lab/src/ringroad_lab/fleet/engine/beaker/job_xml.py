@@ -12,11 +12,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
-from ringroad_lab.fleet.engine.beaker.safe_xml import parse_fragment
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.inventory import GENERATOR, fleet_file
 from ringroad_lab.run.job import job_environment
+from ringroad_lab.safe_xml import parse_fragment
 
 TASK = "/ringroad/measure"
 """The name of the laboratory's task."""

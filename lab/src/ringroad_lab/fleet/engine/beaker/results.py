@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from ringroad_lab.fleet.engine.beaker.job_xml import TASK
-from ringroad_lab.fleet.engine.beaker.safe_xml import parse_xml
 from ringroad_lab.fleet.inventory import GENERATOR
+from ringroad_lab.safe_xml import parse_xml
 
 STATUS_RESULT = "exit-status"
 """Last part of the path of the result whose score is the status of `ringroad-lab`."""

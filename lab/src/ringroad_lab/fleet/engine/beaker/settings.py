@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ringroad_lab.fleet.engine.beaker.safe_xml import parse_fragment
 from ringroad_lab.fleet.inventory import GENERATOR
 from ringroad_lab.fleet.request import Name, Word
+from ringroad_lab.safe_xml import parse_fragment
 from ringroad_lab.trial import Frozen
 
 # Of names that become variables of a shell.

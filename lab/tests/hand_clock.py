@@ -1,0 +1,15 @@
+"""A clock for tests."""
+
+from __future__ import annotations
+
+EPOCH = 1_700_000_000.0
+
+
+class HandClock:
+    """A time, seconds since 1970, that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = EPOCH
+
+    def __call__(self) -> float:
+        return self.now
