@@ -12,6 +12,7 @@ use ringroad::{OpenOptions, Port};
 use tempfile::TempDir;
 
 use crate::network::{NetworkNamespace, finished};
+use crate::service::Service;
 
 /// Only a failure waits so long: every wait in the tests ends with an event.
 pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
@@ -210,6 +211,27 @@ impl Daemon {
         let report: serde_json::Value = serde_json::from_slice(&upgraded.stdout).unwrap();
         assert_eq!(report["problem"], "", "{report}");
         report
+    }
+
+    /// Sends 60,000 frames from `vale0:a` to `vale0:b` at 20,000 a second; returns who receives and who sends.
+    ///
+    /// # Panics
+    /// Where the receiver does not come.
+    #[must_use]
+    pub fn stream(&self) -> (Service, Service) {
+        let receiver = Service::start(self.ringroad(&[
+            "--json",
+            "recv",
+            "vale0:b",
+            "--count",
+            "60000",
+            "--duration",
+            "60",
+        ]));
+        self.await_status("receiver", |status| status.ports.len() == 1);
+        let sender =
+            Service::start(self.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
+        (receiver, sender)
     }
 
     /// What the daemon says of one port.

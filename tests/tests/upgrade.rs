@@ -16,18 +16,7 @@ use serde_json::Value;
 fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
     for workers in 1..=2 {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
-        let mut receiver = Service::start(daemon.ringroad(&[
-            "--json",
-            "recv",
-            "vale0:b",
-            "--count",
-            "60000",
-            "--duration",
-            "60",
-        ]));
-        daemon.await_status("receiver", |status| status.ports.len() == 1);
-        let mut sender =
-            Service::start(daemon.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
+        let (mut receiver, mut sender) = daemon.stream();
         let mut upgrades = 0;
         while sender.is_running() && upgrades < 5 {
             let before = daemon.status();

@@ -364,18 +364,7 @@ fn ringroad(daemon: &Daemon, arguments: &[&str]) -> String {
 #[test]
 fn options_change_while_frames_pass_and_none_is_lost() {
     let daemon = Daemon::start();
-    let mut receiver = Service::start(daemon.ringroad(&[
-        "--json",
-        "recv",
-        "vale0:b",
-        "--count",
-        "60000",
-        "--duration",
-        "60",
-    ]));
-    daemon.await_status("receiver", |status| status.ports.len() == 1);
-    let mut sender =
-        Service::start(daemon.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
+    let (mut receiver, mut sender) = daemon.stream();
     daemon.await_status("the stream", |status| status.ports.iter().any(|port| port.name == "vale0:a"));
     let mut changes = 0;
     // Port b has no options, so it has the frames of all VLANs.
