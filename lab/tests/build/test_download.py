@@ -51,8 +51,8 @@ def test_a_server_that_fails_for_a_while_is_asked_again(tmp_path: Path) -> None:
     [
         ((503, b"", 0), "status 503"),
         ((404, b"", 0), "status 404"),
-        ((200, b"x" * 2000, 2000), "more than 1000 bytes"),
-        ((200, b"x", 10), "Connection broken|1 of 10 bytes"),
+        ((200, b"x" * 2000, 2000), "longer than 1000 bytes"),
+        ((200, b"x", 10), "IncompleteRead"),
     ],
 )
 def test_what_cannot_be_had_whole_is_told(tmp_path: Path, answer: tuple[int, bytes, int], why: str) -> None:
@@ -74,7 +74,7 @@ def test_a_server_that_sends_for_ever_is_given_up(tmp_path: Path) -> None:
         def log_message(self, format: str, *_: object) -> None:  # noqa: A002
             return
 
-    with served(Handler) as url, pytest.raises(HostError, match="takes too long"):
+    with served(Handler) as url, pytest.raises(HostError, match="did not end within"):
         download(f"{url}/x", tmp_path, within_s=0.2)
 
 

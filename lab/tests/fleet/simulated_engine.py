@@ -19,6 +19,10 @@ def tiny_run(run_id: str, **values: float) -> RunRecord:
     )
 
 
+def key_of(name: str) -> str:
+    return f"here/{name}"
+
+
 @dataclass
 class Cluster:
     """What goes on whichever dispatcher looks at it."""
@@ -89,7 +93,7 @@ class SimulatedEngine(Engine):
         return len(self.cluster.under_way) < self.cluster.rooms
 
     def expected_key(self, name: str) -> str:
-        return f"here/{name}"
+        return key_of(name)
 
     def may_go_on(self, key: str) -> bool:
         return key.startswith("here/")
@@ -101,7 +105,7 @@ class SimulatedEngine(Engine):
         self.cluster.submitted.append(job)
         self.cluster.under_way[job.name] = job
         self.cluster.on_submit(job)
-        return self.expected_key(job.name)
+        return key_of(job.name)
 
     def state(self, key: str) -> JobReport:
         self._check()
@@ -114,7 +118,7 @@ class SimulatedEngine(Engine):
 
     def find(self, name: str) -> str | None:
         self._check()
-        return self.expected_key(name) if name in self.cluster.under_way else None
+        return key_of(name) if name in self.cluster.under_way else None
 
     def _check(self) -> None:
         if self.cluster.is_down:

@@ -311,7 +311,7 @@ BOMB = (
         (BOMB, "declares a document type"),
         (b"<methodResponse/>", "no XML-RPC"),
         (b"<methodResponse><params><param><value><int>7</int></value></param></params></methodResponse>", "no list|no structure"),
-        (b" " * (17 << 20), "more than 16 MiB"),
+        (b" " * (17 << 20), f"longer than {16 << 20} bytes"),
     ],
 )
 def test_whatever_the_hub_answers_is_an_error_and_no_more(hub: BeakerHubDouble, folder: Path, answer: bytes, why: str) -> None:

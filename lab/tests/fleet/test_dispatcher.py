@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +212,28 @@ def test_a_job_that_its_engine_lost_is_submitted_again_and_that_is_no_attempt(re
     assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
     assert len({job.name for job in cluster.submitted}) == 1
     assert len(cluster.submitted) == QUICK.attempts + 2
+
+
+def test_a_job_that_was_never_submitted_does_not_end_as_the_attempt_before_it(
+    requests: Requests, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Slurm: what a job's key is, is known once it is submitted.
+    monkeypatch.setattr(SimulatedEngine, "expected_key", lambda *_: "")
+
+    def fail(job: Job) -> None:
+        cluster.end(job.name, 1, "it failed")
+        cluster.on_submit = cluster.finish_job
+        # The dispatcher is gone as it has claimed the request again.
+        monkeypatch.setattr(SimulatedEngine, "submit", lambda *_: sys.exit("killed"))
+
+    cluster.on_submit = fail
+    ask(requests)
+    with pytest.raises(SystemExit):
+        dispatch(cluster, settings=replace(QUICK, attempts=2))
+    assert (one(requests).state, one(requests).attempts) == (RequestState.SUBMITTED, 2)
+    monkeypatch.undo()
+    dispatch(cluster, 2, settings=replace(QUICK, attempts=2))
+    assert (one(requests).state, one(requests).attempts, len(cluster.submitted)) == (RequestState.DONE, 2, 2)
 
 
 def test_a_source_that_is_away_is_told_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:

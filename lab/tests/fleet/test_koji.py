@@ -276,6 +276,7 @@ def test_a_long_history_is_asked_for_in_parts(hub: KojiHubDouble) -> None:
         (200, b"<html>", "not answer getLastEvent as a Koji hub does"),
         (200, b"<methodResponse><params><param><value><int>x</int></value></param></params></methodResponse>", "as a Koji hub does"),
         (200, b"<methodResponse><params><param><value><i8>7</i8></value></param></params></methodResponse>", "as a Koji hub does"),
+        (200, b"<!DOCTYPE m><methodResponse><params><param><value>x</value></param></params></methodResponse>", "as a Koji hub does"),
         (200, b"<methodResponse></methodResponse>", "as a Koji hub does"),
         (200, b"\xff" * 5000, "as a Koji hub does"),
     ],

@@ -9,11 +9,11 @@ from urllib.parse import unquote, urlsplit
 import requests
 
 from ringroad_lab.errors import HostError
+from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces
 
 MAX_BYTES = 4 << 30
 WITHIN_S = 900.0
 _SILENCE_S = 30.0
-_CHUNK_BYTES = 1 << 20
 _TRIES = 3
 _PAUSE_S = 2.0
 
@@ -42,23 +42,17 @@ def download(url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: fl
 
 
 def _fetch(url: str, path: Path, max_bytes: int, ends: float) -> None:
-    size = 0
+    left_s = max(ends - time.monotonic(), 0.0)
     try:
-        with requests.get(url, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
+        with requests.get(url, headers=IDENTITY, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
             if answer.status_code >= 500 or answer.status_code == 429:
                 raise _AgainError(f"the server answers with status {answer.status_code}")
             if answer.status_code != 200:
                 raise HostError(f"{url}: the server answers with status {answer.status_code}")
-            for chunk in answer.iter_content(_CHUNK_BYTES):
-                size += len(chunk)
-                if size > max_bytes:
-                    raise HostError(f"{url} has more than {max_bytes} bytes")
-                if time.monotonic() > ends:
-                    raise HostError(f"{url} takes too long: {size} bytes have come")
-                file.write(chunk)
-            expected = answer.headers.get("Content-Length", "")
-            if expected.isdecimal() and "Content-Encoding" not in answer.headers and int(expected) != size:
-                raise _AgainError(f"{size} of {expected} bytes came")
+            for piece in pieces(answer, within_s=left_s, most_bytes=max_bytes):
+                file.write(piece)
+    except AnswerTooLongError as error:
+        raise HostError(f"{url}: {error}") from error
     except requests.exceptions.RequestException as error:
         raise _AgainError(str(error)) from error
     except OSError as error:

@@ -5,6 +5,7 @@ snappi has the model's types; the requests are made here, since snappi's own tra
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ import snappi
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ringroad_lab.errors import GeneratorError
+from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
+
+# Metrics of all flows, and Ringroad's distributions of their latencies.
+_MAX_ANSWER_BYTES = 64 << 20
 
 
 class _Told(BaseModel):
@@ -235,11 +240,11 @@ class OtgClient:
         """
         if not self._has_details:
             return None
-        response = self._send("GET", "/ringroad/flows", None)
+        response, body = self._send("GET", "/ringroad/flows", None)
         if response.status_code in (404, 405, 501):
             return None
         try:
-            return TrialDetail.model_validate(self._answer(response, "/ringroad/flows"))
+            return TrialDetail.model_validate(self._answer(response, body, "/ringroad/flows"))
         except ValidationError as error:
             raise self._nonsense("/ringroad/flows", error) from error
 
@@ -254,27 +259,30 @@ class OtgClient:
             raise self._nonsense("/monitor/metrics", error) from error
 
     def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
-        return self._answer(self._send(method, path, body), path)
+        return self._answer(*self._send(method, path, body), path)
 
-    def _send(self, method: str, path: str, body: str | None) -> requests.Response:
+    def _send(self, method: str, path: str, body: str | None) -> tuple[requests.Response, bytes]:
+        headers = {"Content-Type": "application/json", **IDENTITY}
         try:
-            return self._session.request(
-                method, self.url + path, data=body, headers={"Content-Type": "application/json"}, timeout=self._timeout_s
-            )
-        except requests.RequestException as error:
+            with self._session.request(
+                method, self.url + path, data=body, headers=headers, timeout=self._timeout_s, stream=True
+            ) as response:
+                return response, read_answer(response, within_s=self._timeout_s, most_bytes=_MAX_ANSWER_BYTES)
+        except (AnswerTooLongError, requests.RequestException) as error:
             raise GeneratorError(f"the generator at {self.url} does not answer {path}: {error}") from error
 
-    def _answer(self, response: requests.Response, path: str) -> dict[str, Any]:
+    def _answer(self, response: requests.Response, body: bytes, path: str) -> dict[str, Any]:
+        text = body.decode(errors="replace")
         try:
-            told = response.json()
-        except requests.JSONDecodeError:
+            told = json.loads(text)
+        except (ValueError, RecursionError):
             told = None
         if not response.ok:
             errors = told.get("errors") if isinstance(told, dict) else None
-            reasons = "; ".join(str(each) for each in errors) if isinstance(errors, list) else response.text[:500]
+            reasons = "; ".join(str(each) for each in errors) if isinstance(errors, list) else text[:500]
             raise GeneratorError(f"the generator at {self.url} refused {path}: {reasons or response.reason}")
         if not isinstance(told, dict):
-            raise GeneratorError(f"the generator at {self.url} answered {path} with no object: {response.text[:200]!r}")
+            raise GeneratorError(f"the generator at {self.url} answered {path} with no object: {text[:200]!r}")
         return told
 
     def _nonsense(self, path: str, error: ValidationError) -> GeneratorError:

@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
-from urllib3.exceptions import HTTPError
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.http_answer import IDENTITY, pieces
 from ringroad_lab.notification.interface import TemporaryError, UnsentError
 
 # Of a silence; a server that is away should not take the time of all tries.
@@ -53,7 +53,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, within_s: float, 
         with requests.post(
             url,
             data=body,
-            headers={"Content-Type": "application/json", "User-Agent": f"ringroad-lab/{__version__}", **headers},
+            headers={"Content-Type": "application/json", "User-Agent": f"ringroad-lab/{__version__}", **IDENTITY, **headers},
             timeout=min(_SILENCE_S, within_s),
             allow_redirects=False,
             verify=str(ca_file) if ca_file else True,
@@ -63,8 +63,11 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, within_s: float, 
             said = b""
             if not is_taken:
                 # For people: the status alone decides.
-                with suppress(HTTPError, OSError):
-                    said = answered.raw.read(_MAX_ANSWER_BYTES, decode_content=True)
+                with suppress(requests.exceptions.RequestException):
+                    for piece in pieces(answered, within_s=min(_SILENCE_S, within_s)):
+                        said = (said + piece)[:_MAX_ANSWER_BYTES]
+                        if len(said) == _MAX_ANSWER_BYTES:
+                            break
             answer = Answer(answered.status_code, answered.headers, said)
     except requests.exceptions.SSLError as error:
         raise UnsentError("the server's certificate is not right, or it speaks no TLS") from error

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 import xmlrpc.client
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from xml.parsers.expat import ExpatError
 
 import requests
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import LabError, ScenarioError
+from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
+from ringroad_lab.safe_xml import check_xml
 
 MAX_ANSWER_BYTES = 16 << 20
-_PIECE_BYTES = 1 << 16
-_HEADERS = {"Content-Type": "text/xml", "Accept-Encoding": "identity", "User-Agent": f"ringroad-lab/{__version__}"}
+_HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version__}", **IDENTITY}
 
 
 class HubError(LabError):
@@ -103,36 +102,31 @@ class KojiHub:
 
     def _call(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401
         try:
-            (answer,), _ = xmlrpc.client.loads(self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode()))
+            said = self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode())
+            check_xml(said)
+            (answer,), _ = xmlrpc.client.loads(said)
         except xmlrpc.client.Fault as error:
             raise HubError(f"{self.name} refuses {method}: {str(error.faultString)[:300]}") from error
         except requests.exceptions.SSLError as error:
             raise HubError(f"{self.name}: its certificate is not right, or it speaks no TLS") from error
-        except (requests.exceptions.Timeout, TimeoutError) as error:
+        except requests.exceptions.Timeout as error:
             raise HubError(f"{self.name} does not answer in time") from error
         except (requests.exceptions.RequestException, OSError) as error:
             raise HubError(f"{self.name} cannot be reached") from error
-        except (xmlrpc.client.Error, ExpatError, ValueError, TypeError, LookupError, RecursionError) as error:
+        except (xmlrpc.client.Error, ValueError, TypeError, LookupError, RecursionError) as error:
             raise self._strange(method) from error
         return answer
 
     def _post(self, body: bytes) -> bytes:
-        ends = time.monotonic() + self._answer_s
         with self._session.post(
             self._url, data=body, headers=_HEADERS, timeout=self._answer_s, allow_redirects=False, stream=True
         ) as answer:
             if answer.status_code != 200:
                 raise HubError(f"{self.name} answers with status {answer.status_code}")
-            pieces, left = [], self._max_answer_bytes
-            # As it comes: neither an answer that comes byte by byte nor a packed one is waited for or unpacked.
-            while piece := answer.raw.read1(_PIECE_BYTES, decode_content=False):
-                left -= len(piece)
-                if left < 0:
-                    raise _TooLongError(f"an answer of {self.name} is longer than {self._max_answer_bytes} bytes")
-                if time.monotonic() > ends:
-                    raise TimeoutError
-                pieces.append(piece)
-        return b"".join(pieces)
+            try:
+                return read_answer(answer, within_s=self._answer_s, most_bytes=self._max_answer_bytes)
+            except AnswerTooLongError as error:
+                raise _TooLongError(f"{self.name}: {error}") from error
 
     def _strange(self, method: str) -> HubError:
         return HubError(f"{self.name} does not answer {method} as a Koji hub does")

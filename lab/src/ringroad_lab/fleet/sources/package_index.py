@@ -21,12 +21,14 @@ import requests
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import LabError
+from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces
 from ringroad_lab.safe_xml import elements
 
 MAX_INDEX_BYTES = 256 << 20
 """As it is sent."""
 MAX_PLAIN_BYTES = 2 << 30
 """Once it is unpacked."""
+_WITHIN_S = 900.0
 _MAX_LINE_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16
 _MAX_FIELD_CHARACTERS = 200
@@ -117,19 +119,15 @@ class Repository:
         known = {"If-None-Match": self._tags[url]} if url in self._tags else {}
         with tempfile.TemporaryFile() as file:
             try:
-                with self._session.get(
-                    url, stream=True, timeout=self._answer_s, headers={"Accept-Encoding": "identity", **known}
-                ) as answer:
+                with self._session.get(url, stream=True, timeout=self._answer_s, headers={**IDENTITY, **known}) as answer:
                     if answer.status_code == 304:
                         yield None
                         return
                     answer.raise_for_status()
-                    for piece in answer.iter_content(_PIECE_BYTES):
+                    for piece in pieces(answer, within_s=_WITHIN_S, most_bytes=MAX_INDEX_BYTES):
                         file.write(piece)
-                        if file.tell() > MAX_INDEX_BYTES:
-                            raise RepositoryError(f"{url} is longer than {MAX_INDEX_BYTES >> 20} MiB")
                     tag = answer.headers.get("ETag", "")
-            except requests.RequestException as error:
+            except (AnswerTooLongError, requests.RequestException) as error:
                 raise RepositoryError(f"{url}: {error}") from error
             file.seek(0)
             yield file

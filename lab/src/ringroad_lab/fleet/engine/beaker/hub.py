@@ -17,13 +17,13 @@ import requests
 from ringroad_lab import __version__
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError
+from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces, read_answer
 from ringroad_lab.notification.settings import secret
 from ringroad_lab.safe_xml import check_xml
 
 _MAX_ANSWER_BYTES = 16 << 20
 _MAX_FAULT_CHARACTERS = 500
-_CHUNK_BYTES = 1 << 16
-_HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version__}"}
+_HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version__}", **IDENTITY}
 
 
 class HubRefusedError(EngineError):
@@ -87,8 +87,8 @@ class Hub:
         with self._answering(url), self._new_session().get(url, timeout=self._settings.answer_within_s, stream=True) as answer:
             answer.raise_for_status()
             kept = b""
-            for chunk in self._chunks(answer):
-                kept = (kept + chunk)[-most_bytes:]
+            for piece in pieces(answer, within_s=self._settings.answer_within_s):
+                kept = (kept + piece)[-most_bytes:]
             return kept
 
     def _log_in(self) -> None:
@@ -126,11 +126,7 @@ class Hub:
                     raise HubRefusedError(f"{hub} refuses {method}: it answers with status {answer.status_code}")
                 if answer.status_code != 200:
                     raise EngineError(f"{hub} answers {method} with status {answer.status_code}")
-                content = b""
-                for chunk in self._chunks(answer):
-                    content += chunk
-                    if len(content) > _MAX_ANSWER_BYTES:
-                        raise EngineError(f"{hub} answers {method} with more than {_MAX_ANSWER_BYTES >> 20} MiB")
+                content = read_answer(answer, within_s=self._settings.answer_within_s, most_bytes=_MAX_ANSWER_BYTES)
         try:
             check_xml(content)
             (told,), _ = xmlrpc.client.loads(content)
@@ -141,18 +137,12 @@ class Hub:
             raise EngineError(f"{hub} answers {method} with what is no XML-RPC: {str(error)[:_MAX_FAULT_CHARACTERS]}") from error
         return told
 
-    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
-        """Return what is answered, within the time: a server that sends byte by byte is given up."""
-        end = time.monotonic() + self._settings.answer_within_s
-        for chunk in answer.iter_content(_CHUNK_BYTES):
-            yield chunk
-            if time.monotonic() > end:
-                raise requests.exceptions.Timeout
-
     @contextmanager
     def _answering(self, url: str) -> Iterator[None]:
         try:
             yield
+        except AnswerTooLongError as error:
+            raise EngineError(f"{url}: {error}") from error
         except requests.exceptions.SSLError as error:
             raise EngineError(f"{url}: its certificate is not right: {error}") from error
         except requests.exceptions.Timeout as error:
