@@ -108,7 +108,7 @@ def test_devices_are_matched_by_label_and_else_by_driver() -> None:
     assert [(row.baseline_dut, row.key.dut) for row in rows] == [("old", "new"), ("same", "same")]
 
 
-def test_what_only_one_side_measured_is_told() -> None:
+def test_what_only_one_side_measured_is_reported() -> None:
     before = run_of({"ovs": measured("ovs"), "gone": measured("gone")})
     after = run_of({"ovs": [*measured("ovs"), fabricated_throughput(0, "ovs", parse_frame_mix("1518"), 1.0)]})
     comparison = compare_runs(before, after)
@@ -151,7 +151,7 @@ def test_the_noise_floor_of_both_runs_is_used() -> None:
     assert row.noise_floor == pytest.approx((1 / 1.016, 1.016))
 
 
-def test_the_environment_is_told_where_it_differs() -> None:
+def test_the_environment_is_reported_where_it_differs() -> None:
     other = FACTS | {"kernel": {"release": "5.10", "command line": "quiet mitigations=auto"}}
     before = fabricated_run(seed=1, facts=other, versions={"ovs": "2.17", "extra": "1"})
     after = fabricated_run(seed=2, versions={"ovs": "3.1"})
@@ -167,7 +167,7 @@ def test_what_differs_always_is_not_told() -> None:
     assert compare_runs(before, after).environment == ()
 
 
-def test_of_scenarios_only_what_differs_is_told() -> None:
+def test_of_scenarios_only_what_differs_is_reported() -> None:
     before, after = fabricated_run(seed=1, repetitions=3), fabricated_run(seed=1, repetitions=4)
     (difference,) = [d for d in compare_runs(before, after).environment if d.group == "scenario"]
     assert (difference.name, difference.baseline, difference.candidate) == ("scenarios.1.repetitions", "3", "4")

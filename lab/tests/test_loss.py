@@ -68,7 +68,7 @@ def test_a_loss_is_booked_where_it_happened(counts: DirectionCounts, counted: Ho
     assert booked(book(counts, VETH, counted)) == {place: 30}
 
 
-def test_losses_at_all_places_are_told_apart() -> None:
+def test_losses_at_all_places_are_reported_apart() -> None:
     loss = book(way(refused=1, received=969), VETH, hops({1: (997, 0), 2: (0, 989)}, 980, {2: 4}))
     assert booked(loss) == {"refused": 1, "before_device": 2, "in_device": 4, "behind_device": 13, "at_receiver": 11}
     assert loss.frames == 31
@@ -144,7 +144,7 @@ def test_a_counter_that_saw_fewer_frames_than_arrived_is_not_believed() -> None:
     assert booked(loss) == {"before_device": None, "in_device": None, "behind_device": None, "at_receiver": None, "unexplained": 30}
 
 
-def test_drops_that_grew_are_told_and_only_those_known_before() -> None:
+def test_drops_that_grew_are_reported_and_only_those_known_before() -> None:
     before = HopCounters(drops={"device: 1.rx_dropped": 5, "device: 2.rx_dropped": 3})
     after = HopCounters(drops={"device: 1.rx_dropped": 5, "device: 2.rx_dropped": 10, "device: 1.dropped_no_space": 2})
     # Some causes are only told from their first frame on.
@@ -152,7 +152,7 @@ def test_drops_that_grew_are_told_and_only_those_known_before() -> None:
     assert after.since(HopCounters()).drops == {}
 
 
-def test_counters_of_drops_are_told_from_others() -> None:
+def test_counters_of_drops_are_reported_from_others() -> None:
     told = {"1.rx_frames": 1, "1.rx_missed": 1, "2.dropped_no_space": 1, "2.ovs_tx_failure_drops": 1, "cpu1.idle_cycles": 1}
     assert list(drop_counters(told)) == ["1.rx_missed", "2.dropped_no_space", "2.ovs_tx_failure_drops"]
 

@@ -29,7 +29,7 @@ def test_the_system_is_known_by_its_os_release(os_release: str, installer: str) 
     assert installer_of(os_release) == installer
 
 
-def test_both_names_are_told_that_of_this_system_first() -> None:
+def test_both_names_are_reported_that_of_this_system_first() -> None:
     packages = ["iproute2", "mount", "util-linux"]
     assert how_to_install(packages, "") == "apt-get install iproute2 mount util-linux (Fedora, RHEL: dnf install iproute util-linux)"
     assert how_to_install(packages, "dnf install") == ("dnf install iproute util-linux (Debian: apt-get install iproute2 mount util-linux)")

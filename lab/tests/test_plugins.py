@@ -88,7 +88,7 @@ def test_no_package_takes_the_place_of_a_kind_of_the_laboratory(tmp_path: Path) 
     assert rows["ovs"] == "ringroad-lab"
 
 
-def test_a_class_that_lacks_a_method_is_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_lacks_a_method_is_reported_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path, "half-a-switch", "ringroad_lab.duts", {"half": "half_a_switch:Half"})
     (tmp_path / "half_a_switch.py").write_text("from ringroad_lab.dut.interface import Dut\nclass Half(Dut):\n    title = 'half'\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -81,7 +81,7 @@ def with_figure(place: str, figure: str) -> str:
     return json.dumps(record).replace('"<figure>"', figure)
 
 
-def test_a_build_is_told_from_another_and_from_itself_after_a_change() -> None:
+def test_a_build_is_reported_from_another_and_from_itself_after_a_change() -> None:
     libraries = {"/lib/librte_eal.so.23": "b" * 64, "/lib/librte_net.so.23": "c" * 64}
     before = DutRecord(label="new", driver="ovs", build="prefix /opt/ovs", files={"/opt/ovs/sbin/ovs-vswitchd": "a" * 64, **libraries})
     told = before.identity()

@@ -193,7 +193,7 @@ def test_full_rings_are_the_devices_loss_only_up_to_the_generators_ceiling(rate_
         pytest.param(1200.0, 60, 60, "", id="less-above-the-ceiling"),
     ],
 )
-def test_a_trial_that_contradicts_the_ceiling_is_told(rate_fps: float, refused: int, lost: int, said: str) -> None:
+def test_a_trial_that_contradicts_the_ceiling_is_reported(rate_fps: float, refused: int, lost: int, said: str) -> None:
     trial = refused_trial(rate_fps)
     way = trial.directions[0].model_copy(update={"refused_frames": refused, "received_frames": 100 - lost})
     ceiling = GeneratorCeiling(transport="veth", frame=trial.request.load.frame, ceiling_fps=1000.0)

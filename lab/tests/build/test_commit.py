@@ -108,7 +108,7 @@ def test_a_message_s_field_is_a_variable_of_the_recipe_and_no_command(make: Make
     assert (made.root / "version").read_text() == "$(id); 1 2"
 
 
-def test_a_recipe_that_fails_is_told_with_its_log_and_tried_anew(make: Maker, repository: Path) -> None:
+def test_a_recipe_that_fails_is_reported_with_its_log_and_tried_anew(make: Maker, repository: Path) -> None:
     with pytest.raises(BuildError, match=r"ended with status 3: no compiler; its log is .*/log") as failed:
         make(repository, "main", "touch $PREFIX/half; seq 3; echo no compiler >&2; exit 3")
     assert failed.value.log == "1\n2\n3\nno compiler\n"
@@ -136,7 +136,7 @@ def test_old_builds_are_removed_and_the_one_in_use_is_not(make: Maker, repositor
 
 
 @pytest.mark.parametrize(("name", "why"), [("no-such-branch", "no-such-branch"), ("f" * 40, "f" * 40)])
-def test_a_commit_that_is_not_there_is_told(make: Maker, repository: Path, name: str, why: str) -> None:
+def test_a_commit_that_is_not_there_is_reported(make: Maker, repository: Path, name: str, why: str) -> None:
     with pytest.raises(HostError, match=why):
         make(repository, name)
 

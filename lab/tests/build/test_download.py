@@ -55,7 +55,7 @@ def test_a_server_that_fails_for_a_while_is_asked_again(tmp_path: Path) -> None:
         ((200, b"x", 10), "IncompleteRead"),
     ],
 )
-def test_what_cannot_be_had_whole_is_told(tmp_path: Path, answer: tuple[int, bytes, int], why: str) -> None:
+def test_what_cannot_be_had_whole_is_reported(tmp_path: Path, answer: tuple[int, bytes, int], why: str) -> None:
     with served(answering(answer)) as url, pytest.raises(HostError, match=why):
         download(f"{url}/x", tmp_path, max_bytes=1000, pause_s=0.01)
 
@@ -78,6 +78,6 @@ def test_a_server_that_sends_for_ever_is_given_up(tmp_path: Path) -> None:
         download(f"{url}/x", tmp_path, within_s=0.2)
 
 
-def test_nobody_there_is_told(tmp_path: Path) -> None:
+def test_nobody_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"http://127\.0\.0\.1:9/x"):
         download("http://127.0.0.1:9/x", tmp_path, pause_s=0.01)

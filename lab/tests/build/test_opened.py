@@ -50,7 +50,7 @@ def test_a_build_runs_its_own_programs_and_the_hosts_others(host: LocalHost, tmp
         assert list(running_files(host, [process], build)) == [str(own)]
 
 
-def test_what_ran_is_told_by_the_sums_of_its_program_and_of_its_own_libraries(host: LocalHost, tmp_path: Path) -> None:
+def test_what_ran_is_reported_by_the_sums_of_its_program_and_of_its_own_libraries(host: LocalHost, tmp_path: Path) -> None:
     root = tmp_path / "built"
     copied("cat", root / "bin/cat")
     library = root / "lib" / LIBC.name

@@ -100,7 +100,7 @@ def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Stage, tm
         staged(Stage(stage._host), package=asked)
 
 
-def test_what_is_no_package_is_told(stage: Stage, tmp_path: Path) -> None:
+def test_what_is_no_package_is_reported(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "page.deb").write_text("<html>not found</html>")
     with pytest.raises(BuildError, match=r"page.deb is neither a Debian nor an RPM package"):
         staged(stage, package=str(tmp_path / "page.deb"))
@@ -136,7 +136,7 @@ def test_a_package_that_cannot_be_meant_is_refused(package: str, why: str) -> No
         BuildChoice.model_validate({"package": package})
 
 
-def test_a_package_that_cannot_be_had_is_told_with_what_to_do(stage: Stage) -> None:
+def test_a_package_that_cannot_be_had_is_reported_with_what_to_do(stage: Stage) -> None:
     with pytest.raises(BuildError, match=r"dut.new.build: package no-such-package=1 cannot be had.*`apt-cache policy no-such-package`"):
         staged(stage, package="no-such-package=1")
 
@@ -160,7 +160,7 @@ def test_an_image_of_any_form_is_unpacked(stage: Stage, tmp_path: Path, form: st
     assert ("sha256:" in told) == (form != "folder")
 
 
-def test_what_is_no_image_is_told(stage: Stage, tmp_path: Path) -> None:
+def test_what_is_no_image_is_reported(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildError, match="neither an image of the OCI's form nor a file system"):
         staged(stage, image=str(tmp_path / "empty"))

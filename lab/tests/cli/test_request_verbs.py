@@ -66,7 +66,7 @@ def test_a_request_is_made_listed_taken_back_and_tried_again() -> None:
         (["x", "--scenario", "BRIDGE_VETH", "--source", "a b"], "source"),
     ],
 )
-def test_what_cannot_be_requested_is_told_at_once(arguments: list[str], words: str) -> None:
+def test_what_cannot_be_requested_is_reported_at_once(arguments: list[str], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         lab("request", *arguments)
     assert json.loads(lab("requests", "--json").stdout) == []
@@ -101,7 +101,7 @@ def test_the_web_page_begins_only_with_the_secrets_of_its_sources(tmp_path: Path
         lab("serve", "--port", "0", "--fleet", str(fleet))
 
 
-def test_an_engine_that_is_not_there_is_told_with_one_that_is() -> None:
+def test_an_engine_that_is_not_there_is_reported_with_one_that_is() -> None:
     with pytest.raises(ScenarioError, match="no engine 'lokal'; did you mean 'local'"):
         lab("dispatch", "--engine", "lokal")
 
@@ -126,9 +126,9 @@ def test_one_request_is_shown_with_who_was_told_and_told_again(store: str) -> No
         ("queued", "undelivered", 1),
         ("error", "waiting", 0),
     ]
-    assert lab("retell", "1").stdout == "request 1: 2 to be told\n"
-    assert lab("retell", "1", "--all").stdout == "request 1: 2 to be told, and who is new in the settings\n"
+    assert lab("renotify", "1").stdout == "request 1: 2 to be told\n"
+    assert lab("renotify", "1", "--all").stdout == "request 1: 2 to be told, and who is new in the settings\n"
     with pytest.raises(StoreError, match="no request 7"):
         lab("requests", "7")
     with pytest.raises(StoreError, match="no request 7"):
-        lab("retell", "7")
+        lab("renotify", "7")

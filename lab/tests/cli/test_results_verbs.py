@@ -184,7 +184,7 @@ def test_a_comparison_and_a_run_are_written_as_junit_xml() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_lists_are_told_as_json() -> None:
+def test_lists_are_reported_as_json() -> None:
     lab("baseline", "set", "release", "0000")
     assert [entry["name"] for entry in json.loads(lab("baseline", "list", "--json").stdout)] == ["release"]
     runs = json.loads(lab("runs", "--json").stdout)

@@ -15,11 +15,11 @@ def test_the_last_answer_counts() -> None:
     assert busy_time_s(said) == pytest.approx(2.0)
 
 
-def test_no_time_is_told_before_frames_passed() -> None:
+def test_no_time_is_reported_before_frames_passed() -> None:
     assert busy_time_s(NOTHING_PASSED) == 0.0
 
 
-def test_frames_that_a_full_ring_made_it_drop_are_told_by_port() -> None:
+def test_frames_that_a_full_ring_made_it_drop_are_reported_by_port() -> None:
     port = "  ---------------------- Forward statistics for port %d  ----------------------\n"
     counts = "  RX-packets: 9  RX-dropped: 0  RX-total: 9\n  TX-packets: 7              TX-dropped: %d             TX-total: 9\n"
     total = "  +++++++++++++++ Accumulated forward statistics for all ports+++++++++++++++\n"

@@ -63,7 +63,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     return Files(tmp_path)
 
 
-def test_the_processor_that_lost_the_most_is_told(files: Files) -> None:
+def test_the_processor_that_lost_the_most_is_reported(files: Files) -> None:
     files.process(500, 1, run_ns=7, name="cc1 (plus)")
     witness = Witness({0, 1}, 0.05, view=files.view)
     before = witness.look()
@@ -108,7 +108,7 @@ def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(fi
     assert seen.programs == {"programs that ended": pytest.approx(0.2 / 4)}
 
 
-def test_heat_and_frequency_are_told_where_the_machine_shows_them(files: Files) -> None:
+def test_heat_and_frequency_are_reported_where_the_machine_shows_them(files: Files) -> None:
     files.sysfs("thermal_throttle/core_throttle_count", {0: 3, 1: 4})
     files.sysfs("cpufreq/scaling_cur_freq", {0: 3_000_000, 1: 3_000_000})
     witness = Witness({0, 1}, 0.05, view=files.view)

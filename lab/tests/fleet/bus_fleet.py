@@ -26,7 +26,7 @@ from slurm_cluster import Node, SlurmCluster
 from faulty_proxy import FaultyProxy
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.bed_leases import BedLeases
-from ringroad_lab.fleet.outbox import Outbox, ToldState
+from ringroad_lab.fleet.outbox import Outbox, DeliveryState
 from ringroad_lab.fleet.request import Request, RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.notification.ci_message import result_of
@@ -262,7 +262,7 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         self.await_that(lambda: not self.left())
 
     def _stages_told(self, request: Request) -> int:
-        return [row.state for row in Outbox(self.store).of_request(request.id)].count(ToldState.DELIVERED)
+        return [row.state for row in Outbox(self.store).of_request(request.id)].count(DeliveryState.DELIVERED)
 
     def _write_bus_urls(self) -> None:
         for name, proxy in (("source", self.parts.source), ("told", self.parts.told)):

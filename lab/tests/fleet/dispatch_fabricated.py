@@ -31,7 +31,7 @@ if __name__ == "__main__":
     else:
         engine = LocalEngine(EngineSettings(location, Path(folder), program))
     with ResultStore(location) as results:
-        settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.05, tell_wait_s=0.05)
+        settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.05, notify_wait_s=0.05)
         told = Path(folder) / FILE_NAME
-        everybody = targets(read_notifications(told)) if told.exists() else []
-        Dispatcher(results, engine, Leases(results, engine.name), settings, everybody=everybody).run(stopping, once=True)
+        recipients = targets(read_notifications(told)) if told.exists() else []
+        Dispatcher(results, engine, Leases(results, engine.name), settings, recipients=recipients).run(stopping, once=True)

@@ -243,7 +243,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_it_confirmed(rabbitmq: Rabbi
         rabbitmq.delete(name)
 
 
-def test_a_broker_that_hangs_is_told_and_taken_up_again(
+def test_a_broker_that_hangs_is_reported_and_taken_up_again(
     rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(amqp, "_ASK_EVERY_S", 0.2)
@@ -307,14 +307,14 @@ def test_it_is_known_by_its_certificate(rabbitmq: RabbitMq, bench: Bench, queue:
     bench.await_problem("certificate verify failed")
 
 
-def test_a_wrong_password_is_told_without_it(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_password_is_reported_without_it(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_URL", rabbitmq.url.replace("guest:guest", "guest:secret-password"))
     bench.start(queue=queue)
     bench.await_problem("does not let us in")
     assert "secret-password" not in "".join(bench.problems())
 
 
-def test_a_broker_that_answers_nonsense_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_answers_nonsense_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     import socketserver
 
     class Handler(socketserver.BaseRequestHandler):

@@ -253,7 +253,7 @@ def test_an_accepted_job_whose_answer_was_lost_is_found_by_its_name(hub: BeakerH
     assert other.find("another") is None
 
 
-def test_a_refused_job_is_told_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_refused_job_is_reported_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     made._hub._password = "wrong"
     with pytest.raises(EngineError, match=r"does not let lab in: .*Invalid username or password"):
@@ -336,7 +336,7 @@ def test_whatever_the_hub_answers_is_an_error_and_no_more(hub: BeakerHubDouble, 
         ({"roles": ["dut"]}, "no 'generator'"),
     ],
 )
-def test_settings_that_are_wrong_are_told(hub: BeakerHubDouble, folder: Path, settings: dict[str, Any], why: str) -> None:
+def test_settings_that_are_wrong_are_reported(hub: BeakerHubDouble, folder: Path, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         engine(hub, folder, settings)
 

@@ -57,7 +57,7 @@ def test_a_generator_that_is_left_alone_gives_up() -> None:
     assert said["results"] == ["generator /ringroad/measure/exit-status FAIL 1: the device's machine did not come within 10 s"], logs(said)
 
 
-def test_after_a_restart_of_the_generator_the_device_is_told() -> None:
+def test_after_a_restart_of_the_generator_the_device_is_reported() -> None:
     said = told("restarted")
     assert said["statuses"] == [0, 0], logs(said)
     assert said["results"] == [

@@ -178,7 +178,7 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
         Leases(store, "local"),
         DispatcherSettings(retry_wait_s=0.0, poll_s=0.05),
         watchers=watchers,
-        everybody=targets([told]),
+        recipients=targets([told]),
         say=lambda _text: None,
     )
     stopping = threading.Event()

@@ -23,7 +23,7 @@ from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSet
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.outbox import Outbox, ToldState
+from ringroad_lab.fleet.outbox import Outbox, DeliveryState
 from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.sources.interface import Watcher
@@ -35,7 +35,7 @@ from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 
 HERE = this_process().rpartition(":")[0]
-QUICK = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01, tell_wait_s=0.01)
+QUICK = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01, notify_wait_s=0.01)
 
 
 @pytest.fixture
@@ -117,10 +117,10 @@ def one(requests: Requests) -> Request:
     return request
 
 
-def test_a_request_becomes_a_run_and_a_verdict_that_is_told(requests: Requests, cluster: Cluster) -> None:
+def test_a_request_becomes_a_run_and_a_verdict_that_is_reported(requests: Requests, cluster: Cluster) -> None:
     order = Order(layers=("quick",), settings=("queues = 2",), labels={"version": "3.5"})
     request_id, listener = ask(requests, order=order), Listener()
-    dispatch(cluster, everybody=listening(listener))
+    dispatch(cluster, recipients=listening(listener))
     done = one(requests)
     assert (done.state, done.verdict, done.attempts, done.lease_holder) == (RequestState.DONE, "measured", 1, "")
     (job,) = cluster.submitted
@@ -141,7 +141,7 @@ def test_the_verdict_is_what_the_comparison_with_the_baseline_found(
     cluster.on_submit = lambda job: cluster.finish(job.name, capacity=capacity)
     ask(requests, order=Order(baseline="v3.4"))
     listener = Listener()
-    dispatch(cluster, everybody=listening(listener))
+    dispatch(cluster, recipients=listening(listener))
     done = one(requests)
     assert done.verdict == verdict
     assert listener.notices[0].comparison
@@ -236,7 +236,7 @@ def test_a_job_that_was_never_submitted_does_not_end_as_the_attempt_before_it(
     assert (one(requests).state, one(requests).attempts, len(cluster.submitted)) == (RequestState.DONE, 2, 2)
 
 
-def test_a_source_that_is_away_is_told_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:
+def test_a_source_that_is_away_is_reported_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:
     class Away(Watcher):
         def look(self) -> None:
             raise LabError("the broker is away")
@@ -392,13 +392,13 @@ def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
             request_id = ask(requests, f"build-{step}")
             counted.left, counted.error, counted.after = step, what, after
             leases = Leases(counted, "local", holder=f"{HERE}:1.00", clock=lambda: EPOCH)
-            first = Dispatcher(counted, SimulatedEngine(cluster), leases, QUICK, everybody=listening(listener), say=lambda _text: None)
+            first = Dispatcher(counted, SimulatedEngine(cluster), leases, QUICK, recipients=listening(listener), say=lambda _text: None)
             try:
                 first.run(threading.Event(), once=True)
             except Killed:
                 ended_early += 1
             was_hit = counted.left <= 0
-            dispatch(cluster, 2, everybody=listening(listener))
+            dispatch(cluster, 2, recipients=listening(listener))
             request = requests.get(request_id)
             assert (request.state, request.verdict, request.lease_holder) == (RequestState.DONE, "measured", ""), step
             assert [change.new for change in requests.changes(request_id) if change.old != change.new].count("done") == 1
@@ -407,7 +407,7 @@ def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
             # Told again only where nobody knew whether it was, and then as the same.
             assert len(set(listener.deliveries)) == 1
             (told,) = Outbox(plain).of_request(request_id)
-            assert told.state is ToldState.DELIVERED
+            assert told.state is DeliveryState.DELIVERED
             assert 1 <= len(listener.deliveries) <= told.attempts <= 2
             if not was_hit:
                 break

@@ -72,7 +72,7 @@ def test_a_bed_that_fails_its_calibration_costs_no_attempt_and_another_is_had(st
     assert any("bed a failed its calibration" in change.why for change in Requests(store).changes(1))
 
 
-def test_who_waits_for_a_person_is_told_why_and_in_nobodys_way(store: ResultStore) -> None:
+def test_who_waits_for_a_person_is_reported_why_and_in_nobodys_way(store: ResultStore) -> None:
     cluster = Cluster(store)
     cluster.on_submit = cluster.finish_job
     ask(store, "nic400g")

@@ -14,7 +14,7 @@ import pytest
 from junitparser import JUnitXml
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.fleet.outbox import Outbox, ToldState
+from ringroad_lab.fleet.outbox import Outbox, DeliveryState
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
@@ -96,7 +96,7 @@ def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_pat
             record = store.get_run(summary.run_id)
             # As anybody repeats it: without what made it a job.
             assert record.command[:3] == ("ringroad-lab", "run", "BRIDGE_VETH")
-            assert [(each.target, each.state) for each in Outbox(store).of_request(request.id)] == [("CI", ToldState.DELIVERED)]
+            assert [(each.target, each.state) for each in Outbox(store).of_request(request.id)] == [("CI", DeliveryState.DELIVERED)]
             (suite,) = JUnitXml.fromfile(str(results / f"request-{request.id}.xml"))
             assert (suite.tests, suite.failures) == (2, 0)
     finally:

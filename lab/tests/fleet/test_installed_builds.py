@@ -187,7 +187,7 @@ def test_the_build_that_a_message_names_is_what_is_measured(fleet: Fleet, locati
     assert log.read_text() == "of $(touch /tmp/never) it's me\n"
 
 
-def test_a_build_that_cannot_be_installed_is_a_verdict_that_is_told(fleet: Fleet, location: str, tmp_path: Path) -> None:
+def test_a_build_that_cannot_be_installed_is_a_verdict_that_is_reported(fleet: Fleet, location: str, tmp_path: Path) -> None:
     place, commit = repository(tmp_path, "#!/bin/sh\necho compiling; echo 'no rule to make switch' >&2; exit 2\n")
     fleet.say("forge", push(place, commit))
     fleet.say("koji", {"name": "absent", "version": "1", "release": "1", "new": 1})

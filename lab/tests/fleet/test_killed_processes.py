@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 from receivers import HttpReceiver, http_receiver
-from told import make_dead
+from notified_requests import make_dead
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import MachineBusyError
-from ringroad_lab.fleet.outbox import Outbox, ToldState
+from ringroad_lab.fleet.outbox import Outbox, DeliveryState
 from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
@@ -177,7 +177,7 @@ def test_a_dispatcher_that_is_killed_as_it_tells_is_followed_by_another_that_tel
     assert len(hook.got) == 2
     assert len({(delivery, body) for delivery, (_, _, body) in zip(deliveries(hook), hook.got, strict=True)}) == 1
     (row,) = Outbox(bench.store).of_request(bench.request.id)
-    assert (row.state, row.attempts, row.delivery) == (ToldState.DELIVERED, 2, deliveries(hook)[0])
+    assert (row.state, row.attempts, row.delivery) == (DeliveryState.DELIVERED, 2, deliveries(hook)[0])
 
 
 def test_two_dispatchers_tell_each_thing_once(bench: Bench, hook: HttpReceiver) -> None:
@@ -192,5 +192,5 @@ def test_two_dispatchers_tell_each_thing_once(bench: Bench, hook: HttpReceiver) 
     for each in both:
         assert each.wait(PATIENCE_S) == 0, bench.said()
     rows = [row for request_id in [1, *dead] for row in Outbox(bench.store).of_request(request_id)]
-    assert [(row.state, row.attempts) for row in rows] == [(ToldState.DELIVERED, 1)] * (count + 1)
+    assert [(row.state, row.attempts) for row in rows] == [(DeliveryState.DELIVERED, 1)] * (count + 1)
     assert sorted(deliveries(hook)) == sorted(row.delivery for row in rows)

@@ -155,7 +155,7 @@ def test_killed_around_the_commit_nothing_is_lost_and_nothing_made_twice(
     assert request.duplicates == (1 if when == "after" else 0)
 
 
-def test_a_store_that_fails_is_told_and_the_builds_are_taken_later(hub: KojiHubDouble, requests: Requests, store: ResultStore) -> None:
+def test_a_store_that_fails_is_reported_and_the_builds_are_taken_later(hub: KojiHubDouble, requests: Requests, store: ResultStore) -> None:
     class Failing(Requests):
         is_down = True
 
@@ -191,7 +191,7 @@ def test_the_bus_and_the_hub_come_to_one_request(hub: KojiHubDouble, requests: R
     assert request.duplicates == 1
 
 
-def test_a_hub_that_is_away_is_told_and_asked_again(requests: Requests) -> None:
+def test_a_hub_that_is_away_is_reported_and_asked_again(requests: Requests) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     double = KojiHubDouble()
@@ -227,7 +227,7 @@ def test_a_tag_that_is_not_there_hinders_no_other(hub: KojiHubDouble, requests: 
     assert requests.count() == 1
 
 
-def test_a_hub_that_was_set_up_anew_is_told_and_followed(hub: KojiHubDouble, requests: Requests, store: ResultStore) -> None:
+def test_a_hub_that_was_set_up_anew_is_reported_and_followed(hub: KojiHubDouble, requests: Requests, store: ResultStore) -> None:
     Positions(store).remember("hub", TAG, 10**9)
     said: list[str] = []
     looks = watcher(hub, requests, said)
@@ -281,7 +281,7 @@ def test_a_long_history_is_asked_for_in_parts(hub: KojiHubDouble) -> None:
         (200, b"\xff" * 5000, "as a Koji hub does"),
     ],
 )
-def test_what_no_hub_answers_is_told(hub: KojiHubDouble, status: int, answer: bytes, match: str) -> None:
+def test_what_no_hub_answers_is_reported(hub: KojiHubDouble, status: int, answer: bytes, match: str) -> None:
     hub.status, hub.answer = status, answer
     with pytest.raises(HubError, match=match):
         KojiHub(hub.url).last_event()

@@ -107,13 +107,13 @@ def test_a_rule_of_another_source_does_not_match_and_the_first_of_two_counts() -
         ([1], "no object"),
     ],
 )
-def test_what_cannot_be_made_is_told(fields: Any, words: str) -> None:  # noqa: ANN401
+def test_what_cannot_be_made_is_reported(fields: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(MessageError, match=words):
         make(fields, rule(built_at="at") if "at" in fields else rule())
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b'{"a": ' + b"1" * 5000 + b"}"])
-def test_what_is_no_json_is_told(payload: bytes) -> None:
+def test_what_is_no_json_is_reported(payload: bytes) -> None:
     with pytest.raises(MessageError, match="not JSON"):
         read_payload(payload)
 
@@ -193,7 +193,7 @@ def check(*arguments: str) -> str:
         ("rule = 1\n", "has to be tables"),
     ],
 )
-def test_faults_of_the_file_are_told_with_their_place(tmp_path: Path, text: str, words: str) -> None:
+def test_faults_of_the_file_are_reported_with_their_place(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         read_fleet(write(tmp_path, text))
 

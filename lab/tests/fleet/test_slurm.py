@@ -313,7 +313,7 @@ def test_a_job_that_is_requeued_by_hand_is_stopped_in_order_and_goes_on_on_its_b
     assert (report.exit_status, "told to end" in report.output) == (0, True)
 
 
-def test_a_run_is_told_to_end_before_the_time_limit(bench: Bench) -> None:
+def test_a_run_is_reported_to_end_before_the_time_limit(bench: Bench) -> None:
     engine = bench.engine(WAITS, time_limit="1", stop_before_limit_s=60)
     key = engine.submit(job("run"))
     report = bench.await_state(engine, key, JobState.ENDED)

@@ -91,7 +91,7 @@ def test_parts_of_a_test_on_two_machines_meet_though_one_loses_its_network() -> 
         assert "barrier 2: met" in said
 
 
-def test_what_cannot_begin_is_told_with_its_reason() -> None:
+def test_what_cannot_begin_is_reported_with_its_reason() -> None:
     found = told("refuse")
     assert "ssh-keyscan -p 2222 10.8.0.1" in found["unknown"]
     assert "there is no program no-such-tmt" in found["missing"]

@@ -44,7 +44,7 @@ def request(**load: Any) -> TrialRequest:  # noqa: ANN401
     return TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, **load), duration_s=0.01)
 
 
-def tell(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one: dict[str, Any] | None = None) -> None:
+def answer_with(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one: dict[str, Any] | None = None) -> None:
     """Have the server tell flows of 100 frames each way, but for what differs."""
     usual = {"frames_tx": "100", "frames_rx": "100", "loss": 0.0, "transmit": "stopped"}
     server.flows = [{"name": "1 to 2", **usual, **one_to_two}, {"name": "2 to 1", **usual, **(two_to_one or {})}]
@@ -57,7 +57,7 @@ def tell(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one: dict[s
 
 def test_a_trial_is_configured_started_and_counted(server: SimulatedServer, generator: OtgGenerator) -> None:
     latency = {"minimum_ns": 10, "maximum_ns": 30, "average_ns": 20}
-    tell(server, {"latency": latency}, {"frames_rx": "90", "loss": 10.0})
+    answer_with(server, {"latency": latency}, {"frames_rx": "90", "loss": 10.0})
     result = generator.trial(request())
     assert result.verdict is TrialVerdict.VALID, result.reasons
     assert [(way.sender, way.receiver, way.sent_frames, way.received_frames) for way in result.directions] == [
@@ -76,7 +76,7 @@ def test_a_trial_is_configured_started_and_counted(server: SimulatedServer, gene
 
 
 def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {"frames_rx": "105", "loss": 5.0})
+    answer_with(server, {"frames_rx": "105", "loss": 5.0})
     way = generator.trial(request()).directions[0]
     assert (way.received_frames, way.lost_frames, way.duplicate_frames) == (95, 5, 10)
 
@@ -92,14 +92,14 @@ def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGener
 def test_a_load_that_was_not_offered_is_invalid(
     server: SimulatedServer, generator: OtgGenerator, told: dict[str, Any], reason: str
 ) -> None:
-    tell(server, told)
+    answer_with(server, told)
     result = generator.trial(request())
     assert result.verdict is TrialVerdict.INVALID
     assert any(reason in each for each in result.reasons), result.reasons
 
 
 def test_frames_of_others_make_a_trial_invalid(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     server.ports[1]["frames_rx"] = 150
     result = generator.trial(request())
     assert result.reasons == ("1 to 2: 50 frames arrived that are not of this trial: somebody else sends",)
@@ -110,7 +110,7 @@ def test_counters_that_never_rest_make_a_trial_invalid(
     server: SimulatedServer, generator: OtgGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otg, "SETTLE_LIMIT_S", 0.3)
-    tell(server, {})
+    answer_with(server, {})
     metrics = server.answers["/monitor/metrics"]
 
     def arriving(body: Any) -> tuple[int, Any]:  # noqa: ANN401
@@ -126,7 +126,7 @@ def test_a_generator_that_does_not_stop_is_stopped(
     server: SimulatedServer, generator: OtgGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otg, "OVERTIME_S", 0.1)
-    tell(server, {})
+    answer_with(server, {})
     server.ports[0]["transmit"] = "started"
 
     def control(body: Any) -> tuple[int, Any]:  # noqa: ANN401
@@ -167,14 +167,14 @@ def test_a_load_without_a_frame_is_invalid_and_not_offered(server: SimulatedServ
 def test_answers_that_are_refusals_or_nonsense_are_errors(
     server: SimulatedServer, generator: OtgGenerator, path: str, answer: tuple[int, Any], text: str
 ) -> None:
-    tell(server, {})
+    answer_with(server, {})
     server.answers[path] = lambda _: answer
     with pytest.raises(GeneratorError, match=text):
         generator.trial(request(learning=False))
 
 
 def test_a_load_is_offered_and_judged_in_whole_frames_a_second(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1000.4, learning=False), duration_s=0.1))
     assert result.is_valid, result.reasons
     assert result.request.load.rate_fps == 1000
@@ -183,7 +183,7 @@ def test_a_load_is_offered_and_judged_in_whole_frames_a_second(server: Simulated
 
 
 def test_a_flow_without_metrics_is_an_error(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     del server.flows[1]
     with pytest.raises(GeneratorError, match="does not tell of flow '2 to 1'"):
         generator.trial(request())
@@ -231,7 +231,7 @@ LATENCY |= {"p99_9": 7000, "p99_99": 8000, "p99_999": 8000, "stddev": 1.0}
 
 
 def detailed_trial(server: SimulatedServer, generator: OtgGenerator, **differs: Any) -> Any:  # noqa: ANN401
-    tell(server, {})
+    answer_with(server, {})
     server.answers["/ringroad/flows"] = lambda _: (200, detail(**differs))
     return generator.trial(request(bidirectional=False))
 
@@ -249,7 +249,7 @@ def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, gen
 
 
 def test_under_an_attack_frames_that_the_device_has_not_taken_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     server.answers["/ringroad/flows"] = lambda _: (200, detail(distinct=60, unsent_slots=40))
     result = generator.trial(request(bidirectional=False, attack_fps=1000))
     assert result.is_valid, result.reasons
@@ -289,7 +289,7 @@ def _detail_told(elapsed_ns: int, _path: object) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     for elapsed_ns, is_valid in ((2_000_000, True), (10_000_000, True), (12_000_000, False)):
         server.answers["/ringroad/flows"] = partial(_detail_told, elapsed_ns)
@@ -299,7 +299,7 @@ def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedSer
 
 
 def test_a_burst_that_the_device_had_no_room_for_is_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=20_000_000))
     result = generator.trial(burst)
@@ -357,7 +357,7 @@ def test_frames_of_a_flow_set_match_its_entries() -> None:
 
 
 def test_an_attack_goes_beside_the_load_and_counts_nowhere(server: SimulatedServer, generator: OtgGenerator) -> None:
-    tell(server, {})
+    answer_with(server, {})
     server.flows = [server.flows[0], {**server.flows[0], "name": "attack"}]
     load = {"bidirectional": False, "learning": False, "attack_fps": 5000, "flow_set": FlowSet(white_list=True)}
     result = generator.trial(request(**load))

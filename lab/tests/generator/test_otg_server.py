@@ -85,7 +85,7 @@ def test_a_device_is_measured_by_a_generator_on_another_machine(host: LocalHost,
     assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr
 
 
-def test_a_command_starts_a_server_and_its_end_is_told(host: LocalHost, tmp_path: Path) -> None:
+def test_a_command_starts_a_server_and_its_end_is_reported(host: LocalHost, tmp_path: Path) -> None:
     socket_free = ["python3", "-c", "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); print(s.getsockname()[1])"]
     port = host.run(socket_free).stdout.strip()
     command = ("ringroad", "otg", "--http", "--no-token", "--listen", f"127.0.0.1:{port}")
@@ -105,7 +105,7 @@ def test_a_command_starts_a_server_and_its_end_is_told(host: LocalHost, tmp_path
         (("false",), "the generator ended with status 1"),
     ],
 )
-def test_a_command_that_starts_nothing_is_told(host: LocalHost, command: tuple[str, ...], words: str) -> None:
+def test_a_command_that_starts_nothing_is_reported(host: LocalHost, command: tuple[str, ...], words: str) -> None:
     server = OtgServer(OtgServerSettings(url="http://127.0.0.1:9", command=command), host, frozenset())
     with pytest.raises(LabError, match=words):
         server.start()

@@ -230,6 +230,6 @@ def test_what_is_not_mapped_is_refused(server: TrexServer, load: dict[str, Any],
         trial(server, **load)
 
 
-def test_a_missing_library_is_told_with_the_way_out(host: LocalHost) -> None:
+def test_a_missing_library_is_reported_with_the_way_out(host: LocalHost) -> None:
     with pytest.raises(GeneratorError, match="set `library` of the generator"):
         TrexServer(TrexSettings(), host, frozenset()).prepare()

@@ -88,7 +88,7 @@ def test_messages_bounce_between_virtual_machines(driver: str, cable: str, tool:
 
 @needs_programs
 @needs_qemu
-def test_a_virtual_machine_that_ends_is_told() -> None:
+def test_a_virtual_machine_that_ends_is_reported() -> None:
     told = sweep("ringroad", stations="guests", tools=("sockperf-udp",), max_bytes=16, kill=True)
     assert told["error"] == "GuestError"
     assert "station2 (QEMU) ended" in told["text"]

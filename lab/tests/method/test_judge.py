@@ -112,10 +112,10 @@ def test_a_ring_that_the_device_leaves_full_is_its_loss() -> None:
     direction["loss"] = direction["loss"].model_copy(update={"is_refused_by_device": True})
     judged = judge(trial(direction), 0.0)
     assert judged.judgement is Judgement.FAIL
-    assert judged.tells_ratio
+    assert judged.reports_ratio
 
 
 def test_a_loss_ratio_is_that_of_the_load_only_where_the_load_came_to_the_device() -> None:
-    assert judge(trial(lost(in_device=10, behind_device=100)), 0.0).tells_ratio
-    assert not judge(trial(lost(in_device=10, before_device=100)), 0.0).tells_ratio
-    assert not judge(trial(lost(in_device=10, refused=100)), 0.0).tells_ratio
+    assert judge(trial(lost(in_device=10, behind_device=100)), 0.0).reports_ratio
+    assert not judge(trial(lost(in_device=10, before_device=100)), 0.0).reports_ratio
+    assert not judge(trial(lost(in_device=10, refused=100)), 0.0).reports_ratio

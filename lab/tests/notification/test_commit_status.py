@@ -12,7 +12,7 @@ from receivers import HttpReceiver, http_receiver
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.notification.commit_status import CommitStatus
-from ringroad_lab.notification.delivery import targets, tell
+from ringroad_lab.notification.delivery import targets, notify
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.gitlab import GitlabStatus
 from ringroad_lab.notification.interface import Stage
@@ -43,7 +43,7 @@ def settings(kind: type[CommitStatus], forge: HttpReceiver, **more: Any) -> Comm
 
 
 def told(notifier: CommitStatus, notice: Notice) -> list[str]:
-    return tell(targets([notifier]), notice, first_wait_s=0.01)
+    return notify(targets([notifier]), notice, first_wait_s=0.01)
 
 
 def bodies(forge: HttpReceiver) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def test_a_label_leads_nowhere_but_to_a_repository(forge: HttpReceiver, reposito
 
 
 @pytest.mark.parametrize("commit", ["main", "c0ffee", "../" * 14, f"{COMMIT}/x"])
-def test_a_label_that_is_no_commit_is_told(forge: HttpReceiver, commit: str) -> None:
+def test_a_label_that_is_no_commit_is_reported(forge: HttpReceiver, commit: str) -> None:
     (problem,) = told(settings(GithubStatus, forge), Notice(run(commit=commit)))
     assert "names no commit" in problem
     assert forge.got == []
@@ -174,6 +174,6 @@ def test_a_status_that_gitlab_has_already_is_delivered(forge: HttpReceiver) -> N
         ({"repositories": []}, "repositories"),
     ],
 )
-def test_settings_that_cannot_work_are_told(forge: HttpReceiver, more: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_work_are_reported(forge: HttpReceiver, more: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         settings(GithubStatus, forge, **more)

@@ -22,7 +22,7 @@ from ringroad_lab.cli.notify import without_secrets
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.notification.delivery import targets, tell
+from ringroad_lab.notification.delivery import targets, notify
 from ringroad_lab.notification.interface import Occasion, Stage
 from ringroad_lab.notification.mail import Mail
 from ringroad_lab.notification.message import Notice
@@ -76,7 +76,7 @@ def post(certificate: Path) -> Iterator[MailReceiver]:
 def told(notice: Notice, *, webhook: dict[str, Any] | None = None, mail: dict[str, Any] | None = None) -> list[str]:
     """Tell it to one of them; what went wrong."""
     notifiers = [*([Webhook.model_validate(webhook)] if webhook else []), *([Mail.model_validate(mail)] if mail else [])]
-    return tell(targets(notifiers), notice, first_wait_s=0.01)
+    return notify(targets(notifiers), notice, first_wait_s=0.01)
 
 
 def mail_to(receiver: MailReceiver, certificate: Path, **more: object) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_a_server_that_never_answers_holds_nobody_up(hook: HttpReceiver, notice:
     assert hook.got
 
 
-def test_a_server_that_is_not_there_is_told_without_the_secret_of_its_url(notice: Notice) -> None:
+def test_a_server_that_is_not_there_is_reported_without_the_secret_of_its_url(notice: Notice) -> None:
     with socket.create_server((ADDRESS, 0)) as free:
         port = free.getsockname()[1]
 
@@ -164,7 +164,7 @@ def test_a_server_that_is_not_there_is_told_without_the_secret_of_its_url(notice
 def test_one_server_that_is_away_keeps_the_news_from_no_other(hook: HttpReceiver, notice: Notice) -> None:
     notifiers = (Webhook.model_validate({"url": "http://127.0.0.1:1/", "within_s": 0.2}), hooked(hook))
 
-    (problem,) = tell(targets(notifiers), notice, first_wait_s=0.01)
+    (problem,) = notify(targets(notifiers), notice, first_wait_s=0.01)
 
     assert ":1: " in problem
     assert len(hook.got) == 1
@@ -212,7 +212,7 @@ def test_a_mail_server_that_is_busy_is_tried_again(
         ("250 taken", "secret-password", {"security": "tls"}, "certificate is not right, or it speaks no TLS"),
     ],
 )
-def test_what_a_mail_server_refuses_is_told_once_without_the_password(
+def test_what_a_mail_server_refuses_is_reported_once_without_the_password(
     post: MailReceiver,
     certificate: Path,
     notice: Notice,
@@ -256,7 +256,7 @@ def test_occasions_are_regressions_and_failures(notice: Notice) -> None:
         ("[[mail]\n", "no TOML"),
     ],
 )
-def test_wrong_settings_are_told_with_their_place(tmp_path: Path, text: str, expected: str) -> None:
+def test_wrong_settings_are_reported_with_their_place(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "notifications.toml"
     file.write_text(text)
     with pytest.raises(ScenarioError, match=expected):
@@ -270,7 +270,7 @@ def test_a_url_that_is_none_is_refused_before_the_run_without_being_shown(url: s
     assert "secret" not in str(error.value)
 
 
-def test_a_missing_secret_is_told_before_the_run(tmp_path: Path) -> None:
+def test_a_missing_secret_is_reported_before_the_run(tmp_path: Path) -> None:
     for notifier in (
         Webhook.model_validate({"url_env": "NO_SUCH_VARIABLE"}),
         Webhook.model_validate({"url": "http://a/", "secret_file": tmp_path / "none"}),
@@ -280,13 +280,13 @@ def test_a_missing_secret_is_told_before_the_run(tmp_path: Path) -> None:
             targets([notifier])
 
 
-def test_one_who_is_told_has_a_name_of_his_own_that_holds_no_secret() -> None:
+def test_one_who_is_reported_has_a_name_of_his_own_that_holds_no_secret() -> None:
     notifiers = [Webhook.model_validate({"url": f"http://a:8080/{secret}"}) for secret in ("one", "two")]
     notifiers.append(Webhook.model_validate({"url": "http://a:8080/three", "name": "team"}))
     assert [each.name for each in targets(notifiers)] == ["webhook http://a:8080", "webhook http://a:8080 (2)", "team"]
 
 
-def test_of_what_has_not_ended_only_those_are_told_who_ask_for_it(notice: Notice) -> None:
+def test_of_what_has_not_ended_only_those_are_reported_who_ask_for_it(notice: Notice) -> None:
     quiet, curious = (Webhook.model_validate({"url": "http://a/", **more}) for more in ({}, {"stages": ["running"]}))
     running = Notice(None, stage=Stage.RUNNING)
     assert (quiet.concerns(running), curious.concerns(running)) == (False, True)
@@ -300,7 +300,7 @@ def test_a_record_has_no_url_of_a_webhook() -> None:
     assert without_secrets(arguments) == ["run", "X", "--json", "--label", "a=b"]
 
 
-def test_a_stored_run_is_told_by_command(hook: HttpReceiver, notice: Notice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_run_is_reported_by_command(hook: HttpReceiver, notice: Notice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RINGROAD_LAB_CONFIG", str(tmp_path))
     monkeypatch.setenv("RINGROAD_LAB_STORE", str(tmp_path / "results.db"))
     nobody = CliRunner().invoke(make_app(), ["notify", "old-run"])

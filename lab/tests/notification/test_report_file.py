@@ -11,7 +11,7 @@ from junitparser import JUnitXml
 from fabricated_runs import fabricated_run
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.notification.delivery import targets, tell
+from ringroad_lab.notification.delivery import targets, notify
 from ringroad_lab.notification.interface import Stage
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.notification.report_file import ReportFile
@@ -23,7 +23,7 @@ NEW = fabricated_run(run_id="../new", name="S", capacities_fps={"ovs": 0.8e6}, f
 def told(folder: Path, notice: Notice, **more: str) -> list[str]:
     notifier = ReportFile.model_validate({"folder": folder, **more})
     assert notifier.concerns(notice)
-    return tell(targets([notifier]), notice, first_wait_s=0.01)
+    return notify(targets([notifier]), notice, first_wait_s=0.01)
 
 
 def cases(file: Path) -> list[str]:
@@ -63,15 +63,15 @@ def test_another_form_has_its_own_suffix_and_needs_a_run(tmp_path: Path) -> None
 def test_a_folder_that_is_gone_may_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     folder.mkdir()
-    everybody = targets([ReportFile.model_validate({"folder": folder, "within_s": 0.1})])
+    recipients = targets([ReportFile.model_validate({"folder": folder, "within_s": 0.1})])
     folder.rmdir()
-    (problem,) = tell(everybody, Notice(OLD), first_wait_s=0.01)
+    (problem,) = notify(recipients, Notice(OLD), first_wait_s=0.01)
     assert "tries" in problem
     folder.mkdir()
-    assert tell(everybody, Notice(OLD), first_wait_s=0.01) == []
+    assert notify(recipients, Notice(OLD), first_wait_s=0.01) == []
 
 
-def test_what_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="did you mean 'junit'"):
         targets([ReportFile.model_validate({"folder": tmp_path, "form": "juni"})])
     with pytest.raises(ScenarioError, match="is no folder"):

@@ -17,7 +17,7 @@ def told(what: str) -> dict[str, Any]:
     return ask_in_sandbox(Path(__file__).parent / "rendezvous_in_sandbox.py", what)
 
 
-def test_three_members_pass_two_barriers_and_one_that_comes_again_is_told_so() -> None:
+def test_three_members_pass_two_barriers_and_one_that_comes_again_is_reported_so() -> None:
     found = told("pass")
     assert found["first"] == [[0, "barrier 1: met"]] * 3
     assert found["second"] == [[0, "barrier 2: met"]] * 3
@@ -42,7 +42,7 @@ def test_a_server_and_members_that_are_killed_go_on_where_they_were() -> None:
     assert found["met before a restart"] == [0, "barrier 1: met before"]
 
 
-def test_after_the_deadline_all_are_told_who_is_missing() -> None:
+def test_after_the_deadline_all_are_reported_who_is_missing() -> None:
     found = told("deadline")
     assert found["waited"][0] == 3
     assert "dut is missing (last at barrier 0, 0 boots, not heard of" in found["waited"][1]
@@ -93,7 +93,7 @@ def test_what_is_not_on_the_disk_is_not_told() -> None:
     assert found["came"] == [[0, "barrier 1: met"]] * 2
 
 
-def test_wrong_use_is_told_at_once() -> None:
+def test_wrong_use_is_reported_at_once() -> None:
     found = told("usage")
     statuses = {name: status for name, (status, _) in found.items()}
     assert statuses == {name: 1 if name.startswith("state of") else 2 for name in found}

@@ -18,7 +18,7 @@ def two(fast_fps: float = 2e6, *, repetitions: int = 8, spread: float = 0.005) -
     )
 
 
-def test_an_order_that_the_samples_decide_is_told_with_its_interval() -> None:
+def test_an_order_that_the_samples_decide_is_reported_with_its_interval() -> None:
     sentence = overview(two(), None)[1]
     assert sentence.startswith("At 64 bytes, fast has the highest throughput, 1.9")
     assert "slow is next with " in sentence

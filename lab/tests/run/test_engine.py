@@ -155,7 +155,7 @@ class Lab:
         self.open_beds = 0
         self.no_stations = ""
         self.no_end = ""
-        self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._tell, lambda: self._stopped)
+        self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._report, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
@@ -181,7 +181,7 @@ class Lab:
         if self.no_end:
             raise HostError(self.no_end)
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         self.events.append(event)
         self._stopped = self._stopped or self.stop_at(event)
 

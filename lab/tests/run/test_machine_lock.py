@@ -37,7 +37,7 @@ def test_another_run_is_named_and_lets_go_when_it_is_killed(tmp_path: Path, monk
         pass
 
 
-def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     for path in ("absent/lock", "link"):
         monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / path))

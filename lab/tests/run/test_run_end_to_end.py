@@ -98,7 +98,7 @@ def await_first_measurement(said: IO[str] | None) -> str:
     raise AssertionError("".join(lines))
 
 
-def test_processor_time_of_a_process_and_of_the_kernel_is_told_by_frame(lab: Lab) -> None:
+def test_processor_time_of_a_process_and_of_the_kernel_is_reported_by_frame(lab: Lab) -> None:
     chosen = ("duts=[ringroad, linux-bridge]", "topologies=[P2P]", "methods=[processor-cost]", "frames=[64]")
     # Far below what either carries: a busy machine is not to make frames late.
     light = ("method.processor-cost.load_ratios=[0.1]", "method.processor-cost.throughput.resolution=0.4")
@@ -321,7 +321,7 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--set", "frames=[70]", "--baseline", "other-frames"), 1, "nothing to compare"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
+def test_what_is_wrong_is_reported_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
     with ResultStore(str(lab.store)) as results:
         results.add_run(fabricated_run(run_id="other-frames", capacities_fps={"linux-bridge": 1e6}, frames=["64"]))
     done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)

@@ -101,7 +101,7 @@ def test_a_second_run_isolates_nothing_and_says_so(machine: Path) -> None:
         assert (machine / "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor").read_text() == "powersave\n"
 
 
-def test_what_the_kernel_refuses_is_told(machine: Path) -> None:
+def test_what_the_kernel_refuses_is_reported(machine: Path) -> None:
     governor = machine / "sys/devices/system/cpu/cpu2/cpufreq/scaling_governor"
     governor.unlink()
     # A folder takes no value, whoever writes it.
@@ -218,7 +218,7 @@ assert wait_until(lambda: list(folder.glob('*.sock')), 20)
 ask = lambda: isolation.read_mask(isolation._ask(next(folder.glob('*.sock')), 'setup').split()[3])
 before = ask()
 with ExitStack() as undo:
-    print(isolation._tell_irqbalance(folder, frozenset({1}), undo), flush=True)
+    print(isolation._configure_irqbalance(folder, frozenset({1}), undo), flush=True)
     assert wait_until(lambda: ask() == before | {1}, 30)
 assert wait_until(lambda: ask() == before, 30)
 print('as before')

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 import sqlalchemy
 from alembic import command
-from told import ask, have_run, make_dead
+from notified_requests import ask, have_run, make_dead
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import Outbox, Telling, ToldState
+from ringroad_lab.fleet.outbox import Outbox, Notification, DeliveryState
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import change, locked
@@ -38,7 +38,7 @@ def address(outbox: Outbox, *names: str) -> list[Notice]:
     return told
 
 
-def deliver(outbox: Outbox, target: str) -> list[Telling]:
+def deliver(outbox: Outbox, target: str) -> list[Notification]:
     """Tell one all that is due."""
     told = []
     while telling := outbox.claim(target, 60):
@@ -47,7 +47,7 @@ def deliver(outbox: Outbox, target: str) -> list[Telling]:
     return told
 
 
-def test_each_stage_is_told_once_in_each_round(store: ResultStore) -> None:
+def test_each_stage_is_reported_once_in_each_round(store: ResultStore) -> None:
     outbox = Outbox(store, "here:1:1:1")
     request_id = ask(store)
     leases = have_run(store)
@@ -64,8 +64,8 @@ def test_each_stage_is_told_once_in_each_round(store: ResultStore) -> None:
     Requests(store).retry(request_id, "tester")
     assert [(notice.stage, notice.outcome, notice.reason) for notice in address(outbox, "c")] == [(Stage.QUEUED, "", "")]
     # What is noted beside a state begins no round.
-    outbox.tell_again(request_id, "tester")
-    outbox.tell_again(request_id, "tester", everybody=True)
+    outbox.send_again(request_id, "tester")
+    outbox.send_again(request_id, "tester", to_all=True)
     assert [notice.stage for notice in address(outbox, "c")] == [Stage.QUEUED]
     assert [each.target for each in outbox.of_request(request_id)].count("c") == 1
     Requests(store).cancel(request_id, "tester", "once")
@@ -78,12 +78,12 @@ def test_each_stage_is_told_once_in_each_round(store: ResultStore) -> None:
     ]
     # Somebody asked for the first round to be told again.
     assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.RUNNING, Stage.ERROR, Stage.QUEUED, Stage.ERROR]
-    assert [each.target for each in outbox.of_request(request_id) if each.state is ToldState.WAITING] == ["b"] * 3 + ["c"] * 2
+    assert [each.target for each in outbox.of_request(request_id) if each.state is DeliveryState.WAITING] == ["b"] * 3 + ["c"] * 2
     deliveries = [each.delivery for each in outbox.of_request(request_id)]
     assert len(set(deliveries)) == len(deliveries) == 10
 
 
-def test_what_is_told_is_written_with_the_change_or_not_at_all(store: ResultStore) -> None:
+def test_what_is_reported_is_written_with_the_change_or_not_at_all(store: ResultStore) -> None:
     request_id = ask(store)
     outbox = Outbox(store)
     address(outbox)
@@ -156,7 +156,7 @@ def test_many_at_once_send_each_once(store: ResultStore, location: str) -> None:
     outbox = Outbox(store)
     rows = [each for request in Requests(store).find() for each in outbox.of_request(request.id)]
     assert len(rows) == 2 * count
-    assert {(each.state, each.attempts) for each in rows} == {(ToldState.DELIVERED, 1)}
+    assert {(each.state, each.attempts) for each in rows} == {(DeliveryState.DELIVERED, 1)}
     assert set(sent.values()) == {1}
     assert set(sent) == {each.delivery for each in rows}
 
@@ -195,7 +195,7 @@ def test_what_fails_for_days_is_given_up_and_told_again_when_somebody_asks(store
     request_id = make_dead(store)
     address(outbox, "a")
 
-    def fail() -> Telling:
+    def fail() -> Notification:
         taken = outbox.claim("a", 60)
         assert taken
         outbox.failed(taken, "status 503", 3600.0, for_days=2)
@@ -203,34 +203,34 @@ def test_what_fails_for_days_is_given_up_and_told_again_when_somebody_asks(store
         return row
 
     first = fail()
-    assert (first.state, first.not_before, first.last_error) == (ToldState.WAITING, 1e9 + 3600, "status 503")
+    assert (first.state, first.not_before, first.last_error) == (DeliveryState.WAITING, 1e9 + 3600, "status 503")
     assert outbox.due(["a"]) == []
     now[0] += 2.1 * DAY_S
     given_up = fail()
-    assert (given_up.state, given_up.last_error) == (ToldState.UNDELIVERED, "given up after 2 days: status 503")
-    assert [(each.target, each.state, each.count) for each in outbox.counts()] == [("a", ToldState.UNDELIVERED, 1)]
+    assert (given_up.state, given_up.last_error) == (DeliveryState.UNDELIVERED, "given up after 2 days: status 503")
+    assert [(each.target, each.state, each.count) for each in outbox.counts()] == [("a", DeliveryState.UNDELIVERED, 1)]
     assert outbox.due(["a"]) == []
-    assert outbox.tell_again(request_id, "tester") == 1
+    assert outbox.send_again(request_id, "tester") == 1
     (again,) = deliver(outbox, "a")
     # Whoever got it all the same knows it again.
     assert (again.delivery, again.attempts) == (first.delivery, 1)
-    assert outbox.tell_again(request_id, "tester") == 0
+    assert outbox.send_again(request_id, "tester") == 0
     assert Requests(store).changes(request_id)[-1].why == "is told again"
 
 
-def test_all_are_told_anew_when_somebody_asks_and_who_came_since(store: ResultStore) -> None:
+def test_all_are_reported_anew_when_somebody_asks_and_who_came_since(store: ResultStore) -> None:
     outbox = Outbox(store, "here:1:1:1")
     request_id = make_dead(store)
     address(outbox, "a")
     (first,) = deliver(outbox, "a")
-    assert outbox.tell_again(request_id, "tester", everybody=True) == 1
+    assert outbox.send_again(request_id, "tester", to_all=True) == 1
     (notice,) = address(outbox, "a", "b")
     assert (notice.outcome, notice.reason) == ("dead", "it is no JSON")
     (second,) = deliver(outbox, "a")
     assert second.delivery != first.delivery
     assert len(deliver(outbox, "b")) == 1
     with pytest.raises(StoreError, match="no request 77"):
-        outbox.tell_again(77, "tester")
+        outbox.send_again(77, "tester")
 
 
 def test_a_target_that_nobody_has_any_more_is_given_up(store: ResultStore) -> None:
@@ -241,12 +241,12 @@ def test_a_target_that_nobody_has_any_more_is_given_up(store: ResultStore) -> No
     now[0] += 8 * DAY_S
     outbox.give_up_unknown(["kept"])
     assert {each.target: each.state for each in outbox.of_request(request_id)} == {
-        "kept": ToldState.WAITING,
-        "removed": ToldState.UNDELIVERED,
+        "kept": DeliveryState.WAITING,
+        "removed": DeliveryState.UNDELIVERED,
     }
 
 
-def test_of_what_was_not_told_before_the_upgrade_all_are_told(location: str) -> None:
+def test_of_what_was_not_told_before_the_upgrade_all_are_reported(location: str) -> None:
     engine = sqlalchemy.create_engine(parse_location(location))
     with engine.begin() as connection:
         command.upgrade(_migration_scripts(connection), "0005")
@@ -263,12 +263,16 @@ def test_of_what_was_not_told_before_the_upgrade_all_are_told(location: str) -> 
             **texts,
             **numbers,
         }
-        for build, state, told_at, holder in (("told", "done", 3.0, ""), ("untold", "done", 0.0, "gone:1:1:1"), ("new", "new", 0.0, "")):
+        for build, state, told_at, holder in (
+            ("told", "done", 3.0, ""),
+            ("undelivered", "done", 0.0, "gone:1:1:1"),
+            ("new", "new", 0.0, ""),
+        ):
             values = {"build": build, "state": state, "told_at": told_at, "lease_holder": holder, "verdict": "measured", "run_id": build}
             connection.execute(table.insert().values(**same, **values))
     engine.dispose()
     with ResultStore(location) as store:
         (notice,) = address(Outbox(store), "a")
         assert notice.request
-        assert (notice.request.build, notice.stage, notice.outcome, notice.happened_at) == ("untold", Stage.COMPLETE, "measured", 2.0)
+        assert (notice.request.build, notice.stage, notice.outcome, notice.happened_at) == ("undelivered", Stage.COMPLETE, "measured", 2.0)
         assert {each.lease_holder for each in Requests(store).find()} == {""}

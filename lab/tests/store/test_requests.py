@@ -308,15 +308,15 @@ def test_requests_that_ended_long_ago_are_forgotten_and_others_stay(store: Resul
     assert requests.get(old.id).superseded_by == newer.id
     _, (waiting,) = requests.add(message(), [wanted("dpdk-23")])
     clock.now = EPOCH + 100
-    _, (untold,) = requests.add(message(), [wanted("dpdk-24")])
+    _, (undelivered,) = requests.add(message(), [wanted("dpdk-24")])
     outbox = Outbox(store, "here:1:1:1")
     outbox.address(lambda _notice: [])
-    requests.cancel(untold.id, "somebody")
+    requests.cancel(undelivered.id, "somebody")
     assert forget(store, EPOCH) == Forgotten()
     assert forget(store, EPOCH + 50) == Forgotten(requests=2)
     # What ended after that, is still to be told, or has not ended.
     assert forget(store, EPOCH + 1000) == Forgotten()
-    assert {each.id for each in requests.find()} == {waiting.id, untold.id}
+    assert {each.id for each in requests.find()} == {waiting.id, undelivered.id}
     outbox.address(lambda _notice: [])
     assert forget(store, EPOCH + 1000) == Forgotten(requests=1)
     outcome, (again,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])

@@ -129,7 +129,7 @@ def test_bounds_and_unknown_sources(builder: WebVisitor, requests: Requests) -> 
     assert requests.count() == 1
 
 
-def test_a_store_that_fails_is_told_so_that_the_message_comes_again(builder: WebVisitor, store: ResultStore) -> None:
+def test_a_store_that_fails_is_reported_so_that_the_message_comes_again(builder: WebVisitor, store: ResultStore) -> None:
     with store.writing() as session:
         session.connection().exec_driver_sql("ALTER TABLE request RENAME TO gone")
     assert send(builder, RELEASED).status_code == 503
@@ -195,7 +195,7 @@ def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
 ) -> None:
     send(builder, RELEASED)
     outbox = Outbox(store, "here:1:1:1")
-    assert builder.client.post("/requests/1/retell").headers["location"].startswith("/login")
+    assert builder.client.post("/requests/1/renotify").headers["location"].startswith("/login")
     builder.log_in()
     assert "Who is told" not in builder.get("/requests/1").text
     outbox.address(lambda _notice: ["team", "<b>forge</b>"])
@@ -210,18 +210,18 @@ def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
     assert "<b>forge" not in shown
     assert "status 404" in shown
     assert "Tell at once" in shown
-    assert [(each["target"], each["state"], each["count"]) for each in builder.get("/api/requests").json()["untold"]] == [
+    assert [(each["target"], each["state"], each["count"]) for each in builder.get("/api/requests").json()["undelivered"]] == [
         ("<b>forge</b>", "undelivered", 1)
     ]
     assert "Not told" in builder.get("/requests").text
-    assert builder.client.post("/requests/1/retell").headers["location"] == "/requests/1"
+    assert builder.client.post("/requests/1/renotify").headers["location"] == "/requests/1"
     told = builder.get("/api/requests/1").json()["told"]
     assert [(each["target"], each["stage"], each["state"]) for each in told] == [
         ("team", "queued", "delivered"),
         ("<b>forge</b>", "queued", "waiting"),
     ]
     assert requests.changes(1)[-1].actor == f"user {TESTER}"
-    assert builder.client.post("/requests/9/retell").status_code == 404
+    assert builder.client.post("/requests/9/renotify").status_code == 404
 
 
 def test_a_build_that_was_not_installed_is_shown_with_its_log_and_can_be_tried_again(

@@ -77,7 +77,7 @@ def dispatch(
         raise ScenarioError(
             f"the engine {engine} has no settings: [engine.{engine}] in {fleet or default_file()} has to name them"
         ) from error
-    everybody = load_targets(notify, None)
+    recipients = load_targets(notify, None)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -94,7 +94,7 @@ def dispatch(
             Leases(results, engine, bed_class or (), beds=beds),
             DispatcherSettings(attempts=attempts, retry_wait_s=retry_wait, poll_s=poll),
             watchers=watchers,
-            everybody=everybody,
+            recipients=recipients,
             say=_say,
         ).run(stopping, once=once)
 

@@ -49,20 +49,20 @@ def notify(
     webhook: WebhookUrl = None,
     store: StoreOption = None,
 ) -> None:
-    """Tell everybody in the settings how a stored run ended, whatever came of it: to try the settings, or to tell again."""
-    from ringroad_lab.notification.delivery import tell
+    """Tell recipients in the settings how a stored run ended, whatever came of it: to try the settings, or to tell again."""
+    from ringroad_lab.notification.delivery import notify
     from ringroad_lab.notification.message import Notice
     from ringroad_lab.store.result_store import ResultStore
 
-    everybody = load_targets(file, webhook)
-    if not everybody:
+    recipients = load_targets(file, webhook)
+    if not recipients:
         raise ScenarioError(f"there is nobody to tell: write {_default_file()}, or name another file by --notify")
     with ResultStore(store) as results:
         run_id = results.resolve(run)
         notice = Notice(results.get_run(run_id), next(iter(results.comparisons(run_id)), None))
-    if problems := tell(everybody, notice):
+    if problems := notify(recipients, notice):
         raise LabError("not told: " + "; ".join(problems))
-    typer.echo(f"told: {', '.join(target.name for target in everybody)}")
+    typer.echo(f"told: {', '.join(target.name for target in recipients)}")
 
 
 def load_targets(file: Path | None, webhook: str | None) -> list[Target]:

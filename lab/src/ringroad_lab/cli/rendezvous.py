@@ -55,7 +55,7 @@ def serve(
     from ringroad_lab.rendezvous.server import serve as serve_until_cancelled
     from ringroad_lab.rendezvous.state_file import StateFile
 
-    secret = _told(lambda: member.read_secret(str(secret_file) if secret_file else None))
+    secret = _exiting_on_error(lambda: member.read_secret(str(secret_file) if secret_file else None))
     try:
         meeting = Meeting.of(roles)
     except ValidationError as error:
@@ -95,7 +95,7 @@ def arrive(
     secret_file: SecretFile = None,
 ) -> None:
     """Come to a barrier, and wait there for the others: 0 they met, 1 somebody aborted, 3 the deadline is over."""
-    deadline_s = _told(lambda: member.check_deadline(deadline))
+    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
     boot_id = member.boot_id() if boot is None else boot
     _end_with(server, secret_file, lambda asking: asking.arrive(barrier, role, deadline_s, boot_id))
 
@@ -108,7 +108,7 @@ def abort(
     secret_file: SecretFile = None,
 ) -> None:
     """End it for all members: those who wait see it at once, the others when they come to a barrier."""
-    deadline_s = _told(lambda: member.check_deadline(deadline))
+    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
     _end_with(server, secret_file, lambda asking: asking.abort(reason, role, deadline_s))
 
 
@@ -119,7 +119,7 @@ def status(
     secret_file: SecretFile = None,
 ) -> None:
     """Tell how far all members are; status 1 where it was aborted."""
-    deadline_s = _told(lambda: member.check_deadline(deadline))
+    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
     _end_with(server, secret_file, lambda asking: asking.status(deadline_s, as_json))
 
 
@@ -129,11 +129,13 @@ def client() -> None:
 
 
 def _end_with(server: list[str] | None, secret_file: Path | None, act: Callable[[member.Member], int]) -> None:
-    asking = _told(lambda: member.Member(member.read_servers(server), member.read_secret(str(secret_file) if secret_file else None)))
-    raise typer.Exit(_told(lambda: act(asking)))
+    asking = _exiting_on_error(
+        lambda: member.Member(member.read_servers(server), member.read_secret(str(secret_file) if secret_file else None))
+    )
+    raise typer.Exit(_exiting_on_error(lambda: act(asking)))
 
 
-def _told(act: Callable[[], T]) -> T:
+def _exiting_on_error(act: Callable[[], T]) -> T:
     try:
         return act()
     except member.UsageError as error:

@@ -1,4 +1,4 @@
-"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `retell`, `forget`: builds that are to be measured."""
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `renotify`, `forget`: builds that are to be measured."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command()(cancel)
     app.command()(retry)
     app.command()(replay)
-    app.command()(retell)
+    app.command()(renotify)
     app.command()(forget)
 
 
@@ -169,9 +169,9 @@ def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = 
             typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", was there already"))
 
 
-def retell(
+def renotify(
     request_id: RequestId,
-    everybody: Annotated[bool, typer.Option("--all", help="Also those who were told, as something new.")] = False,
+    to_all: Annotated[bool, typer.Option("--all", help="Also those who were told, as something new.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Have others told of a request at once who were not; `dispatch` does it."""
@@ -179,8 +179,8 @@ def retell(
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:
-        count = Outbox(results).tell_again(request_id, ACTOR, everybody=everybody)
-    typer.echo(f"request {request_id}: {count} to be told" + (", and who is new in the settings" if everybody else ""))
+        count = Outbox(results).send_again(request_id, ACTOR, to_all=to_all)
+    typer.echo(f"request {request_id}: {count} to be told" + (", and who is new in the settings" if to_all else ""))
 
 
 def forget(

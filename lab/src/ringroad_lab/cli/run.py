@@ -31,7 +31,7 @@ from ringroad_lab.facts.machine import is_same_machine, machine_facts
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
-from ringroad_lab.notification.delivery import Target, tell
+from ringroad_lab.notification.delivery import Target, notify
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.findings import same_builds, took
@@ -68,7 +68,7 @@ class Ending:
     fails_on_inconclusive: bool
     report: Path | None
     junit: Path | None
-    everybody: tuple[Target, ...]
+    recipients: tuple[Target, ...]
     """Who may have to be told how it ended."""
 
 
@@ -176,7 +176,7 @@ def _carry_out(
             _require_programs(staged, registries, host)
         except BuildError as error:
             whole = keep_uninstalled(results, record, stage.facts, error, is_resumed=is_resumed)
-            _tell_end(whole, None, Notice(whole, None), ending, console, store, error.exit_status)
+            _report_end(whole, None, Notice(whole, None), ending, console, store, error.exit_status)
         record = record.model_copy(update={"facts": {**record.facts, **stage.facts}})
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
         if guard:
@@ -214,10 +214,10 @@ def _carry_out(
         if comparison:
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
         notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None, load_comparison=lambda: comparison)
-    _tell_end(whole, comparison, notice, ending, console, store, inner_status)
+    _report_end(whole, comparison, notice, ending, console, store, inner_status)
 
 
-def _tell_end(
+def _report_end(
     whole: RunRecord,
     comparison: RunComparison | None,
     notice: Notice,
@@ -236,7 +236,7 @@ def _tell_end(
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
         _print_end(console, whole, comparison, ending.report, store)
-    warn_of(tell([each for each in ending.everybody if each.notifier.concerns(notice)], notice))
+    warn_of(notify([each for each in ending.recipients if each.notifier.concerns(notice)], notice))
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison, fails_on_inconclusive=ending.fails_on_inconclusive))

@@ -80,8 +80,8 @@ def register(app: typer.Typer) -> None:
         from ringroad_lab.cli.run_bed import find_bed
 
         job = job_of_this_process()
-        everybody = () if job else tuple(load_targets(notify, webhook))
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
+        recipients = () if job else tuple(load_targets(notify, webhook))
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
         decision = (until_decided, most_pairs)
         begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job, find_bed(bed, fleet))
 
@@ -103,6 +103,6 @@ def register(app: typer.Typer) -> None:
         """Measure what is missing of a run that was stopped; on a bed if it was begun there."""
         from ringroad_lab.cli.run import Ending, resume_run
 
-        everybody = () if job_of_this_process() else tuple(load_targets(notify, webhook))
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, everybody)
+        recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))
+        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
         resume_run(run_, store, baseline, ending, bed, fleet)

@@ -76,7 +76,7 @@ def serve(
     with listener, ResultStore(store) as results:
         if login_proxy and login_proxy not in token_names(results):
             raise LabError(f"there is no token {login_proxy!r}: `ringroad-lab token add {login_proxy}` makes it for the proxy")
-        _tell(listener, results, settings, is_loopback=is_loopback)
+        _report(listener, results, settings, is_loopback=is_loopback)
         config = uvicorn.Config(
             make_application(results, settings),
             log_level="warning",
@@ -123,7 +123,7 @@ def _owner() -> str:
         return str(os.getuid())
 
 
-def _tell(listener: socket.socket, results: ResultStore, settings: WebSettings, *, is_loopback: bool) -> None:
+def _report(listener: socket.socket, results: ResultStore, settings: WebSettings, *, is_loopback: bool) -> None:
     address, port = listener.getsockname()[:2]
     host = f"[{address}]" if ":" in address else address
     site = f"http{'s' if settings.is_encrypted else ''}://{host}:{port}/"

@@ -182,9 +182,9 @@ class Dut(ABC):
         for port in ports:
             told = {name: collected.get(f"{port.number}.{name}") for name in (*self.received_counters, self.sent_counter)}
             no_room = self.no_room_counters.get(port.cable.kind)
-            is_told = told[self.received_counters[0]] is not None
+            is_reported = told[self.received_counters[0]] is not None
             found[port.number] = EndCounts(
-                received=sum(told[name] or 0 for name in self.received_counters) if is_told else None,
+                received=sum(told[name] or 0 for name in self.received_counters) if is_reported else None,
                 sent=told[self.sent_counter],
                 no_room=collected.get(f"{port.number}.{no_room}") if no_room else None,
             )

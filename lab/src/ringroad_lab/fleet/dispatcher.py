@@ -18,7 +18,7 @@ from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
-from ringroad_lab.fleet.teller import FIRST_WAIT_S, Teller
+from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
 from ringroad_lab.fleet.verdict import judge_run
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
@@ -44,7 +44,7 @@ class DispatcherSettings:
     retry_wait_s: float = 60.0
     """Until the next attempt; n times as long after the n-th."""
     poll_s: float = 2.0
-    tell_wait_s: float = FIRST_WAIT_S
+    notify_wait_s: float = FIRST_WAIT_S
     """Until others are tried again who could not be told; twice as long each time."""
 
 
@@ -59,7 +59,7 @@ class Dispatcher:
         settings: DispatcherSettings | None = None,
         *,
         watchers: Sequence[Watcher] = (),
-        everybody: Sequence[Target] = (),
+        recipients: Sequence[Target] = (),
         say: Callable[[str], None] = print,
     ) -> None:
         """Take the parts, and who is told of requests."""
@@ -69,7 +69,7 @@ class Dispatcher:
         self._settings = settings or DispatcherSettings()
         self._watchers = watchers
         self._say = say
-        self._teller = Teller(Outbox(store, leases.holder), everybody, say, self._settings.tell_wait_s)
+        self._outbox_sender = OutboxSender(Outbox(store, leases.holder), recipients, say, self._settings.notify_wait_s)
         self._obstacles: set[str] = set()
         self._said: set[str] = set()
         self._said_before: set[str] = set()
@@ -82,7 +82,7 @@ class Dispatcher:
             self._said_before, self._said = self._said, set()
             is_over = False
             # The store, the engine or a folder may not be there now. Nothing is lost: all is tried again.
-            with self._telling_why():
+            with self._reporting_errors():
                 is_over = self._wind_up() if stopping.is_set() else self._step() and once
             if is_over:
                 break
@@ -99,16 +99,16 @@ class Dispatcher:
 
     def _pause(self, stopping: threading.Event) -> None:
         """Wait until the next look; meanwhile others are told."""
-        with self._telling_why():
-            self._teller.attend(stopping, self._settings.poll_s)
+        with self._reporting_errors():
+            self._outbox_sender.attend(stopping, self._settings.poll_s)
             return
         stopping.wait(self._settings.poll_s)
 
     def _step(self) -> bool:
         """Do what there is to do now; return whether nothing is left to wait for."""
         self._leases.renew()
-        with self._telling_why():
-            self._teller.look()
+        with self._reporting_errors():
+            self._outbox_sender.look()
         for request in self._leases.adopt(self._may_adopt):
             self._say(f"request {request.id}: taken over from {machine_of(request.lease_holder)}")
         for request in self._leases.held():
@@ -126,16 +126,16 @@ class Dispatcher:
                 break
         # Last: a source that is away is no reason to begin nothing.
         for watcher in self._watchers:
-            with self._telling_why():
+            with self._reporting_errors():
                 watcher.look()
         obstacles = self._leases.obstacles()
         for obstacle in sorted(obstacles - self._obstacles):
             self._say(obstacle)
         self._obstacles = obstacles
-        return not self._leases.held() and not self._leases.is_any_waiting() and self._teller.is_done
+        return not self._leases.held() and not self._leases.is_any_waiting() and self._outbox_sender.is_done
 
     @contextmanager
-    def _telling_why(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         """Go on after what will be tried again."""
         try:
             yield
@@ -144,7 +144,7 @@ class Dispatcher:
 
     def _try(self, act: Callable[[Request], None], request: Request) -> None:
         """Act for a request. Whatever is wrong with it, the others are seen to."""
-        with self._telling_why():
+        with self._reporting_errors():
             try:
                 act(request)
             except LabError:
@@ -250,8 +250,8 @@ class Dispatcher:
             else:
                 self._see_to(request)
         # What is being told is not to be told again by the next dispatcher.
-        self._teller.note()
-        return is_over and not self._teller.is_sending
+        self._outbox_sender.note()
+        return is_over and not self._outbox_sender.is_sending
 
     def _say_once(self, text: str) -> None:
         if text not in self._said_before:

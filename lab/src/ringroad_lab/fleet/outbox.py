@@ -17,7 +17,7 @@ from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet.holder import is_gone
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rows import EVERYBODY, announce, error_text, insert, locked, note
+from ringroad_lab.fleet.rows import UNADDRESSED, announce, error_text, insert, locked, note
 from ringroad_lab.notification.interface import Stage
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.store import models
@@ -35,7 +35,7 @@ _UNADDRESSED_FOR_S = 3600.0
 _AT_ONCE = 100
 
 
-class ToldState(StrEnum):
+class DeliveryState(StrEnum):
     """How far it has come to tell one of something."""
 
     WAITING = "waiting"
@@ -46,14 +46,14 @@ class ToldState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Telling:
+class Notification:
     """Something that is to be told to one, as the store has it."""
 
     id: int
     request_id: int
     stage: Stage
     target: str
-    state: ToldState
+    state: DeliveryState
     run_id: str | None
     outcome: str
     reason: str
@@ -75,7 +75,7 @@ class TargetCounts:
     """How much was told to one, and how much is still to be."""
 
     target: str
-    state: ToldState
+    state: DeliveryState
     count: int
     oldest_at: float
 
@@ -95,7 +95,7 @@ class Outbox:
         """Make a row for each who is to be told of what happened, some at a time."""
         table = models.Notification
         with self._store.reading() as session:
-            rows = session.scalars(select(table).where(*_waits(EVERYBODY)).order_by(table.id).limit(_AT_ONCE))
+            rows = session.scalars(select(table).where(*_waits(UNADDRESSED)).order_by(table.id).limit(_AT_ONCE))
             events = [_read(row) for row in rows]
         for event in events:
             names = who(self.notice(event))
@@ -113,38 +113,38 @@ class Outbox:
                 session.delete(row)
 
     def forget(self) -> None:
-        """Leave untold what happened an hour ago and more, and nobody asked who is to be told of it: no dispatcher has anybody to tell."""
+        """Leave undelivered what happened an hour ago and more, and nobody asked who is to be told of it: no dispatcher has anybody to tell."""
         table = models.Notification
-        old = (*_waits(EVERYBODY), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
+        old = (*_waits(UNADDRESSED), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
         with self._store.reading() as session:
             if session.scalar(select(table.id).where(*old).limit(1)) is None:
                 return
         with self._store.writing() as session:
             session.execute(delete(table).where(*old))
 
-    def notice(self, telling: Telling) -> Notice:
+    def notice(self, notification: Notification) -> Notice:
         """Return what is to be told."""
         store, requests = self._store, Requests(self._store)
-        request = requests.get(telling.request_id)
+        request = requests.get(notification.request_id)
         try:
-            record = store.get_run(telling.run_id) if telling.run_id else None
+            record = store.get_run(notification.run_id) if notification.run_id else None
         except StoreFailedError:
             raise
         except StoreError:
             # It has not begun, or its job never came to that.
             record = None
-        compared = record and telling.stage is Stage.COMPLETE and request.order.baseline
+        compared = record and notification.stage is Stage.COMPLETE and request.order.baseline
         comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
         return Notice(
             record,
             comparison,
-            telling.stage,
+            notification.stage,
             request,
-            telling.outcome,
-            telling.reason,
+            notification.outcome,
+            notification.reason,
             requests.payload(request.id),
-            happened_at=telling.happened_at,
-            load_comparison=partial(_compare, store, comparison.baseline_run_id if comparison else "", telling.run_id or ""),
+            happened_at=notification.happened_at,
+            load_comparison=partial(_compare, store, comparison.baseline_run_id if comparison else "", notification.run_id or ""),
         )
 
     # Delivered
@@ -159,9 +159,9 @@ class Outbox:
     def is_any_new(self) -> bool:
         """Whether something has happened of which it is not known yet who is to be told."""
         with self._store.reading() as session:
-            return session.scalar(select(models.Notification.id).where(*_waits(EVERYBODY)).limit(1)) is not None
+            return session.scalar(select(models.Notification.id).where(*_waits(UNADDRESSED)).limit(1)) is not None
 
-    def claim(self, target: str, for_s: float) -> Telling | None:
+    def claim(self, target: str, for_s: float) -> Notification | None:
         """Take what is to be told to a target next; None where there is nothing now.
 
         For so long nobody else takes it. What happened to a request is told to each in order.
@@ -181,44 +181,44 @@ class Outbox:
         earlier = select(before.id).where(
             before.request_id == table.request_id,
             before.target == table.target,
-            before.state == ToldState.WAITING.value,
+            before.state == DeliveryState.WAITING.value,
             before.id < table.id,
         )
         # What this process claimed and is asked for again it did not begin to send.
         is_free = or_(table.holder.in_(("", self._holder)), table.held_until < now)
-        return (table.state == ToldState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
+        return (table.state == DeliveryState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
 
     def free(self) -> None:
         """Give up the claims of processes of this machine that have ended: whether what they sent arrived, nobody knows."""
         table = models.Notification
         with self._store.reading() as session:
-            holders = session.scalars(select(table.holder).where(table.state == ToldState.WAITING.value, table.holder != "").distinct())
+            holders = session.scalars(select(table.holder).where(table.state == DeliveryState.WAITING.value, table.holder != "").distinct())
             gone = [holder for holder in holders if holder != self._holder and is_gone(holder)]
         if gone:
             with self._store.writing() as session:
                 session.execute(update(table).where(table.holder.in_(gone)).values(holder="", held_until=0.0))
 
-    def delivered(self, telling: Telling) -> None:
+    def delivered(self, notification: Notification) -> None:
         """Note that it was."""
-        self._end(telling, state=ToldState.DELIVERED.value, last_error="")
+        self._end(notification, state=DeliveryState.DELIVERED.value, last_error="")
 
-    def refused(self, telling: Telling, why: str) -> None:
+    def refused(self, notification: Notification, why: str) -> None:
         """Note that it will not be."""
-        self._end(telling, state=ToldState.UNDELIVERED.value, last_error=error_text(why))
+        self._end(notification, state=DeliveryState.UNDELIVERED.value, last_error=error_text(why))
 
-    def failed(self, telling: Telling, why: str, wait_s: float, for_days: float) -> None:
+    def failed(self, notification: Notification, why: str, wait_s: float, for_days: float) -> None:
         """Have it tried again later, unless it has been for so long."""
         now = self._clock()
-        if now - telling.asked_at > for_days * _DAY_S:
-            self.refused(telling, f"given up after {for_days:g} days: {why}")
+        if now - notification.asked_at > for_days * _DAY_S:
+            self.refused(notification, f"given up after {for_days:g} days: {why}")
         else:
-            self._end(telling, last_error=error_text(why), not_before=now + min(wait_s, _MOST_ASKED_WAIT_S))
+            self._end(notification, last_error=error_text(why), not_before=now + min(wait_s, _MOST_ASKED_WAIT_S))
 
-    def _end(self, telling: Telling, **values: Any) -> None:  # noqa: ANN401
+    def _end(self, notification: Notification, **values: Any) -> None:  # noqa: ANN401
         with self._store.writing() as session:
-            row = session.get(models.Notification, telling.id, with_for_update=True)
+            row = session.get(models.Notification, notification.id, with_for_update=True)
             # Another dispatcher took it after the time of this one: it notes what became of it.
-            if row is not None and row.holder == self._holder and row.attempts == telling.attempts:
+            if row is not None and row.holder == self._holder and row.attempts == notification.attempts:
                 for name, value in {**values, "holder": "", "held_until": 0.0, "changed_at": self._clock()}.items():
                     setattr(row, name, value)
 
@@ -226,30 +226,34 @@ class Outbox:
         """Give up what is to be told to targets that have not been in the settings of a dispatcher for long."""
         table, now = models.Notification, self._clock()
         why = "given up: no dispatcher has this target in its settings"
-        which = (table.state == ToldState.WAITING.value, table.target.not_in([EVERYBODY, *known]), table.asked_at < now - _UNKNOWN_FOR_S)
-        values = {"state": ToldState.UNDELIVERED.value, "last_error": why, "changed_at": now}
+        which = (
+            table.state == DeliveryState.WAITING.value,
+            table.target.not_in([UNADDRESSED, *known]),
+            table.asked_at < now - _UNKNOWN_FOR_S,
+        )
+        values = {"state": DeliveryState.UNDELIVERED.value, "last_error": why, "changed_at": now}
         with self._store.writing() as session:
             session.execute(update(table).where(*which, table.not_before < now - _UNKNOWN_FOR_S).values(**values))
 
     # Looked at, and asked for
 
-    def of_request(self, request_id: int) -> list[Telling]:
+    def of_request(self, request_id: int) -> list[Notification]:
         """Return what was told of a request, and what is still to be told, in order."""
         table = models.Notification
         with self._store.reading() as session:
-            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != EVERYBODY).order_by(table.id))
+            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != UNADDRESSED).order_by(table.id))
             return [_read(row) for row in rows]
 
     def counts(self) -> list[TargetCounts]:
         """Return how much waits or was not delivered, by target."""
         table = models.Notification
         columns = (table.target, table.state, func.count(), func.min(table.happened_at))
-        query = select(*columns).where(table.state != ToldState.DELIVERED.value, table.target != EVERYBODY)
+        query = select(*columns).where(table.state != DeliveryState.DELIVERED.value, table.target != UNADDRESSED)
         with self._store.reading() as session:
             rows = session.execute(query.group_by(table.target, table.state).order_by(table.target, table.state))
-            return [TargetCounts(target, ToldState(state), count, oldest) for target, state, count, oldest in rows]
+            return [TargetCounts(target, DeliveryState(state), count, oldest) for target, state, count, oldest in rows]
 
-    def tell_again(self, request_id: int, actor: str, *, everybody: bool = False) -> int:
+    def send_again(self, request_id: int, actor: str, *, to_all: bool = False) -> int:
         """Have all tried at once that was not delivered; return how much that is.
 
         With everybody also what was delivered, as something new; and all who are in the settings of today are told how the request stands.
@@ -260,18 +264,18 @@ class Outbox:
         table = models.Notification
         with self._store.writing() as session:
             row, now = locked(session, request_id), self._clock()
-            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != EVERYBODY).with_for_update()).all()
-            again = [each for each in rows if everybody or each.state != ToldState.DELIVERED]
+            rows = session.scalars(select(table).where(table.request_id == request_id, table.target != UNADDRESSED).with_for_update()).all()
+            again = [each for each in rows if to_all or each.state != DeliveryState.DELIVERED]
             for each in again:
-                if each.state == ToldState.DELIVERED:
+                if each.state == DeliveryState.DELIVERED:
                     # Else whoever got it would take it for the same.
                     each.delivery = str(uuid.uuid4())
-                if each.state != ToldState.WAITING or each.holder == "":
+                if each.state != DeliveryState.WAITING or each.holder == "":
                     for name, value in _fresh(now).items():
                         setattr(each, name, value)
-            if everybody:
+            if to_all:
                 announce(session, row, now)
-            if again or everybody:
+            if again or to_all:
                 note(session, request_id, now, row.state, row.state, actor, "is told again")
             return len(again)
 
@@ -282,13 +286,13 @@ def wait_s(attempts: int, first_s: float, asked_s: float = 0.0) -> float:
 
 
 def _waits(target: str) -> Sequence[ColumnElement[bool]]:
-    return (models.Notification.state == ToldState.WAITING.value, models.Notification.target == target)
+    return (models.Notification.state == DeliveryState.WAITING.value, models.Notification.target == target)
 
 
 def _fresh(now: float) -> dict[str, Any]:
     nobody = {"holder": "", "held_until": 0.0}
     return {
-        "state": ToldState.WAITING.value,
+        "state": DeliveryState.WAITING.value,
         "attempts": 0,
         "last_error": "",
         "asked_at": now,
@@ -298,9 +302,9 @@ def _fresh(now: float) -> dict[str, Any]:
     }
 
 
-def _read(row: models.Notification) -> Telling:
-    names = [name for name in Telling.__dataclass_fields__ if name not in ("stage", "state")]
-    return Telling(stage=Stage(row.stage), state=ToldState(row.state), **{name: getattr(row, name) for name in names})
+def _read(row: models.Notification) -> Notification:
+    names = [name for name in Notification.__dataclass_fields__ if name not in ("stage", "state")]
+    return Notification(stage=Stage(row.stage), state=DeliveryState(row.state), **{name: getattr(row, name) for name in names})
 
 
 def _compare(store: ResultStore, baseline_run_id: str, run_id: str) -> RunComparison | None:

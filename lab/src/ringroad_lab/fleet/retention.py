@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select, update
 
-from ringroad_lab.fleet.outbox import ToldState
+from ringroad_lab.fleet.outbox import DeliveryState
 from ringroad_lab.fleet.request import GIVEN_UP, RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
@@ -43,9 +43,9 @@ def forget(store: ResultStore, before: float) -> Forgotten:
 
 
 def _forget_requests(store: ResultStore, before: float) -> int:
-    table, untold, occupancy = models.Request, models.Notification, models.BedOccupancy
+    table, undelivered, occupancy = models.Request, models.Notification, models.BedOccupancy
     over = [state.value for state in (RequestState.DONE, *GIVEN_UP)]
-    waits = select(untold.id).where(untold.request_id == table.id, untold.state == ToldState.WAITING.value).exists()
+    waits = select(undelivered.id).where(undelivered.request_id == table.id, undelivered.state == DeliveryState.WAITING.value).exists()
     ended = select(table.id).where(table.state.in_(over), table.changed_at < before, table.lease_holder == "", ~waits)
     with store.writing() as session:
         ids = list(session.scalars(ended.order_by(table.id).limit(_BATCH).with_for_update(skip_locked=True)))
@@ -53,7 +53,7 @@ def _forget_requests(store: ResultStore, before: float) -> int:
             return 0
         session.execute(update(table).where(table.superseded_by.in_(ids)).values(superseded_by=None))
         session.execute(update(occupancy).where(occupancy.request_id.in_(ids)).values(request_id=None))
-        for dependent in (models.RequestChange, untold):
+        for dependent in (models.RequestChange, undelivered):
             session.execute(delete(dependent).where(dependent.request_id.in_(ids)))
         session.execute(delete(table).where(table.id.in_(ids)))
     return len(ids)

@@ -14,7 +14,7 @@ from ringroad_lab.notification.interface import Stage
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 
-EVERYBODY = ""
+UNADDRESSED = ""
 """The target of what is not addressed yet."""
 _MAX_ERROR_CHARACTERS = 4000
 _STAGES = {
@@ -154,7 +154,7 @@ def announce(session: Session, row: models.Request, now: float, why: str = "") -
         "request_id": row.id,
         "round": session.scalar(select(func.count()).where(*begun_anew)),
         "stage": stage.value,
-        "target": EVERYBODY,
+        "target": UNADDRESSED,
         "state": "waiting",
         "run_id": row.run_id,
         "outcome": {Stage.COMPLETE: row.verdict, Stage.ERROR: row.state}.get(stage, ""),

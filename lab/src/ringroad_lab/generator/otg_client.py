@@ -20,13 +20,13 @@ from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
 _MAX_ANSWER_BYTES = 64 << 20
 
 
-class _Told(BaseModel):
+class _Answer(BaseModel):
     """What a server says: checked as far as it is used here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class PortMetric(_Told):
+class PortMetric(_Answer):
     """What a port counted."""
 
     name: str
@@ -35,7 +35,7 @@ class PortMetric(_Told):
     transmit: str = "stopped"
 
 
-class LatencyMetric(_Told):
+class LatencyMetric(_Answer):
     """Latency of a flow, ns."""
 
     minimum_ns: float = 0
@@ -43,7 +43,7 @@ class LatencyMetric(_Told):
     average_ns: float = 0
 
 
-class FlowMetric(_Told):
+class FlowMetric(_Answer):
     """What came of a flow."""
 
     name: str
@@ -55,12 +55,12 @@ class FlowMetric(_Told):
     transmit: str = "stopped"
 
 
-class _Metrics(_Told):
+class _Metrics(_Answer):
     port_metrics: tuple[PortMetric, ...] = ()
     flow_metrics: tuple[FlowMetric, ...] = ()
 
 
-class Distribution(_Told):
+class Distribution(_Answer):
     """Latencies, ns. Percentiles are at most 0.1 % too high."""
 
     count: int
@@ -75,13 +75,13 @@ class Distribution(_Told):
     p99_999: float
 
 
-class Delay(_Told):
+class Delay(_Answer):
     """How long frames were under way."""
 
     latency_ns: Distribution | None = None
 
 
-class Arrival(_Told):
+class Arrival(_Answer):
     """What came of a flow at one port."""
 
     port: str
@@ -94,7 +94,7 @@ class Arrival(_Told):
     delay: Delay
 
 
-class Offered(_Told):
+class Offered(_Answer):
     """What a flow really offered."""
 
     elapsed_ns: int
@@ -102,7 +102,7 @@ class Offered(_Told):
     sent_frames: int
 
 
-class FlowDetail(_Told):
+class FlowDetail(_Answer):
     """A flow, as Ringroad's generator measured it."""
 
     load: str
@@ -111,7 +111,7 @@ class FlowDetail(_Told):
     arrivals: tuple[Arrival, ...] = ()
 
 
-class ReceivedDetail(_Told):
+class ReceivedDetail(_Answer):
     """What came at a port apart from its flows."""
 
     foreign_frames: int
@@ -119,7 +119,7 @@ class ReceivedDetail(_Told):
     unknown_stream_frames: int
 
 
-class PortDetail(_Told):
+class PortDetail(_Answer):
     """A port, as Ringroad's generator saw it."""
 
     port: str
@@ -129,14 +129,14 @@ class PortDetail(_Told):
     received: ReceivedDetail
 
 
-class PortFailure(_Told):
+class PortFailure(_Answer):
     """A port that failed."""
 
     port: str | None = None
     reason: str
 
 
-class ClockDetail(_Told):
+class ClockDetail(_Answer):
     """How the generator's clock compares with the system's."""
 
     source: str
@@ -144,7 +144,7 @@ class ClockDetail(_Told):
     max_ns: int
 
 
-class TrialDetail(_Told):
+class TrialDetail(_Answer):
     """What the model cannot say: the answer of Ringroad's `GET /ringroad/flows`."""
 
     failure: PortFailure | None = None

@@ -75,7 +75,7 @@ class FrameLossMethod(TrialMethod):
         clean = 0
         for ratio in settings.load_ratios():
             judged = series.run(ratio * max_fps, settings.trial_s, "frame-loss")
-            if not judged.tells_ratio:
+            if not judged.reports_ratio:
                 why = judged.reasons or (outside_reason(judged.result),)
                 not_carried.append(f"{ratio * max_fps:.0f} frames/s: {'; '.join(why)}")
                 continue

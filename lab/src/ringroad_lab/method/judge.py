@@ -45,7 +45,7 @@ class JudgedTrial:
         return self.judgement is not Judgement.NOTHING
 
     @property
-    def tells_ratio(self) -> bool:
+    def reports_ratio(self) -> bool:
         """Whether the device's loss ratio in it is that of the load asked for. One that fails at less than its load fails all the same."""
         ahead = self.result.loss.ahead_of_device if self.result.loss else 0
         return self.counts and ahead <= OUTSIDE_TOLERANCE * self.result.sent_frames

@@ -93,7 +93,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
         """Run a trial. One that says nothing ends the search: it must not count as loss."""
         judged = self._series.run(min(intended_load, self._series.context.max_fps), intended_duration, "search")
         result = judged.result
-        if not judged.tells_ratio and (not judged.counts or result.device_loss_ratio <= self._greatest_ratio):
+        if not judged.reports_ratio and (not judged.counts or result.device_loss_ratio <= self._greatest_ratio):
             is_offered = judged.counts or judged.is_lost_outside
             carried_fps = min(_CEILING_STEP * intended_load, _CEILING_MARGIN * (result.forwarded_fps if is_offered else result.offered_fps))
             raise _NotCarriedError(intended_load, carried_fps, judged.reasons or (outside_reason(result),))

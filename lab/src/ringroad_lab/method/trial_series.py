@@ -134,7 +134,7 @@ class TrialSeries:
     def warm_up(self, rate_fps: float, duration_s: float) -> None:
         """Run a trial that is recorded and otherwise thrown away."""
         if duration_s:
-            self._tell(self._trial(_Asked(rate_fps, duration_s, acceptable_loss_ratio=1.0), "warm-up"), is_repeated=False)
+            self._report(self._trial(_Asked(rate_fps, duration_s, acceptable_loss_ratio=1.0), "warm-up"), is_repeated=False)
 
     def check_alive(self) -> None:
         """Look whether the device forwards anything at all in each direction, at a load that none fails at.
@@ -178,9 +178,9 @@ class TrialSeries:
             again = self._trial(asked, purpose)
             is_calmer = not again.is_disturbed or again.lost_time_ratio < kept.lost_time_ratio
             kept, left_out = (again, kept) if is_calmer else (kept, again)
-            self._tell(left_out, is_repeated=True)
+            self._report(left_out, is_repeated=True)
         # A loss that is verified is repeated in any case, and only the last word counts.
-        self._tell(kept, is_repeated=kept.is_disturbed and is_verified and kept.judged.judgement is Judgement.FAIL)
+        self._report(kept, is_repeated=kept.is_disturbed and is_verified and kept.judged.judgement is Judgement.FAIL)
         return kept.judged
 
     def _trial(self, asked: _Asked, purpose: str) -> _Run:
@@ -201,7 +201,7 @@ class TrialSeries:
         is_disturbed = seen is not None and seen.is_above_limit and not (asked.loss_alone_counts and judged.passes)
         return _Run(judged, is_disturbed, seen.ratio if seen else 0.0)
 
-    def _tell(self, run: _Run, *, is_repeated: bool) -> None:
+    def _report(self, run: _Run, *, is_repeated: bool) -> None:
         result = run.judged.result.model_copy(update={"is_disturbed": run.is_disturbed, "is_repeated": is_repeated})
         self.duplicate_frames += sum(direction.duplicate_frames for direction in result.directions)
         self.reordered_frames += sum(direction.reordered_frames for direction in result.directions)

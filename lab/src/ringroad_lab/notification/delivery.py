@@ -50,12 +50,12 @@ class _Sending:
     problem: str = "no end within the time"
 
 
-def tell(everybody: Sequence[Target], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
+def notify(recipients: Sequence[Target], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
     """Send a notice to all, at once; return what went wrong, a sentence each.
 
     It takes no longer than the longest of them may: a server that answers byte by byte is left alone in its thread.
     """
-    sendings = [_Sending(target, str(uuid.uuid4())) for target in everybody]
+    sendings = [_Sending(target, str(uuid.uuid4())) for target in recipients]
     began = time.monotonic()
     for each in sendings:
         each.thread = threading.Thread(target=_send, args=(each, notice, first_wait_s), daemon=True)

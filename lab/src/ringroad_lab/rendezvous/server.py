@@ -149,7 +149,7 @@ class Server:
             held.popleft().set()
         try:
             ends = time.monotonic() + HOLD_S
-            while (found := self._told(barrier, was_met))["state"] == "wait" and not pushed_out.is_set():
+            while (found := self._answer_state(barrier, was_met))["state"] == "wait" and not pushed_out.is_set():
                 left = ends - time.monotonic()
                 if left <= 0:
                     break
@@ -162,7 +162,7 @@ class Server:
             if pushed_out in held:
                 held.remove(pushed_out)
 
-    def _told(self, barrier: int, was_met: bool) -> dict[str, Any]:
+    def _answer_state(self, barrier: int, was_met: bool) -> dict[str, Any]:
         meeting = self._meeting
         if barrier <= meeting.met:
             # Also where all was aborted since: who was told that it was met, and who was not, must not go different ways.

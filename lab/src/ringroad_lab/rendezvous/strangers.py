@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MAX_PLACES = 64
-_TOLD_EVERY_S = 60.0
+_REPORTED_EVERY_S = 60.0
 # An IPv6 network belongs to one, all of whose addresses count as one.
 _IPV6_NETWORK_BITS = 64
 
@@ -37,7 +37,7 @@ class Strangers:
         self._say = say
         self._places: list[Stranger] = []
         self._wrong = 0
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
     @contextmanager
     def place(self, writer: asyncio.StreamWriter) -> Iterator[Stranger]:
@@ -59,9 +59,9 @@ class Strangers:
         """Count one that does not know the secret, and tell of them now and then."""
         self._wrong += 1
         now = time.monotonic()
-        if now - self._told_at >= _TOLD_EVERY_S:
+        if now - self._reported_at >= _REPORTED_EVERY_S:
             self._say(f"{self._wrong} connections with another secret so far, the last from {source}")
-            self._told_at = now
+            self._reported_at = now
 
 
 def _source(writer: asyncio.StreamWriter) -> str:

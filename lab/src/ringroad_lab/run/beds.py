@@ -155,7 +155,7 @@ class Beds:
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         """Take where events go."""
-        self._tell = tell
+        self._report = tell
         self._ceilings: Ceilings = {}
         self._contradicted: set[tuple[str, str]] = set()
 
@@ -173,11 +173,11 @@ class Beds:
                 choice,
                 ceilings=self._ceilings,
                 dut_host=host,
-                on_step=lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")),
+                on_step=lambda step: self._report(StepNamed(text=f"{choice.label}: {step}")),
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
                 contradicted=self._contradicted,
-                on_ceiling=lambda ceiling: self._tell(CeilingFound(ceiling=ceiling)),
-                on_self_test_failed=lambda text: self._tell(SelfTestFailed(text=text)),
+                on_ceiling=lambda ceiling: self._report(CeilingFound(ceiling=ceiling)),
+                on_self_test_failed=lambda text: self._report(SelfTestFailed(text=text)),
             )
             with bed:
                 # Processes of another machine have their numbers there.
@@ -205,7 +205,7 @@ class Beds:
         host = LocalHost()
 
         def on_step(step: str) -> None:
-            self._tell(StepNamed(text=f"{choice.label}: {step}"))
+            self._report(StepNamed(text=f"{choice.label}: {step}"))
 
         try:
             self._await_huge_pages(scenario, choice)
@@ -228,7 +228,7 @@ class Beds:
     def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
         """Have the pages that a device needs, which another program may have taken since the run began."""
         if choice.host == LOCAL_HOST and (mib := huge_pages_mib(scenario, choice)):
-            await_huge_pages(mib, lambda: self._tell(HugePagesNeeded(mib=mib)))
+            await_huge_pages(mib, lambda: self._report(HugePagesNeeded(mib=mib)))
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)

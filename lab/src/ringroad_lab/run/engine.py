@@ -205,7 +205,7 @@ class Engine:
         self._rounds = rounds
         self._make_method = make_method
         self._beds = beds
-        self._tell = tell
+        self._report = tell
         self._is_stopped = is_stopped
         self._ask = ask
 
@@ -224,7 +224,7 @@ class Engine:
 
     def _run_round(self, planned: Round, todo: list[Step]) -> list[Step]:
         """Measure as much of a round as one start of the device allows; what is left."""
-        self._stop_if_told()
+        self._stop_if_requested()
         begun_at = time.time()
         done = 0
         throughputs_fps: dict[str, float] = {}
@@ -233,7 +233,7 @@ class Engine:
                 self._run_between_stations(planned, todo[0])
                 return todo[1:]
             with self._beds.make(planned.scenario, planned.dut) as bed:
-                self._tell(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
+                self._report(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
                 try:
                     while done < len(todo) and not todo[done].is_between_stations:
                         whens = {"before", "after"} | ({"start"} if not done else set()) | ({"end"} if done + 1 == len(todo) else set())
@@ -242,13 +242,13 @@ class Engine:
                         if not is_alive:
                             break
                 finally:
-                    self._tell_end(planned, bed)
+                    self._report_end(planned, bed)
         except RunStoppedError:
             raise
         except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
             if done:
                 # What was measured is told already; it was not taken down as it should be.
-                self._tell(Warned(text=f"{planned.dut.label}: {error}"))
+                self._report(Warned(text=f"{planned.dut.label}: {error}"))
                 return todo[done:]
             # Not even started: what is left of the round would fare no better, or was of its own kind.
             failed = todo[:1] if todo[0].is_between_stations else [step for step in todo if not step.is_between_stations]
@@ -262,8 +262,8 @@ class Engine:
         method = self._make_method(step.method)
         begun_at = time.time()
         with self._beds.make_stations(planned.scenario, planned.dut, method.settings) as stations:
-            self._tell(BedReady(dut=stations.record(), repetition=planned.repetition))
-            self._tell_begin(planned, step, method)
+            self._report(BedReady(dut=stations.record(), repetition=planned.repetition))
+            self._report_begin(planned, step, method)
             context = MethodContext(
                 generator=NoGenerator(),
                 frame=step.frame,
@@ -272,7 +272,7 @@ class Engine:
                 bidirectional=False,
                 flows=1,
                 on_trial=lambda _trial: None,
-                remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                remaining_s=lambda rest: self._report(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
                 between_stations=stations.measure,
             )
             counters: dict[str, int] = {}
@@ -285,15 +285,15 @@ class Engine:
             except LabError as error:
                 outcome = _invalid(str(error))
             self._give(planned, step, begun_at, outcome, (), counters)
-            self._tell_end(planned, stations)
+            self._report_end(planned, stations)
 
-    def _tell_end(self, planned: Round, watched: Watched) -> None:
+    def _report_end(self, planned: Round, watched: Watched) -> None:
         for warning in watched.warnings():
-            self._tell(Warned(text=f"{planned.dut.label}: {warning}"))
-        self._tell(BedEnded(series=tuple(watched.watched()), logs=tuple(watched.logs())))
+            self._report(Warned(text=f"{planned.dut.label}: {warning}"))
+        self._report(BedEnded(series=tuple(watched.watched()), logs=tuple(watched.logs())))
 
-    def _tell_begin(self, planned: Round, step: Step, method: Method, *, knows_throughput: bool = False) -> None:
-        self._tell(
+    def _report_begin(self, planned: Round, step: Step, method: Method, *, knows_throughput: bool = False) -> None:
+        self._report(
             StepBegan(
                 number=step.number,
                 dut=planned.dut.label,
@@ -309,13 +309,13 @@ class Engine:
 
         Throughputs found are left for the methods that follow, by frame size.
         """
-        self._stop_if_told()
+        self._stop_if_requested()
         method = self._make_method(step.method)
         trials: list[TrialResult] = []
 
         def on_trial(trial: TrialResult) -> None:
             trials.append(trial)
-            self._tell(
+            self._report(
                 TrialDone(
                     number=step.number,
                     purpose=trial.request.purpose,
@@ -325,9 +325,9 @@ class Engine:
                     is_disturbed=trial.is_disturbed,
                 )
             )
-            self._stop_if_told()
+            self._stop_if_requested()
 
-        self._tell_begin(planned, step, method, knows_throughput=step.frame.name in throughputs_fps)
+        self._report_begin(planned, step, method, knows_throughput=step.frame.name in throughputs_fps)
         begun_at = time.time()
         is_alive = True
         counters: dict[str, int] = {}
@@ -345,7 +345,7 @@ class Engine:
             run_test_steps("start", "before")
             ceiling = bed.ceiling(step.frame)
             if ceiling is not None:
-                self._tell(CeilingFound(ceiling=ceiling))
+                self._report(CeilingFound(ceiling=ceiling))
             max_fps, is_generator_bound = _max_fps(planned.scenario, step.frame, ceiling)
             context = MethodContext(
                 generator=AskingGenerator(bed.generator, self._ask_for_trial) if self._ask else bed.generator,
@@ -357,7 +357,7 @@ class Engine:
                 vlans=planned.scenario.vlans,
                 vnis=planned.scenario.vnis,
                 on_trial=on_trial,
-                remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                remaining_s=lambda rest: self._report(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
                 repeats=DisturbedRepeats(planned.scenario.disturbance),
                 throughput_fps=throughputs_fps.get(step.frame.name),
                 costs=bed.costs,
@@ -410,15 +410,15 @@ class Engine:
             dut_counters=counters,
             steps=steps,
         )
-        self._tell(MeasurementDone(measurement=measurement))
+        self._report(MeasurementDone(measurement=measurement))
 
     def _ask_for_trial(self) -> None:
         if self._ask:
             self._ask()
             # Who would have answered may have ended.
-            self._stop_if_told()
+            self._stop_if_requested()
 
-    def _stop_if_told(self) -> None:
+    def _stop_if_requested(self) -> None:
         if self._is_stopped():
             raise RunStoppedError("stopped; finished measurements are kept")
 

@@ -19,7 +19,7 @@ from ringroad_lab.scenario.schedule import schedule
 
 def main() -> int:
     """Measure one job; the events tell how it went, and so does the status."""
-    tell = _Teller()
+    tell = _Reporter()
     try:
         job = Job.model_validate_json(sys.stdin.readline())
     except ValidationError as error:
@@ -32,7 +32,7 @@ def main() -> int:
     return ended.exit_status
 
 
-def _run(job: Job, tell: _Teller, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
+def _run(job: Job, tell: _Reporter, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
     def ask() -> None:
         tell(TrialAsked())
         answers.acquire()
@@ -47,7 +47,7 @@ def _run(job: Job, tell: _Teller, stopped: threading.Event, answers: threading.S
     return Ended()
 
 
-class _Teller:
+class _Reporter:
     """Writes events, whole lines, from any thread."""
 
     def __init__(self) -> None:

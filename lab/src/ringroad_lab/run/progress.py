@@ -53,7 +53,7 @@ class RunProgress:
         )
         self._task = self._bar.add_task("preparing", total=max(self._total_s, 1e-9), left="")
         self._title = "preparing"
-        self._told: set[tuple[str, ...]] = set()
+        self._reported: set[tuple[str, ...]] = set()
         """Reasons that were shown: what is not measured for one reason is mostly several sizes, and a log may be in it."""
 
     def __enter__(self) -> RunProgress:
@@ -92,8 +92,8 @@ class RunProgress:
             case MeasurementDone():
                 self._left_s.pop(event.measurement.number, None)
                 reasons = event.measurement.outcome.reasons
-                self._console.print(describe(event.measurement, is_told=reasons in self._told), highlight=False, soft_wrap=True)
-                self._told.add(reasons)
+                self._console.print(describe(event.measurement, is_reported=reasons in self._reported), highlight=False, soft_wrap=True)
+                self._reported.add(reasons)
             case Warned():
                 self._console.print(
                     f"warning: {printable_lines(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True
@@ -110,7 +110,7 @@ class RunProgress:
         )
 
 
-def describe(measurement: Measurement, *, is_told: bool = False) -> str:
+def describe(measurement: Measurement, *, is_reported: bool = False) -> str:
     """Return one line of a measurement, with the markup of a console; where its reasons were told before, their beginning is enough."""
     outcome = measurement.outcome
     style = _STYLES[outcome.status]
@@ -120,7 +120,7 @@ def describe(measurement: Measurement, *, is_told: bool = False) -> str:
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     size = f"{measurement.frame.name} B" if measurement.frame.name.isdigit() else measurement.frame.name
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
-    if is_told and "\n" in reasons:
+    if is_reported and "\n" in reasons:
         reasons = reasons.partition("\n")[0] + " ..."
     return (
         # Labels are people's and reasons quote programs: brackets in them are no markup.

@@ -84,7 +84,7 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
     facts = {
         "frequency governor": _set_all(dict.fromkeys(governors, "performance"), undo, "processors have no settings of frequency"),
         "idle states": _bound_wake_up(root / "dev/cpu_dma_latency", undo),
-        "irqbalance": _tell_irqbalance(root / "run/irqbalance", processors, undo),
+        "irqbalance": _configure_irqbalance(root / "run/irqbalance", processors, undo),
         "interrupts": _move_interrupts(root / "proc/irq", processors, online, undo),
         "kernel's work": _set_all(
             {
@@ -192,7 +192,7 @@ def _move_interrupts(folder: Path, processors: frozenset[int], online: frozenset
     return f"{moved} moved to other processors, {kept} that the kernel does not let go"
 
 
-def _tell_irqbalance(folder: Path, processors: frozenset[int], undo: ExitStack) -> str:
+def _configure_irqbalance(folder: Path, processors: frozenset[int], undo: ExitStack) -> str:
     """Have irqbalance leave the run's processors alone (irqbalance(1), API)."""
     sockets = sorted(folder.glob("irqbalance*.sock"))
     if not sockets:

@@ -278,7 +278,7 @@ class Notification(Base):
     target: Mapped[str] = mapped_column(Text)
     """Who is told, by name; empty: everybody, for whom a dispatcher puts a row for each who is concerned in its place."""
     state: Mapped[str] = mapped_column(String(16))
-    """A `ToldState`."""
+    """A `DeliveryState`."""
     run_id: Mapped[str | None] = mapped_column(String(64))
     outcome: Mapped[str] = mapped_column(String(32))
     """Verdict, or the state in which the request ended without one; empty before its end."""

@@ -52,7 +52,7 @@ def request_pages(site: Site) -> APIRouter:
             total=total,
             pages=max(1, -(-total // PAGE_REQUESTS)),
             counts=requests.source_counts(),
-            untold=outbox.counts(),
+            undelivered=outbox.counts(),
             refused=site.refused,
         )
 
@@ -95,11 +95,11 @@ def request_pages(site: Site) -> APIRouter:
         existing(request_id)
         return _changed(request_id, lambda: requests.retry(request_id, f"{USER_PREFIX}{visitor.user}"))
 
-    @router.post("/requests/{request_id}/retell", include_in_schema=False)
-    def retell(request: Request, request_id: RequestId) -> Response:
+    @router.post("/requests/{request_id}/renotify", include_in_schema=False)
+    def renotify(request: Request, request_id: RequestId) -> Response:
         visitor = site.writer(request)
         existing(request_id)
-        return _changed(request_id, lambda: outbox.tell_again(request_id, f"{USER_PREFIX}{visitor.user}"))
+        return _changed(request_id, lambda: outbox.send_again(request_id, f"{USER_PREFIX}{visitor.user}"))
 
     @router.get("/api/requests")
     def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def request_pages(site: Site) -> APIRouter:
             "page": query.page,
             "requests": [each.as_json() for each in found],
             "messages": [asdict(each) for each in requests.source_counts()],
-            "untold": [asdict(each) for each in outbox.counts()],
+            "undelivered": [asdict(each) for each in outbox.counts()],
             "refused_since_start": dict(site.refused),
         }
 

@@ -93,7 +93,7 @@ class SlurmEngine(Engine):
         self._programs = SlurmPrograms(self._own.config, self._own.answer_within_s)
         self._queue = SlurmQueue(self._programs)
         self._folder = Path(self._own.folder) if self._own.folder else settings.folder.absolute()
-        self._told_to_end_at: dict[str, float] = {}
+        self._end_requested_at: dict[str, float] = {}
         self._without_bed_since: dict[str, float] = {}
         make_job_folder(self._folder, "[engine.slurm] folder in fleet.toml names another")
 
@@ -123,7 +123,7 @@ class SlurmEngine(Engine):
         self._queue.forget()
         if self.find(job.name) is not None:
             return job.name
-        self._told_to_end_at.pop(job.name, None)
+        self._end_requested_at.pop(job.name, None)
         self._without_bed_since.pop(job.name, None)
         self._forget_old_files()
         files = self._files(job.name)
@@ -185,12 +185,12 @@ class SlurmEngine(Engine):
         if job is None:
             return
         now = time.monotonic()
-        told_at = self._told_to_end_at.get(key)
+        told_at = self._end_requested_at.get(key)
         if job.state is JobState.QUEUED:
             self._programs.call("scancel", "--state=PENDING", f"--name={key}")
         elif told_at is None:
             self._programs.call("scancel", "--signal=USR1", "--batch", f"--name={key}")
-            self._told_to_end_at[key] = now
+            self._end_requested_at[key] = now
         elif now - told_at > _SECOND_SIGNAL_S:
             self._programs.call("scancel", f"--name={key}")
         self._queue.forget()

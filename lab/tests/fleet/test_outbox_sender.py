@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_receiver, write_certificate
-from told import COMMIT, ask, have_run, make_dead
+from notified_requests import COMMIT, ask, have_run, make_dead
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import Outbox, Telling, ToldState
+from ringroad_lab.fleet.outbox import Outbox, Notification, DeliveryState
 from ringroad_lab.fleet.request import RequestState
-from ringroad_lab.fleet.teller import Teller
+from ringroad_lab.fleet.outbox_sender import OutboxSender
 from ringroad_lab.notification.delivery import targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.interface import Notifier, Sender
@@ -54,12 +54,12 @@ def hook(server: HttpReceiver, name: str = "hook", **more: Any) -> Webhook:  # n
     return Webhook.model_validate({"url": server.url, "name": name, "on": ["always"], **more})
 
 
-def teller(store: ResultStore, *notifiers: Notifier, said: list[str] | None = None) -> Teller:
+def teller(store: ResultStore, *notifiers: Notifier, said: list[str] | None = None) -> OutboxSender:
     say = (said if said is not None else []).append
-    return Teller(Outbox(store, this_process()), targets(notifiers), say, first_wait_s=0.02)
+    return OutboxSender(Outbox(store, this_process()), targets(notifiers), say, first_wait_s=0.02)
 
 
-def tell_until(told: Teller, is_over: Callable[[], bool]) -> bool:
+def tell_until(told: OutboxSender, is_over: Callable[[], bool]) -> bool:
     """Have it tell until something is so, as a dispatcher does."""
 
     def is_it() -> bool:
@@ -70,7 +70,7 @@ def tell_until(told: Teller, is_over: Callable[[], bool]) -> bool:
     return wait_until(is_it, PATIENCE_S)
 
 
-def row(store: ResultStore, request_id: int, target: str = "hook") -> Telling:
+def row(store: ResultStore, request_id: int, target: str = "hook") -> Notification:
     (found,) = [each for each in Outbox(store).of_request(request_id) if each.target == target]
     return found
 
@@ -83,7 +83,7 @@ def test_what_fails_is_tried_again_as_the_same_until_it_is_delivered(store: Resu
     server, said = servers(503, 500, 429, 200), list[str]()
     request_id = make_dead(store)
     told = teller(store, hook(server), said=said)
-    assert tell_until(told, lambda: told.is_done and row(store, request_id).state is ToldState.DELIVERED)
+    assert tell_until(told, lambda: told.is_done and row(store, request_id).state is DeliveryState.DELIVERED)
     assert len(server.got) == 4
     assert len({(delivery, body) for delivery, (_, _, body) in zip(deliveries(server), server.got, strict=True)}) == 1
     content = json.loads(server.got[0][2])
@@ -101,13 +101,13 @@ def test_what_is_refused_is_not_tried_again_before_somebody_asks(store: ResultSt
     told = teller(store, hook(server))
     assert tell_until(told, lambda: told.is_done)
     refused = row(store, request_id)
-    assert (refused.state, refused.last_error) == (ToldState.UNDELIVERED, "the server answers with status 404")
+    assert (refused.state, refused.last_error) == (DeliveryState.UNDELIVERED, "the server answers with status 404")
     server.statuses = [200]
     assert tell_until(told, lambda: told.is_done)
     assert len(server.got) == 1
-    Outbox(store).tell_again(request_id, "tester")
+    Outbox(store).send_again(request_id, "tester")
     assert tell_until(told, lambda: told.is_done)
-    assert row(store, request_id).state is ToldState.DELIVERED
+    assert row(store, request_id).state is DeliveryState.DELIVERED
     assert len(server.got) == 2
     assert len(set(deliveries(server))) == 1
 
@@ -119,11 +119,11 @@ def test_a_server_that_hangs_delays_nobody_else_and_gets_all_when_it_is_back(
     hanging.holding.set()
     ids = [make_dead(store, number) for number in range(8)]
     told = teller(store, hook(hanging, "hanging", within_s=0.3), hook(good, "good"))
-    assert tell_until(told, lambda: all(row(store, each, "good").state is ToldState.DELIVERED for each in ids))
-    assert {row(store, each, "hanging").state for each in ids} == {ToldState.WAITING}
+    assert tell_until(told, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
+    assert {row(store, each, "hanging").state for each in ids} == {DeliveryState.WAITING}
     assert tell_until(told, lambda: any("in time" in row(store, each, "hanging").last_error for each in ids))
     hanging.holding.clear()
-    assert tell_until(told, lambda: all(row(store, each, "hanging").state is ToldState.DELIVERED for each in ids))
+    assert tell_until(told, lambda: all(row(store, each, "hanging").state is DeliveryState.DELIVERED for each in ids))
     assert len(good.got) == len(ids)
     assert set(deliveries(hanging)) == {row(store, each, "hanging").delivery for each in ids}
 
@@ -166,9 +166,9 @@ def test_a_server_that_answers_byte_by_byte_is_left_alone_with_one_thread(store:
         ids = [make_dead(store, number) for number in range(4)]
         told = teller(store, dripping, hook(good, "good"))
         assert tell_until(told, lambda: row(store, ids[0], "dripping").last_error == "no end within the time")
-        assert tell_until(told, lambda: all(row(store, each, "good").state is ToldState.DELIVERED for each in ids))
+        assert tell_until(told, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
         later = make_dead(store, 9)
-        assert tell_until(told, lambda: row(store, later, "good").state is ToldState.DELIVERED)
+        assert tell_until(told, lambda: row(store, later, "good").state is DeliveryState.DELIVERED)
         assert len(asked) == 1
         # It has ended: the next one is tried.
         over.set()
@@ -189,7 +189,7 @@ def test_stages_come_in_order_to_a_forge_that_was_away(
         {"api_url": forge.url.partition("/hook")[0], "token_env": "TOKEN", "name": "forge", "web_url": "http://lab"}
     )
     told = teller(store, status)
-    assert tell_until(told, lambda: [each.state for each in Outbox(store).of_request(request_id)] == [ToldState.DELIVERED] * 3)
+    assert tell_until(told, lambda: [each.state for each in Outbox(store).of_request(request_id)] == [DeliveryState.DELIVERED] * 3)
     bodies = [json.loads(body) for _, _, body in forge.got]
     assert [body["state"] for body in bodies] == ["pending"] * 5 + ["error"]
     assert {body["target_url"] for body in bodies} == {f"http://lab/requests/{request_id}"}
@@ -203,7 +203,7 @@ def test_a_mail_of_a_dead_request_comes_once_though_the_server_was_busy(store: R
         values = {"server": ADDRESS, "port": post.port, "ca_file": certificate, "sender": "lab@example.org", "to": ["team@example.org"]}
         request_id = make_dead(store)
         told = teller(store, Mail.model_validate({**values, "name": "mail", "web_url": "http://lab"}))
-        assert tell_until(told, lambda: row(store, request_id, "mail").state is ToldState.DELIVERED)
+        assert tell_until(told, lambda: row(store, request_id, "mail").state is DeliveryState.DELIVERED)
     mails = [email.message_from_bytes(each.content, policy=email.policy.default) for each in post.got if isinstance(each.content, bytes)]
     assert len(mails) == 2
     assert {mail["Message-ID"] for mail in mails} == {f"<{row(store, request_id, 'mail').delivery}@example.org>"}
@@ -221,7 +221,7 @@ def test_a_dispatcher_that_has_nobody_to_tell_leaves_the_news_to_others_for_a_wh
     assert quiet.is_done
     told = teller(store, hook(server))
     assert tell_until(told, lambda: told.is_done)
-    assert row(store, request_id).state is ToldState.DELIVERED
+    assert row(store, request_id).state is DeliveryState.DELIVERED
     make_dead(store, 1)
     Outbox(store, clock=lambda: time.time() + 3500).forget()
     assert Outbox(store).is_any_new()
@@ -235,7 +235,7 @@ def test_a_status_counts_though_the_answer_breaks_off(store: ResultStore, server
     request_id = make_dead(store)
     told = teller(store, hook(server, within_s=0.5))
     assert tell_until(told, lambda: told.is_done)
-    assert (row(store, request_id).state, row(store, request_id).attempts) == (ToldState.UNDELIVERED, 1)
+    assert (row(store, request_id).state, row(store, request_id).attempts) == (DeliveryState.UNDELIVERED, 1)
 
 
 class Broken(Notifier):
@@ -262,14 +262,14 @@ class BrokenSender(Sender):
         raise ZeroDivisionError("deliver")
 
 
-def test_a_kind_that_is_broken_is_told_of_and_disturbs_nobody(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+def test_a_kind_that_is_broken_is_reported_of_and_disturbs_nobody(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
     good, said = servers(), list[str]()
     request_id = make_dead(store)
     told = teller(store, Broken(), hook(good), said=said)
-    assert tell_until(told, lambda: row(store, request_id).state is ToldState.DELIVERED)
+    assert tell_until(told, lambda: row(store, request_id).state is DeliveryState.DELIVERED)
     assert tell_until(told, lambda: row(store, request_id, "broken").attempts > 1)
     broken = row(store, request_id, "broken")
-    assert (broken.state, broken.last_error) == (ToldState.WAITING, "ZeroDivisionError while it was sent: deliver")
+    assert (broken.state, broken.last_error) == (DeliveryState.WAITING, "ZeroDivisionError while it was sent: deliver")
     assert any("KeyError" in text for text in said)
 
 
@@ -292,5 +292,5 @@ def test_what_is_being_sent_as_a_dispatcher_ends_is_noted(store: ResultStore, se
         return not told.is_sending
 
     assert wait_until(is_noted, PATIENCE_S)
-    assert row(store, request_id).state is ToldState.DELIVERED
+    assert row(store, request_id).state is DeliveryState.DELIVERED
     assert len(server.got) == 1

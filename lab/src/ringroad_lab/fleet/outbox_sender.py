@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringroad_lab.fleet.outbox import Outbox, Telling, wait_s
+from ringroad_lab.fleet.outbox import Outbox, Notification, wait_s
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.notification.interface import TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
@@ -32,7 +32,7 @@ class _Try:
     """An attempt to tell one of something."""
 
     target: Target
-    telling: Telling
+    notification: Notification
     notice: Notice
     began: float
     thread: threading.Thread | None = None
@@ -49,7 +49,7 @@ class _Rest:
 
 
 @dataclass
-class Teller:
+class OutboxSender:
     """That of one dispatcher."""
 
     outbox: Outbox
@@ -145,10 +145,10 @@ class Teller:
     def _begin(self) -> None:
         for name in self._due():
             target = self._by_name[name]
-            telling = self.outbox.claim(name, target.notifier.within_s + _NOTED_WITHIN_S)
-            if telling is None:
+            notification = self.outbox.claim(name, target.notifier.within_s + _NOTED_WITHIN_S)
+            if notification is None:
                 continue
-            begun = _Try(target, telling, self.outbox.notice(telling), time.monotonic())
+            begun = _Try(target, notification, self.outbox.notice(notification), time.monotonic())
             begun.thread = threading.Thread(target=self._send, args=(begun,), name=f"teller of {name}", daemon=True)
             self._tries[name] = begun
             begun.thread.start()
@@ -156,7 +156,7 @@ class Teller:
     def _send(self, begun: _Try) -> None:
         target = begun.target
         try:
-            target.sender.deliver(begun.notice, begun.telling.delivery, target.notifier.within_s)
+            target.sender.deliver(begun.notice, begun.notification.delivery, target.notifier.within_s)
         except UnsentError as error:
             begun.error = error
         except Exception as error:
@@ -165,16 +165,16 @@ class Teller:
         self._ended.put(target.name)
 
     def _note(self, each: _Try, error: UnsentError | None) -> None:
-        target, telling = each.target, each.telling
+        target, notification = each.target, each.notification
         if error is None:
-            self.outbox.delivered(telling)
+            self.outbox.delivered(notification)
         elif isinstance(error, TemporaryError):
-            wait = wait_s(telling.attempts, self.first_wait_s, error.wait_s)
-            self.outbox.failed(telling, str(error), wait, target.notifier.for_days)
+            wait = wait_s(notification.attempts, self.first_wait_s, error.wait_s)
+            self.outbox.failed(notification, str(error), wait, target.notifier.for_days)
         else:
-            self.outbox.refused(telling, str(error))
-        if error is not None and (telling.attempts == 1 or not isinstance(error, TemporaryError)):
-            self.say(f"request {telling.request_id}: {target.name} was not told of {telling.stage}: {error}")
+            self.outbox.refused(notification, str(error))
+        if error is not None and (notification.attempts == 1 or not isinstance(error, TemporaryError)):
+            self.say(f"request {notification.request_id}: {target.name} was not told of {notification.stage}: {error}")
         rest = self._rests.setdefault(target.name, _Rest())
         rest.failures = rest.failures + 1 if isinstance(error, TemporaryError) else 0
         rest.until = time.monotonic() + min(_MOST_REST_S, wait_s(rest.failures, self.first_wait_s)) if rest.failures else 0.0
