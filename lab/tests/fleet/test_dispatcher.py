@@ -23,7 +23,7 @@ from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSet
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.outbox import Outbox, DeliveryState
+from ringroad_lab.fleet.outbox import DeliveryState, Outbox
 from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.sources.interface import Watcher

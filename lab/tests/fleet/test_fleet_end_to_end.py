@@ -14,7 +14,7 @@ import pytest
 from junitparser import JUnitXml
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.fleet.outbox import Outbox, DeliveryState
+from ringroad_lab.fleet.outbox import DeliveryState, Outbox
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState

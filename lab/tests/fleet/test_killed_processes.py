@@ -11,12 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from receivers import HttpReceiver, http_receiver
 from notified_requests import make_dead
+from receivers import HttpReceiver, http_receiver
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import MachineBusyError
-from ringroad_lab.fleet.outbox import Outbox, DeliveryState
+from ringroad_lab.fleet.outbox import DeliveryState, Outbox
 from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_receiver, write_certificate
 from notified_requests import COMMIT, ask, have_run, make_dead
+from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_receiver, write_certificate
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import Outbox, Notification, DeliveryState
-from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.outbox import DeliveryState, Notification, Outbox
 from ringroad_lab.fleet.outbox_sender import OutboxSender
+from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.notification.delivery import targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.interface import Notifier, Sender

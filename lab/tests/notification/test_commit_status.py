@@ -12,7 +12,7 @@ from receivers import HttpReceiver, http_receiver
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.notification.commit_status import CommitStatus
-from ringroad_lab.notification.delivery import targets, notify
+from ringroad_lab.notification.delivery import notify, targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.gitlab import GitlabStatus
 from ringroad_lab.notification.interface import Stage

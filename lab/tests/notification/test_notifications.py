@@ -22,7 +22,7 @@ from ringroad_lab.cli.notify import without_secrets
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.notification.delivery import targets, notify
+from ringroad_lab.notification.delivery import notify, targets
 from ringroad_lab.notification.interface import Occasion, Stage
 from ringroad_lab.notification.mail import Mail
 from ringroad_lab.notification.message import Notice

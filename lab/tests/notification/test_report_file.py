@@ -11,7 +11,7 @@ from junitparser import JUnitXml
 from fabricated_runs import fabricated_run
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.notification.delivery import targets, notify
+from ringroad_lab.notification.delivery import notify, targets
 from ringroad_lab.notification.interface import Stage
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.notification.report_file import ReportFile

@@ -13,7 +13,7 @@ from notified_requests import ask, have_run, make_dead
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import Outbox, Notification, DeliveryState
+from ringroad_lab.fleet.outbox import DeliveryState, Notification, Outbox
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import change, locked

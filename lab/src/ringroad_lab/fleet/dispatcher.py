@@ -16,9 +16,9 @@ from ringroad_lab.fleet.engine.interface import Engine, EngineError, Job, JobRep
 from ringroad_lab.fleet.holder import machine_of
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
+from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
-from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
 from ringroad_lab.fleet.verdict import judge_run
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
