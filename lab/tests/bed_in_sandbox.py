@@ -1,6 +1,6 @@
-"""Builds a test bed in a sandbox and offers it a few loads: the program that the tests of test beds start.
+"""Builds a test bed in a sandbox and offers it a few loads. The tests of test beds start this program.
 
-Reads a scenario and its loads as JSON from standard input; writes what came of it, or the error, as one line of JSON.
+Reads a scenario and its loads as JSON from standard input; writes the result, or the error, as one line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CutBridge(LinuxBridge):
     driver = "cut-bridge"
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Make the ports, and have them forward to addresses that are known, of which there are none."""
+        """Create the ports, and disable learning and flooding: no address is known, so nothing is forwarded."""
         super().configure(ports, rules)
         for port in ports:
             command = ["bridge", "-n", self._netns, "link", "set", "dev", port.cable.dut_end, "learning", "off", "flood", "off"]
@@ -43,21 +43,21 @@ def disturb(bed: TestBed, commands: Sequence[str]) -> None:
         bed._dut.placement.host.run(command.format(**names).split())
 
 
-def offer(asked: dict[str, Any]) -> dict[str, Any]:
-    scenario = Scenario.model_validate(asked["scenario"])
-    # The generator's own ceiling has tests of its own.
+def offer(request: dict[str, Any]) -> dict[str, Any]:
+    scenario = Scenario.model_validate(request["scenario"])
+    # Other tests cover the generator's ceiling.
     ceilings: Ceilings = {
         (scenario.generator.model_dump_json(), kind, frame.name): GeneratorCeiling(
-            transport=kind, frame=frame, ceiling_fps=asked.get("ceiling_fps", 1e6)
+            transport=kind, frame=frame, ceiling_fps=request.get("ceiling_fps", 1e6)
         )
         for kind in (scenario.physical,)
         for frame in scenario.frames
-        if not asked.get("self_test")
+        if not request.get("self_test")
     }
-    if asked.get("cut"):
+    if request.get("cut"):
         vars(testbed)["DUTS"] = {**DUTS, CutBridge.driver: CutBridge}
         testbed.PROBE_TIMEOUT_S = 1.0
-    if ring_size := asked.get("receiver_ring_size"):
+    if ring_size := request.get("receiver_ring_size"):
         cable_type = CABLES[scenario.physical]
         usual = cable_type.generator_location
 
@@ -68,12 +68,12 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     steps: list[str] = []
     again: list[GeneratorCeiling] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as bed:
-        disturb(bed, asked.get("disturb", []))
+        disturb(bed, request.get("disturb", []))
         trials = []
         loading_s: list[float] = []
 
         def run_trials() -> None:
-            for load in asked["loads"]:
+            for load in request["loads"]:
                 if load.get("kill"):
                     for process in bed.processes()["dut"]:
                         process.stop(0.0)
@@ -81,8 +81,8 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
                 if flow_set := load.get("install"):
                     loading_s.append(bed.install_flows(FlowSet.model_validate(flow_set)))
                     continue
-                request = TrialRequest(load=Load.model_validate(load), duration_s=asked["duration_s"])
-                trials.append(bed.generator.trial(request).model_dump(mode="json"))
+                trial = TrialRequest(load=Load.model_validate(load), duration_s=request["duration_s"])
+                trials.append(bed.generator.trial(trial).model_dump(mode="json"))
             bed.check()
 
         _, cost = bed.costs.over(run_trials)

@@ -1,4 +1,4 @@
-"""Records of runs that never were, for tests of what is done with records. Nothing in them was measured."""
+"""Fabricated records of runs, for tests that process records. Nothing in them was measured."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ringroad_lab.record import (
 )
 from ringroad_lab.trial import DirectionCounts, Disturbance, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 
-# Some time in November 2023.
+# A time in November 2023.
 EPOCH = 1_700_000_000.0
 HOSTILE = '<script>alert("1")</script>\'"&{{7*7}}</script>'
-# Frames/s at 64 bytes, by label; larger frames are slower by a little.
+# Frames/s at 64 bytes, by label; larger frames are slightly slower.
 CAPACITIES_FPS = {"linux-bridge": 490_000.0, "ovs": 240_000.0, "ovs-dpdk": 4_100_000.0, "ringroad": 5_200_000.0}
 
 
@@ -88,7 +88,7 @@ def fabricated_throughput(
     status: MeasurementStatus = MeasurementStatus.OK,
     reasons: tuple[str, ...] = (),
 ) -> Measurement:
-    """Return a measurement of throughput with a few trials; one that is invalid has no figure."""
+    """Return a measurement of throughput with a few trials; an invalid measurement has no figure."""
     metrics = {
         "throughput_fps": Metric(value=throughput_fps, unit="frames/s", better=Better.HIGHER),
         "throughput_bps": Metric(value=throughput_fps * 8 * frame.mean_bytes, unit="bit/s", better=Better.HIGHER),

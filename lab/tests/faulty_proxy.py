@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections, refuses them, or keeps the bytes of a message to itself: a network that fails at the worst moment."""
+"""A TCP proxy that cuts connections, refuses them, or holds messages back, to simulate a network that fails at the worst moment."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _CHUNK_BYTES = 1 << 16
 
 
 class FaultyProxy:
-    """Listens on a port of its own; it may be used as a context."""
+    """Listens on its own port; can be used as a context manager."""
 
     def __init__(self, host: str, connect: Callable[[], socket.socket]) -> None:
-        """Listen at an address, and take what connects to the server."""
+        """Listen at an address; `connect` opens connections to the server."""
         self._connect = connect
         self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         self.is_refusing = False
-        """Whether new connections end at once."""
+        """Whether new connections are closed at once."""
         self.met = threading.Event()
-        """Whether the message came that was waited for."""
+        """Set when a chunk with the expected bytes has arrived."""
         self._mark = b""
         self._cuts = False
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
@@ -29,28 +29,28 @@ class FaultyProxy:
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
     def __enter__(self) -> FaultyProxy:
-        """Begin."""
+        """Start."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
-        # Closing it would not wake up who accepts.
+        """Stop."""
+        # Closing the listener would not wake up `accept`.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
         self.cut()
 
     def keep(self, mark: bytes) -> None:
-        """Let no chunk pass, either way, that has these bytes in it: the connection stands still from there on, until it is cut."""
+        """Hold back the first chunk, in either direction, that contains these bytes, and all later ones, until the connection is cut."""
         self._arm(mark, cuts=False)
 
     def cut_at(self, mark: bytes) -> None:
-        """Cut the connection at the first chunk that has these bytes in it, in place of handing it on; all others pass."""
+        """Cut the connection at the first chunk that contains these bytes, without forwarding the chunk; all others pass."""
         self._arm(mark, cuts=True)
 
     def cut(self) -> int:
-        """Cut all connections, and keep nothing any more; return how many they were."""
+        """Cut all connections, and stop holding chunks back; return the number of connections."""
         with self._lock:
             self._mark = b""
             pairs, self._pairs = self._pairs, set()

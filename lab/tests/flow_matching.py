@@ -1,4 +1,4 @@
-"""Whether a header matches a flow entry, read from the entry's text: written from ovs-fields(7), not from the code that writes it."""
+"""Parses flow entries to match headers against them. Written from ovs-fields(7), independently of the code that writes the entries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ringroad_lab.flow_set.interface import FlowEntry, FrameHeader
 
 
 def matches(entry: FlowEntry, header: FrameHeader, protocol: str) -> bool:
-    """Say whether an entry matches a frame of `udp` or `tcp` with such a header."""
+    """Return whether an entry matches a `udp` or `tcp` frame with this header."""
     fields = {"nw_src": header.source, "nw_dst": header.destination, "tp_src": header.source_port, "tp_dst": header.destination_port}
     for part in filter(None, entry.match.split(",")):
         name, _, wanted = part.partition("=")
@@ -26,5 +26,5 @@ def matches(entry: FlowEntry, header: FrameHeader, protocol: str) -> bool:
 
 
 def deciding(entries: list[FlowEntry], header: FrameHeader, protocol: str) -> FlowEntry | None:
-    """Return the entry of the highest priority that matches."""
+    """Return the matching entry with the highest priority."""
     return max((entry for entry in entries if matches(entry, header, protocol)), key=lambda entry: entry.priority, default=None)

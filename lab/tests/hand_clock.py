@@ -6,7 +6,7 @@ EPOCH = 1_700_000_000.0
 
 
 class HandClock:
-    """A time, seconds since 1970, that goes on when it is told to."""
+    """A time, seconds since 1970, that advances only when a test sets `now`."""
 
     def __init__(self) -> None:
         self.now = EPOCH

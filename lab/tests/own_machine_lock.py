@@ -1,4 +1,4 @@
-"""What every test has: a machine's lock of its own, since a run of the machine's user, or of another test, may be under way."""
+"""A private machine lock for every test, as another run or test may be using the machine at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own. Take the fixture `postgres_socket` by importing it; it is one for all tests of a process."""
+"""A PostgreSQL server for tests. Import the fixture `postgres_socket` to use it; all tests of a process share one server."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _POSTGRES_START_S = 60
 
 @pytest.fixture(scope="session")
 def postgres_socket() -> Iterator[Path]:
-    """A PostgreSQL server of our own, by its socket: it listens on no port, and ends with the tests."""
+    """Start a private PostgreSQL server and return its socket: it listens on no port, and ends with the tests."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    # PostgreSQL does not run as root, and paths of sockets are short.
+    # PostgreSQL does not run as root, and socket paths have a length limit.
     user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     folder = Path(tempfile.mkdtemp(prefix="lab-pg-", dir="/tmp"))
     os.chown(folder, user.pw_uid, user.pw_gid)
@@ -56,7 +56,7 @@ def postgres_socket() -> Iterator[Path]:
             time.sleep(0.05)
         yield address
     finally:
-        # Ends its own children, and their connections; at once, as nothing is kept.
+        # An immediate shutdown, with all connections: no data is kept.
         server.send_signal(signal.SIGQUIT)
         try:
             server.wait(30)
@@ -74,7 +74,7 @@ def _answers(address: Path) -> bool:
 
 
 def make_user(socket: Path) -> str:
-    """Make a user, who works in the empty schema of that name, which is there sooner than a database; return the name."""
+    """Create a user with an empty schema of the same name, which is faster than creating a database; return the name."""
     user = f"lab_{uuid.uuid4().hex}"
     connection = pg8000.native.Connection("lab", unix_sock=str(socket), database="postgres")
     connection.run(f"CREATE ROLE {user} LOGIN")

@@ -1,4 +1,4 @@
-"""What tests of methods measure with: simulated devices, and generators that misbehave."""
+"""Test bench for methods: simulated devices, and generators that misbehave."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from simulated_generator import SimulatedDut, SimulatedGenerator
 MAX_FPS = 1_000_000.0
 
 PATIENT = settings(deadline=None, database=None)
-"""Of properties: a busy machine takes its time over an example, and none is kept in a folder."""
+"""Hypothesis settings: no deadline, as a busy machine may be slow, and no example database."""
 
 
 T = TypeVar("T")
 
 
 class SimulatedCosts(CostMeter):
-    """The meter of a device whose cost is set: so much for each frame, or all of a processor as it polls."""
+    """The cost meter of a simulated device: a fixed cost per frame, or a whole processor if the device polls."""
 
     def __init__(self, *, run_ns: float | None = 100.0, polls: bool = False, kernel_ns: float = 40.0, cycles: float | None = 250.0) -> None:
-        """Say what a frame costs; None: it has no process, or its machine no counter of cycles."""
+        """Set the cost of a frame; None: the device has no process, or its machine no cycle counter."""
         self._run_ns = run_ns
         self._polls = polls
         self._kernel_ns = kernel_ns
         self._cycles = cycles
 
     def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
-        """Return the cost of a trial that took a second more than its sending."""
+        """Return the cost of a trial that lasted one second longer than its sending time."""
         result = work()
         assert isinstance(result, TrialResult)
         frames = sum(way.received_frames for way in result.directions)
         return result, self._cost(1.0 + max(way.transmit_s for way in result.directions), frames)
 
     def idle(self, duration_s: float) -> Cost:
-        """Return the cost of no frame."""
+        """Return the cost without frames."""
         return self._cost(duration_s, 0)
 
     def _cost(self, elapsed_s: float, frames: int) -> Cost:
@@ -50,7 +50,7 @@ class SimulatedCosts(CostMeter):
             elapsed_s=elapsed_s,
             run_s=run_s,
             wait_s=run_s,
-            # Beside the frames the kernel has work of others.
+            # Besides the frames, the kernel works for other programs.
             kernel_s=frames * self._kernel_ns / 1e9 + 0.05 * elapsed_s,
             busy_s=None if self._run_ns is None else frames * self._run_ns / 2e9,
             cycles=None if self._cycles is None else elapsed_s * 2e9 if self._polls else frames * self._cycles,
@@ -59,7 +59,7 @@ class SimulatedCosts(CostMeter):
 
 
 class Bench:
-    """What a method measures with, and the trials that it ran."""
+    """Context of a method, and the trials that the method ran."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Bench:
         costs: CostMeter | None = None,
         loading_s: float | None = 1.0,
     ) -> None:
-        """Lay the bench out around a generator; the device takes so long to fill its flow table, or has none."""
+        """Set up the bench around a generator. `loading_s` is the time to fill the device's flow table; None: no flow table."""
         self.trials: list[TrialResult] = []
         self.installed: list[FlowSet | None] = []
-        """Flow sets that were put into the table, None for the usual flows."""
+        """Flow sets that were loaded into the table; None: the default flows."""
 
         def install_flows(flow_set: FlowSet | None) -> float:
             self.installed.append(flow_set)
@@ -96,25 +96,25 @@ class Bench:
         )
 
     def rates(self, purpose: str) -> list[float]:
-        """Return the offered loads of the trials for that purpose, frames/s."""
+        """Return the offered loads of the trials with a purpose, frames/s."""
         return [trial.request.load.rate_fps for trial in self.trials if trial.request.purpose == purpose]
 
 
 class Scripted(Generator):
-    """A simulated generator whose results are changed on the way, by number, from 0."""
+    """A simulated generator whose results are modified by a function of the trial's number, from 0."""
 
     def __init__(self, dut: SimulatedDut, change: Callable[[int, TrialResult], TrialResult], seed: int = 0) -> None:
-        """Take what changes them."""
+        """Set the device and the function that modifies results."""
         self._inner = SimulatedGenerator(dut, seed=seed)
         self._change = change
         self._number = 0
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Run a trial and change its result."""
+        """Run a trial and modify its result."""
         result = self._change(self._number, self._inner.trial(request))
         self._number += 1
         return result
 
     def version(self) -> str:
-        """Say what it is."""
+        """Return a fixed name."""
         return "scripted"

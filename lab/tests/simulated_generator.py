@@ -1,6 +1,6 @@
-"""A simulated device under test behind the generator's interface: methods are tested against it, since everything about it is known.
+"""A simulated device under test behind the generator's interface. Methods are tested against it, as all its properties are known.
 
-Nothing is sent and no time passes: the clock is virtual. The same seed always gives the same trials.
+Nothing is sent, and the clock is virtual. The same seed always gives the same trials.
 """
 
 from __future__ import annotations
@@ -28,47 +28,47 @@ from ringroad_lab.trial import (
 
 Ratio = Annotated[float, Field(ge=0, le=1)]
 
-# Latency of percentile p over the mean: 1 - ln(1 - p), scaled so, as of an exponential tail.
+# Latency of percentile p relative to the mean: 1 - ln(1 - p), scaled, as of an exponential tail.
 _PERCENTILES = {"50": 0.5, "90": 0.9, "99": 0.99, "99.9": 0.999}
 
 
 class FullTable(StrEnum):
-    """What a learning device does with an address when its table is full."""
+    """Behaviour of a learning device for a new address if its table is full."""
 
     REFUSES = "refuses"
     FORGETS_OLDEST = "forgets oldest"
 
 
 class SimulatedDut(Frozen):
-    """What the simulated device does with frames. The directions do not share anything."""
+    """Properties of the simulated device. The directions are independent."""
 
     capacity_fps: FramesPerSecond
-    """Frames/s of each direction that it forwards, whatever their size."""
+    """Frames/s that it forwards in each direction, for any frame size."""
     capacity_deviation: Ratio = 0.0
-    """Standard deviation of the capacity from trial to trial, of the capacity."""
+    """Standard deviation of the capacity between trials, relative to the capacity."""
     softness: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Loss begins softly from `capacity_fps * (1 - softness)` on; 0: sharply at the capacity."""
+    """Loss begins gradually at `capacity_fps * (1 - softness)`; 0: abruptly at the capacity."""
     random_loss_ratio: Ratio = 0.0
-    """Frames lost at any load."""
+    """Fraction of frames lost at any load."""
     bad_trial_ratio: Ratio = 0.0
-    """Part of the trials in which something disturbs the device."""
+    """Fraction of disturbed trials."""
     bad_trial_loss_ratio: Ratio = 0.3
-    """Loss in those."""
+    """Loss in disturbed trials."""
     buffer_frames: Count = 0
-    """Frames that wait when they come faster than the capacity (RFC 9004)."""
+    """Size of the buffer for frames that arrive faster than the capacity (RFC 9004)."""
     latency_ns: Annotated[float, Field(gt=0)] = 5_000.0
     """Mean latency without load."""
     duplicate_ratio: Ratio = 0.0
-    """Frames forwarded twice."""
+    """Fraction of frames forwarded twice."""
     recovery_s: Seconds = 0.0
-    """After a load that it lost frames of, it forwards nothing for so long."""
+    """Time without forwarding after a load with loss."""
     table_size: Count | None = None
-    """Addresses that it can know; None: it forwards from port to port and learns none."""
+    """Capacity of the address table; None: it forwards from port to port without learning."""
     full_table: FullTable = FullTable.REFUSES
     learning_fps: FramesPerSecond = 1e12
-    """New addresses a second that it can learn."""
+    """New addresses per second that it can learn."""
     dies_at_trial: Count | None = None
-    """From this trial on, from 0, it forwards nothing."""
+    """Number of the first trial, from 0, in which it forwards nothing."""
 
 
 class SimulatedGenerator(Generator):
@@ -84,16 +84,16 @@ class SimulatedGenerator(Generator):
         tells_percentiles: bool = True,
         overhead_s: float = 1.0,
     ) -> None:
-        """Make it.
+        """Set its properties.
 
         Args:
-            dut: What it offers its loads to.
-            seed: Of everything random.
-            ceiling_fps: Frames/s of each direction that it can send at most; None: any.
-            is_stubborn: Above the ceiling it sends every frame but takes longer, and calls that valid: its user has to look at the
-                time. Else it sends less, and says that the trial is invalid.
+            dut: The simulated device.
+            seed: Seed of all random numbers.
+            ceiling_fps: Maximum rate per direction, frames/s; None: unlimited.
+            is_stubborn: Above the ceiling it sends every frame but takes longer, and reports the trial as valid: the caller must check
+                the time. Otherwise it sends less, and reports the trial as invalid.
             tells_percentiles: Whether its latency has percentiles.
-            overhead_s: Virtual time that a trial takes beside its duration.
+            overhead_s: Virtual time that a trial takes in addition to its duration.
         """
         self.dut = dut
         self.now_s = 0.0
@@ -108,11 +108,11 @@ class SimulatedGenerator(Generator):
         self._table: dict[int, None] = {}
 
     def version(self) -> str:
-        """Say that it is a simulation."""
+        """Return a fixed name."""
         return "simulated"
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Work out what would come of the load."""
+        """Simulate the result of the load."""
         load = request.load
         started_at = self.now_s
         intended = load.burst_frames if load.burst_frames is not None else round(load.rate_fps * request.duration_s)
@@ -154,7 +154,7 @@ class SimulatedGenerator(Generator):
         )
 
     def _send(self, load: Load, intended: int) -> tuple[int, float, tuple[str, ...]]:
-        """Return frames sent, the time that took, and what is wrong with that."""
+        """Return frames sent, the sending time, and the reasons why the trial is invalid."""
         if not load.rate_fps:
             return 0, 0.0, ("no rate",)
         transmit_s = intended / load.rate_fps
@@ -166,7 +166,7 @@ class SimulatedGenerator(Generator):
         return sent, transmit_s, (f"sent {sent} of {intended} frames",)
 
     def _forward(self, load: Load, sent: int, transmit_s: float, is_bad: bool) -> int:
-        """Return the frames that arrive of those sent."""
+        """Return the number of frames that arrive."""
         if load.addresses is not AddressPlan.FIXED and self.dut.table_size is not None:
             stations = range(load.first_station, load.first_station + min(load.stations, sent))
             if load.addresses is AddressPlan.SOURCES:
@@ -177,14 +177,14 @@ class SimulatedGenerator(Generator):
         excess = max(0.0, (offered_fps - self._forwarded_fps(offered_fps)) * transmit_s - self.dut.buffer_frames)
         if self.now_s < self._back_at_s:
             excess = max(excess, offered_fps * min(transmit_s, self._back_at_s - self.now_s))
-        # A capacity that is met exactly must not lose a frame to the rounding of floats.
+        # A load equal to the capacity must not lose a frame because of rounding.
         lost = int(excess + 1e-6)
         lost += int(self._random.binomial(sent, self.dut.random_loss_ratio)) if self.dut.random_loss_ratio else 0
         lost += int(sent * self.dut.bad_trial_loss_ratio) if is_bad else 0
         return max(0, sent - lost)
 
     def _forwarded_fps(self, offered_fps: float) -> float:
-        """Return the forwarding rate at an offered load: the load itself, the capacity, and between them a parabola that touches both."""
+        """Return the forwarding rate at an offered load: the load, then a parabola tangent to both lines, then the capacity."""
         capacity = self.dut.capacity_fps * max(0.0, 1 + self.dut.capacity_deviation * float(self._random.standard_normal()))
         width = capacity * self.dut.softness
         if offered_fps <= capacity - width:
@@ -194,10 +194,10 @@ class SimulatedGenerator(Generator):
         return offered_fps - (offered_fps - capacity + width) ** 2 / (4 * width)
 
     def _learn(self, stations: range, rate_fps: float) -> None:
-        """Put the addresses that it can follow into the table."""
+        """Add the addresses to the table that the device can learn at this rate."""
         share = min(1.0, self.dut.learning_fps / rate_fps)
         for index, station in enumerate(stations):
-            # The first one always; then those that it has had the time for.
+            # Always learn the first address; then those that the learning rate allows.
             if index and int(index * share) == int((index - 1) * share):
                 continue
             self._table.pop(station, None)
@@ -208,7 +208,7 @@ class SimulatedGenerator(Generator):
             self._table[station] = None
 
     def _latency(self, offered_fps: float, received: int) -> LatencySummary | None:
-        """Return the latency at a load: it grows towards the capacity, and there it is that of the full buffer."""
+        """Return the latency at a load: it grows towards the capacity; above the capacity the full buffer adds to it."""
         if not received or not self.dut.capacity_fps:
             return None
         use = min(0.99, offered_fps / self.dut.capacity_fps)

@@ -1,4 +1,4 @@
-"""What other processes do to a store while a test looks on."""
+"""Functions that other processes run on a store during tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ringroad_lab.store.result_store import ResultStore
 
 
 def head_of(record: RunRecord) -> RunRecord:
-    """Return what a run is known as when it begins."""
+    """Return the record of a run when it begins."""
     return record.model_copy(update={"measurements": (), "state": RunState.STOPPED, "ended_at": record.started_at, "logs": ()})
 
 

@@ -1,4 +1,4 @@
-"""Runs beside each other, and devices within one."""
+"""Comparisons of runs, and of devices within a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIGURES = [1e6 * factor for factor in (1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.0
 
 
 def run_of(measurements: dict[str, list[Measurement]], drivers: dict[str, str] | None = None, run_id: str = "run-of-figures") -> RunRecord:
-    """Return a run with these measurements by device, numbered anew."""
+    """Return a run with these measurements by device, renumbered."""
     empty = fabricated_run(run_id=run_id, capacities_fps={}, latency=False)
     every = [measurement for of_dut in measurements.values() for measurement in of_dut]
     duts = tuple(DutRecord(label=label, driver=(drivers or {}).get(label, label)) for label in measurements)
@@ -25,7 +25,7 @@ def run_of(measurements: dict[str, list[Measurement]], drivers: dict[str, str] |
 
 
 def measured(dut: str, factor: float = 1.0, status: MeasurementStatus = MeasurementStatus.OK) -> list[Measurement]:
-    """Return repetitions of a throughput of a million frames a second, times a factor."""
+    """Return repetitions of a throughput of one million frames/s, times a factor."""
     return [fabricated_throughput(0, dut, FRAME, factor * rate, repetition=n, status=status) for n, rate in enumerate(FIGURES)]
 
 
@@ -36,7 +36,7 @@ def headline(comparison: RunComparison) -> ComparisonRow:
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(0.9, Verdict.REGRESSION), (1.0, Verdict.NO_DIFFERENCE), (1.1, Verdict.IMPROVEMENT)])
-def test_the_verdict_is_that_of_the_samples(factor: float, verdict: Verdict) -> None:
+def test_the_verdict_follows_from_the_samples(factor: float, verdict: Verdict) -> None:
     comparison = compare_runs(run_of({"ovs": measured("ovs")}), run_of({"ovs": measured("ovs", factor)}))
     row = headline(comparison)
     assert (comparison.verdict, row.comparison.verdict) == (verdict, verdict)
@@ -63,7 +63,7 @@ def test_invalid_measurements_give_no_sample_and_never_a_zero() -> None:
     assert "1 of 12 measurements of the candidate gave no figure (invalid)" in row.comparison.reason
 
 
-def test_what_was_measured_for_the_noise_floor_is_neither_a_sample_nor_missing() -> None:
+def test_noise_floor_measurements_are_neither_samples_nor_missing() -> None:
     pair = [m.model_copy(update={"is_noise_floor": True}) for m in measured("ovs", 0.5)[:2]]
     before, after = run_of({"ovs": measured("ovs")}), run_of({"ovs": [*measured("ovs"), *pair]})
     assert headline(compare_runs(before, after)).comparison == headline(compare_runs(before, before)).comparison
@@ -95,7 +95,7 @@ BOUND, OK = MeasurementStatus.LOWER_BOUND, MeasurementStatus.OK
         (BOUND, BOUND, 0.8, Verdict.INCONCLUSIVE),
     ],
 )
-def test_lower_bounds_show_only_what_they_can(before: MeasurementStatus, after: MeasurementStatus, factor: float, verdict: Verdict) -> None:
+def test_lower_bounds_support_some_verdicts(before: MeasurementStatus, after: MeasurementStatus, factor: float, verdict: Verdict) -> None:
     comparison = compare_runs(run_of({"ovs": measured("ovs", status=before)}), run_of({"ovs": measured("ovs", factor, after)}))
     assert comparison.verdict is verdict
     assert ("lower bounds" in headline(comparison).comparison.reason) is (verdict is Verdict.INCONCLUSIVE)
@@ -108,20 +108,20 @@ def test_devices_are_matched_by_label_and_else_by_driver() -> None:
     assert [(row.baseline_dut, row.key.dut) for row in rows] == [("old", "new"), ("same", "same")]
 
 
-def test_what_only_one_side_measured_is_reported() -> None:
+def test_measurements_of_only_one_side_are_reported() -> None:
     before = run_of({"ovs": measured("ovs"), "gone": measured("gone")})
     after = run_of({"ovs": [*measured("ovs"), fabricated_throughput(0, "ovs", parse_frame_mix("1518"), 1.0)]})
     comparison = compare_runs(before, after)
     assert comparison.unmatched == ("only in the candidate: throughput of ovs, P2P, frames 1518", "only in the baseline: gone")
 
 
-def test_runs_with_nothing_in_common_are_refused() -> None:
+def test_runs_with_nothing_in_common_are_rejected() -> None:
     with pytest.raises(ReportError, match="cannot be compared"):
         compare_runs(run_of({"ovs": measured("ovs")}), run_of({"testpmd": measured("testpmd")}))
 
 
 def test_devices_of_one_run_are_compared_in_pairs() -> None:
-    # A drift that is far larger than the difference meets both of a pair.
+    # A drift far larger than the difference affects both measurements of a pair.
     drift = [1 + 0.05 * n for n in range(len(FIGURES))]
     record = run_of(
         {
@@ -137,7 +137,7 @@ def test_devices_of_one_run_are_compared_in_pairs() -> None:
         compare_labels(record, "old", "newer")
 
 
-def test_one_of_a_pair_that_has_no_figure_takes_the_other_with_it() -> None:
+def test_a_pair_with_a_missing_figure_is_left_out() -> None:
     broken = fabricated_throughput(0, "new", FRAME, 0.0, repetition=5, status=MeasurementStatus.INVALID)
     after = measured("new")
     record = run_of({"old": measured("old"), "new": [*after[:5], broken, *after[6:]]})
@@ -155,25 +155,25 @@ def test_the_environment_is_reported_where_it_differs() -> None:
     other = FACTS | {"kernel": {"release": "5.10", "command line": "quiet mitigations=auto"}}
     before = fabricated_run(seed=1, facts=other, versions={"ovs": "2.17", "extra": "1"})
     after = fabricated_run(seed=2, versions={"ovs": "3.1"})
-    told = {(d.group, d.name): (d.baseline, d.candidate) for d in compare_runs(before, after).environment}
-    assert told["kernel", "release"] == ("5.10", "6.1.0-56-amd64")
-    assert told["device ovs", "version of ovs"] == ("2.17", "3.1")
-    assert told["device ovs", "version of extra"] == ("1", None)
-    assert ("kernel", "command line") not in told
+    differences = {(d.group, d.name): (d.baseline, d.candidate) for d in compare_runs(before, after).environment}
+    assert differences["kernel", "release"] == ("5.10", "6.1.0-56-amd64")
+    assert differences["device ovs", "version of ovs"] == ("2.17", "3.1")
+    assert differences["device ovs", "version of extra"] == ("1", None)
+    assert ("kernel", "command line") not in differences
 
 
-def test_what_differs_always_is_not_told() -> None:
+def test_facts_that_always_differ_are_not_reported() -> None:
     before, after = (fabricated_run(seed=1, facts={"memory": {"available at the start": size}}) for size in ("1 GiB", "2 GiB"))
     assert compare_runs(before, after).environment == ()
 
 
-def test_of_scenarios_only_what_differs_is_reported() -> None:
+def test_only_differing_values_of_scenarios_are_reported() -> None:
     before, after = fabricated_run(seed=1, repetitions=3), fabricated_run(seed=1, repetitions=4)
     (difference,) = [d for d in compare_runs(before, after).environment if d.group == "scenario"]
     assert (difference.name, difference.baseline, difference.candidate) == ("scenarios.1.repetitions", "3", "4")
 
 
-def test_the_noise_floor_is_that_of_the_topology() -> None:
+def test_the_noise_floor_of_the_same_topology_is_used() -> None:
     before, after = (fabricated_run(seed=s, capacities_fps={"ovs": 1e6}, frames=["64"], latency=False) for s in (1, 2))
     other, same = (before.noise_floors[0].model_copy(update={"topology": topology}) for topology in ("PVP", "P2P"))
     after = after.model_copy(update={"noise_floors": (other,)})
@@ -188,7 +188,7 @@ def limited(record: RunRecord, limit: float) -> RunRecord:
     return record.model_copy(update={"scenario": {"scenarios": [{"difference_limit": limit}]}})
 
 
-def test_no_difference_is_said_within_the_limit_of_the_stricter_scenario_or_of_the_caller() -> None:
+def test_no_difference_needs_the_limit_of_the_stricter_scenario_or_of_the_caller() -> None:
     one, other = (run_of({"ovs": measured("ovs")}, run_id=run_id) for run_id in ("one", "other"))
     detectable = headline(compare_runs(one, other)).comparison.smallest_detectable
     assert detectable is not None
@@ -209,7 +209,7 @@ MIRRORED = {Verdict.REGRESSION: Verdict.IMPROVEMENT, Verdict.IMPROVEMENT: Verdic
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whoever_is_called_the_baseline_the_verdicts_say_the_same(seed: int) -> None:
+def test_verdicts_are_mirrored_when_baseline_and_candidate_are_exchanged(seed: int) -> None:
     before = fabricated_run(seed=seed, repetitions=8, capacities_fps={"ovs": 1e6}, frames=["64", "1518"])
     after = fabricated_run(seed=seed + 100, repetitions=8, capacities_fps={"ovs": 0.97e6 + 1e4 * seed}, frames=["64", "1518"])
     forth, back = compare_runs(before, after), compare_runs(after, before)
@@ -221,7 +221,7 @@ def test_whoever_is_called_the_baseline_the_verdicts_say_the_same(seed: int) -> 
 
 
 def costing(idle: float, memory: float, *, resolution: float = 0.01) -> list[Measurement]:
-    """Return repetitions of a throughput, with what the device costs without load."""
+    """Return repetitions of a throughput, with the cost of the device without load."""
     idle_metric = Metric(value=idle, unit="processors", better=Better.LOWER, resolution=resolution)
     costs = {"cost_idle_processors": idle_metric, "dut_memory_bytes": Metric(value=memory, unit="bytes", better=Better.LOWER)}
 
@@ -236,7 +236,7 @@ def cost_verdicts(comparison: RunComparison) -> dict[str, Verdict]:
     return {row.key.metric: row.comparison.verdict for row in comparison.rows if row.is_headline}
 
 
-def test_what_a_device_costs_counts_as_its_rate_does() -> None:
+def test_the_cost_of_a_device_counts_like_its_rate() -> None:
     comparison = compare_runs(run_of({"ovs": costing(0.5, 1e6)}), run_of({"ovs": costing(0.6, 0.9e6)}))
     assert comparison.verdict is Verdict.REGRESSION
     assert cost_verdicts(comparison) == {
@@ -247,7 +247,7 @@ def test_what_a_device_costs_counts_as_its_rate_does() -> None:
 
 
 @pytest.mark.parametrize("resolution_before", [0.0, 0.01])
-def test_costs_below_what_matters_are_no_difference(resolution_before: float) -> None:
+def test_costs_below_the_resolution_are_no_difference(resolution_before: float) -> None:
     before, after = costing(0.0, 1e6, resolution=resolution_before), costing(0.003, 1e6)
     comparison = compare_runs(run_of({"ovs": before}), run_of({"ovs": after}))
     (row,) = (row for row in comparison.rows if row.key.metric == "cost_idle_processors")
@@ -259,7 +259,7 @@ def test_costs_below_what_matters_are_no_difference(resolution_before: float) ->
     )
 
 
-def test_a_baseline_without_costs_that_count_is_compared_all_the_same() -> None:
+def test_a_baseline_without_compared_costs_is_still_compared() -> None:
     old = [m.model_copy(update={"outcome": m.outcome.model_copy(update={"compared": ()})}) for m in costing(0.5, 1e6)]
     comparison = compare_runs(run_of({"ovs": old}), run_of({"ovs": costing(1.0, 1e6)}))
     assert cost_verdicts(comparison)["cost_idle_processors"] is Verdict.REGRESSION

@@ -1,4 +1,4 @@
-"""What processes of this machine cost: real ones, and what `perf` says."""
+"""Cost of processes on this machine: real processes, and output of `perf`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def host() -> Iterator[LocalHost]:
     made.close()
 
 
-def test_a_process_that_computes_costs_time_and_one_that_waits_next_to_none(host: LocalHost) -> None:
+def test_a_busy_process_costs_time_and_a_waiting_one_does_not(host: LocalHost) -> None:
     busy = host.start("busy", ["python3", "-c", "while True: pass"])
     quiet = host.start("quiet", ["sleep", "60"])
-    # An interval ends when the busy process has had some time: how long that takes is the machine's affair.
+    # The interval ends when the busy process has run; how long that takes depends on the machine.
     meter = ProcessCosts(host, [busy])
 
     def until_it_ran() -> None:
@@ -55,7 +55,7 @@ def test_all_processes_and_threads_count_together(host: LocalHost) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0 or not POOL.exists(), reason="needs root and a pool of 2 MiB pages")
 def test_huge_pages_count_as_memory(host: LocalHost) -> None:
-    # MAP_HUGETLB (mman.h) has no name in Python. A page counts once it is written to.
+    # MAP_HUGETLB (mman.h) has no name in Python. A page counts once it is written.
     mapping = "mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)"
     program = f"import mmap, signal; pages = {mapping}; pages[:: 2 << 20] = bytes(32); print('written', flush=True); signal.pause()"
     with huge_pages(64):
@@ -74,21 +74,21 @@ def test_a_kernel_device_has_only_kernel_time(host: LocalHost) -> None:
     assert cost.kernel_s >= 0
 
 
-def test_a_process_that_ended_tells_no_cost(host: LocalHost) -> None:
+def test_an_ended_process_has_no_cost(host: LocalHost) -> None:
     process = host.start("sleep", ["sleep", "60"])
     process.stop()
     with pytest.raises(HostError, match="sleep has no processor time"):
         ProcessCosts(host, [process]).idle(0.01)
 
 
-def test_cycles_are_counted_where_the_machine_can(host: LocalHost) -> None:
+def test_cycles_are_counted_if_the_machine_can(host: LocalHost) -> None:
     can = counter_facts(host)["processor cycles"] == "yes"
     busy = host.start("busy", ["python3", "-c", "while True: pass"])
     cost = ProcessCosts(host, [busy], counts_cycles=True).idle(0.1)
     assert (cost.cycles is not None) == can
 
 
-def test_cycles_are_those_that_perf_tells_at_the_end_of_each_interval(
+def test_cycles_are_those_that_perf_reports_at_the_end_of_each_interval(
     host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     perf = tmp_path / "perf"
@@ -98,13 +98,13 @@ def test_cycles_are_those_that_perf_tells_at_the_end_of_each_interval(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     meter = ProcessCosts(host, [host.start("sleep", ["sleep", "60"])], counts_cycles=True)
     assert [meter.idle(0.01).cycles for _ in range(2)] == [5000.0, 5000.0]
-    # One that ends at once, as where counting is not allowed, is no failure of the measurement.
+    # A perf that ends at once, for example if counting is not allowed, does not fail the measurement.
     perf.write_text("#!/bin/sh\necho Access is limited\nexit 255\n")
     assert meter.idle(0.01).cycles is None
 
 
 @pytest.mark.parametrize(
-    ("said", "cycles"),
+    ("output", "cycles"),
     [
         ("Events disabled\nEvents enabled\n123456,,cycles,1000,100.00,,\n", 123456.0),
         ("77,,cycles:u,1000,100.00,,\n", 77.0),
@@ -114,8 +114,8 @@ def test_cycles_are_those_that_perf_tells_at_the_end_of_each_interval(
         ("", None),
     ],
 )
-def test_the_output_of_perf_is_read(said: str, cycles: float | None) -> None:
-    assert read_cycles(said) == cycles
+def test_the_output_of_perf_is_parsed(output: str, cycles: float | None) -> None:
+    assert read_cycles(output) == cycles
 
 
 def test_shares_of_an_interval() -> None:

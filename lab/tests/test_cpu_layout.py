@@ -1,4 +1,4 @@
-"""Which processors do what."""
+"""Assignment of processors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cpus(*numbers: int) -> frozenset[int]:
         (8, 2, 2, CpuLayout(cpus(0, 1), cpus(2, 3), (cpus(4, 6), cpus(5, 7)))),
     ],
 )
-def test_processors_are_shared_out(usable: int, queues: int, guests: int, layout: CpuLayout) -> None:
+def test_processors_are_assigned(usable: int, queues: int, guests: int, layout: CpuLayout) -> None:
     assert lay_out_cpus(Cpus(), set(range(usable)), queues, guests) == layout
 
 
@@ -37,7 +37,7 @@ def test_requested_processors_are_used() -> None:
         lay_out_cpus(Cpus(dut=cpus(9)), {0, 1}, 1, 0)
 
 
-def test_processors_of_another_machine_are_those_that_are_asked_for() -> None:
+def test_processors_of_another_machine_are_the_requested_ones() -> None:
     wanted = Cpus(dut=cpus(9), guests=cpus(10))
     assert lay_out_cpus(wanted, {0, 1}, 1, 1, is_dut_elsewhere=True) == CpuLayout(cpus(0), cpus(9), (cpus(10),))
 

@@ -1,4 +1,4 @@
-"""Answers of servers that mean no good, or break."""
+"""Answers of malicious or broken servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ringroad_lab.http_answer import AnswerTooLongError, read_answer
 
 
 @contextmanager
-def says(head: bytes, *, then: bytes = b"", again: bool = False) -> Iterator[str]:
-    """Have a server that answers one request with these bytes; with `again`, the last ones until the client has enough."""
+def server(head: bytes, *, then: bytes = b"", again: bool = False) -> Iterator[str]:
+    """Run a server that answers one request with these bytes; with `again`, repeat `then` until the client disconnects."""
 
     def serve() -> None:
         connection, _ = listener.accept()
@@ -39,7 +39,7 @@ def says(head: bytes, *, then: bytes = b"", again: bool = False) -> Iterator[str
             thread.join()
 
 
-def ask(url: str, *, within_s: float = 10.0, most_bytes: int = 1000) -> bytes:
+def get(url: str, *, within_s: float = 10.0, most_bytes: int = 1000) -> bytes:
     with requests.get(url, stream=True, timeout=10.0) as answer:
         return read_answer(answer, within_s=within_s, most_bytes=most_bytes)
 
@@ -53,28 +53,31 @@ def ask(url: str, *, within_s: float = 10.0, most_bytes: int = 1000) -> bytes:
     ],
 )
 def test_an_answer_is_read_to_its_end(head: bytes, body: bytes) -> None:
-    with says(b"HTTP/1.1 200 OK\r\n" + head, then=body) as url:
-        assert ask(url) == b"whole"
+    with server(b"HTTP/1.1 200 OK\r\n" + head, then=body) as url:
+        assert get(url) == b"whole"
 
 
-def test_an_answer_of_just_the_limit_is_read_and_one_byte_more_is_refused() -> None:
+def test_an_answer_at_the_limit_is_read_and_one_byte_more_is_rejected() -> None:
     for length, is_read in ((1000, True), (1001, False)):
-        with says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length, then=b"x" * length) as url:
+        with server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length, then=b"x" * length) as url:
             if is_read:
-                assert ask(url) == b"x" * length
+                assert get(url) == b"x" * length
             else:
                 with pytest.raises(AnswerTooLongError, match="longer than 1000 bytes"):
-                    ask(url)
+                    get(url)
 
 
-def test_a_server_that_sends_byte_by_byte_is_given_up() -> None:
-    with says(b"HTTP/1.1 200 OK\r\n\r\n", then=b"x", again=True) as url, pytest.raises(requests.exceptions.Timeout, match=r"within 0\.2 s"):
-        ask(url, within_s=0.2, most_bytes=1 << 40)
-
-
-def test_a_server_that_falls_silent_in_its_answer_is_given_up() -> None:
+def test_a_server_that_sends_byte_by_byte_times_out() -> None:
     with (
-        says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", then=b"", again=True) as url,
+        server(b"HTTP/1.1 200 OK\r\n\r\n", then=b"x", again=True) as url,
+        pytest.raises(requests.exceptions.Timeout, match=r"within 0\.2 s"),
+    ):
+        get(url, within_s=0.2, most_bytes=1 << 40)
+
+
+def test_a_server_that_stops_during_its_answer_times_out() -> None:
+    with (
+        server(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", then=b"", again=True) as url,
         pytest.raises(requests.exceptions.Timeout),
         requests.get(url, stream=True, timeout=0.2) as answer,
     ):
@@ -85,11 +88,11 @@ def test_a_server_that_falls_silent_in_its_answer_is_given_up() -> None:
     "text",
     [b"Content-Length: 9\r\n\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\n9\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n"],
 )
-def test_an_answer_that_breaks_off_is_a_lost_connection(text: bytes) -> None:
-    with says(b"HTTP/1.1 200 OK\r\n" + text) as url, pytest.raises(requests.exceptions.ConnectionError):
-        ask(url)
+def test_an_incomplete_answer_is_a_lost_connection(text: bytes) -> None:
+    with server(b"HTTP/1.1 200 OK\r\n" + text) as url, pytest.raises(requests.exceptions.ConnectionError):
+        get(url)
 
 
-def test_what_is_packed_is_not_unpacked() -> None:
-    with says(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n", then=b"packed") as url:
-        assert ask(url) == b"packed"
+def test_a_compressed_answer_is_not_decompressed() -> None:
+    with server(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n", then=b"packed") as url:
+        assert get(url) == b"packed"

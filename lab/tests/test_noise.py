@@ -1,4 +1,4 @@
-"""The noise floor that a run finds in its own measurements."""
+"""The noise floor of a run's own measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def figure(measurement: Measurement) -> float:
 
 
 def of_one_kind(record: RunRecord) -> list[Measurement]:
-    """Measurements of one device, method and frame size that have a figure, by repetition."""
+    """Return the measurements of one device, method and frame size, by repetition."""
     first = record.measurements[0]
     kind = (first.dut, first.topology, first.method, first.frame)
     same = [m for m in record.measurements if (m.dut, m.topology, m.method, m.frame) == kind]
@@ -28,7 +28,7 @@ def test_repetitions_of_the_same_device_are_pairs() -> None:
     floor = next(f for f in floors if (f.dut, f.method, f.frame_name) == (measured[0].dut, measured[0].method, measured[0].frame.name))
     assert floor.pairs == 2
     ratios = [figure(measured[1]) / figure(measured[0]), figure(measured[3]) / figure(measured[2])]
-    # Of so few pairs it is all that was seen, either way.
+    # With so few pairs the interval covers all observed ratios, in both directions.
     most = max(*ratios, *(1 / ratio for ratio in ratios))
     assert floor.ratio_interval == pytest.approx((1 / most, most))
 
@@ -41,11 +41,11 @@ def test_each_topology_has_its_own_floor() -> None:
     assert [(floor.topology, floor.pairs) for floor in floors] == [("P2P", 1), ("PVP", 1)]
 
 
-def test_pairs_that_were_meant_as_such_go_before() -> None:
+def test_intended_pairs_have_precedence() -> None:
     record = fabricated_run(repetitions=4)
     measured = of_one_kind(record)
-    meant = [m.model_copy(update={"is_noise_floor": True, "number": 1000 + m.number}) for m in measured[:2]]
-    floors = noise_floors(record.model_copy(update={"measurements": (*measured, *meant)}))
+    intended = [m.model_copy(update={"is_noise_floor": True, "number": 1000 + m.number}) for m in measured[:2]]
+    floors = noise_floors(record.model_copy(update={"measurements": (*measured, *intended)}))
     (floor,) = floors
     assert floor.pairs == 1
 

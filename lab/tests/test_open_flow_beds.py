@@ -23,12 +23,12 @@ DEVICES = [pytest.param("ovs", marks=needs_ovs), "ringroad"]
 
 
 def parts(trial: dict[str, Any]) -> list[float]:
-    """Return the part of the frames that arrived, by direction."""
+    """Return the fraction of the frames that arrived, by direction."""
     return [way["received_frames"] / way["sent_frames"] for way in trial["directions"]]
 
 
 @pytest.mark.parametrize("driver", DEVICES)
-def test_flow_tables_forward_the_flows_that_they_have_entries_for_and_no_other(driver: str) -> None:
+def test_flow_tables_forward_only_flows_with_entries(driver: str) -> None:
     loads: list[dict[str, Any]] = [
         {**LOAD, "flows": 50},
         {**LOAD, "flows": 100},
@@ -39,22 +39,22 @@ def test_flow_tables_forward_the_flows_that_they_have_entries_for_and_no_other(d
         {**ONE_WAY, "flow_set": {**GUARDED, "entries": 100}},
         {**ONE_WAY, "flow_set": GUARDED, "learning": False, "attack_fps": 1000},
     ]
-    told = bed(driver, "veth", loads, settings={**RULES, "rule_set": 50})
-    assert "error" not in told, told
-    rule_each, half, acl, addresses, more_addresses, attacked = map(parts, told["trials"])
+    results = bed(driver, "veth", loads, settings={**RULES, "rule_set": 50})
+    assert "error" not in results, results
+    rule_each, half, acl, addresses, more_addresses, attacked = map(parts, results["trials"])
     assert all(part > 0.95 for part in (*rule_each, *acl, *addresses, *attacked))
     assert all(0.4 < part < 0.6 for part in (*half, *more_addresses))
-    assert all(seconds > 0 for seconds in told["loading_s"])
+    assert all(seconds > 0 for seconds in results["loading_s"])
     if driver == "ringroad":
-        # The white list's last entry; before it stood there, entries for other flows were missed.
-        assert told["counters"]["2.dropped_by_flow"] >= 100
-        assert told["counters"]["1.dropped_no_flow"] > 0
+        # The white list's last entry drops frames; before it was installed, frames without a matching entry were counted.
+        assert results["counters"]["2.dropped_by_flow"] >= 100
+        assert results["counters"]["1.dropped_no_flow"] > 0
 
 
 @pytest.mark.parametrize("driver", DEVICES)
-def test_flows_of_ones_own_drop_and_rewrite(driver: str, tmp_path: Path) -> None:
+def test_user_flows_drop_and_rewrite(driver: str, tmp_path: Path) -> None:
     flows = tmp_path / "my.flows"
-    # Port 3 leads to the guest, and port 4 back from it: there, only what was rewritten on the wire matches.
+    # Port 3 leads to the guest, and port 4 back from it: there, only rewritten frames match.
     flows.write_text(
         "priority=20,in_port=1,udp,udp_src=1025,actions=drop\n"
         "priority=10,in_port=1,udp,actions=set_field:7777->udp_dst,output:3\n"
@@ -63,18 +63,18 @@ def test_flows_of_ones_own_drop_and_rewrite(driver: str, tmp_path: Path) -> None
         "in_port=3,actions=output:1\n"
     )
     scenario = {"topology": "PVP", "guest": "linux-bridge", "bidirectional": False}
-    told = bed(driver, "veth", [{**ONE_WAY, "flows": 4}], settings={**RULES, "flows_file": str(flows)}, scenario=scenario)
-    assert_forwards(told, ways=1)
-    assert 0.7 < parts(told["trials"][0])[0] < 0.8
-    assert told["record"]["versions"]["flows_file (SHA-256)"]
+    results = bed(driver, "veth", [{**ONE_WAY, "flows": 4}], settings={**RULES, "flows_file": str(flows)}, scenario=scenario)
+    assert_forwards(results, ways=1)
+    assert 0.7 < parts(results["trials"][0])[0] < 0.8
+    assert results["record"]["versions"]["flows_file (SHA-256)"]
 
 
 def test_ringroad_adds_and_removes_tags_by_rules() -> None:
     vlans = {"vlans": (100, 0)}
-    told = bed("ringroad", "veth", [{**LOAD, **vlans}], settings={**RULES, "access_vlans": {"2": 100}}, scenario=vlans)
-    assert_forwards(told)
-    # All frames are of 64 bytes, which the switch counts without their FCS, and longer by the tag at port 1, whichever way they go.
-    counters = told["counters"]
+    results = bed("ringroad", "veth", [{**LOAD, **vlans}], settings={**RULES, "access_vlans": {"2": 100}}, scenario=vlans)
+    assert_forwards(results)
+    # All frames have 64 bytes. The switch counts them without FCS, and at port 1 with the tag, in both directions.
+    counters = results["counters"]
     for port, size in (("1", 64), ("2", 60)):
         for way in ("rx", "tx"):
             assert counters[f"{port}.{way}_bytes"] == counters[f"{port}.{way}_frames"] * size > 0

@@ -1,4 +1,4 @@
-"""Test beds with Open vSwitch and with guests, end to end in a sandbox: P2P, PVP and PVVP. Asserted is that frames pass, not how fast."""
+"""Test beds with Open vSwitch and with guests, end to end in a sandbox: P2P, PVP and PVVP. Asserts that frames pass, not the rate."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ P2P = [
 
 @pytest.mark.parametrize(("driver", "cable", "settings", "mode"), P2P)
 def test_open_vswitch_forwards_and_counts(driver: str, cable: str, settings: dict[str, Any], mode: str) -> None:
-    told = bed(driver, cable, [LOAD], settings=settings)
-    assert_forwards(told)
-    received = sum(way["received_frames"] for way in told["trials"][0]["directions"])
-    counters = told["counters"]
+    results = bed(driver, cable, [LOAD], settings=settings)
+    assert_forwards(results)
+    received = sum(way["received_frames"] for way in results["trials"][0]["directions"])
+    counters = results["counters"]
     forwarded = [counter for name, counter in counters.items() if name.endswith(".packets_received") and counter]
     assert forwarded, counters
     assert sum(forwarded) >= received
     if cable == "veth":
         assert counters["1.rx_frames"] + counters["2.rx_frames"] >= received
     # Only polling threads count their cycles.
-    assert (told["busy_s"] or 0) > 0 if driver == "ovs-dpdk" or mode == "afxdp" else told["busy_s"] is None
-    assert mode in told["record"]["ports"]["1"]
-    assert told["record"]["versions"]["Open vSwitch"]
-    assert ("DPDK" in told["record"]["versions"]) == (driver == "ovs-dpdk")
+    assert (results["busy_s"] or 0) > 0 if driver == "ovs-dpdk" or mode == "afxdp" else results["busy_s"] is None
+    assert mode in results["record"]["ports"]["1"]
+    assert results["record"]["versions"]["Open vSwitch"]
+    assert ("DPDK" in results["record"]["versions"]) == (driver == "ovs-dpdk")
 
 
 @needs_ovs
@@ -58,11 +58,11 @@ def test_open_vswitch_forwards_and_counts(driver: str, cable: str, settings: dic
 def test_open_vswitch_adds_and_removes_tags_and_tunnels(
     scenario: dict[str, Any], settings: dict[str, Any], extra_bytes: tuple[int, int]
 ) -> None:
-    told = bed("ovs", "veth", [{**LOAD, **scenario}], settings=settings, scenario=scenario)
-    # Before its first packet a tunnel asks for the address of its far end (ARP), once or a few times.
-    assert_forwards(told, most_foreign=FOREIGN_FRAMES if "vxlans" in settings else 0)
-    # All frames are of 64 bytes, which the switch counts without their FCS, and are longer at the port where they are tagged or tunnelled.
-    counters = told["counters"]
+    results = bed("ovs", "veth", [{**LOAD, **scenario}], settings=settings, scenario=scenario)
+    # Before its first packet a tunnel requests the address of its far end (ARP), once or a few times.
+    assert_forwards(results, most_foreign=FOREIGN_FRAMES if "vxlans" in settings else 0)
+    # All frames have 64 bytes. The switch counts them without FCS, and longer at the port where they are tagged or tunnelled.
+    counters = results["counters"]
     for port, extra in zip(("1", "2"), extra_bytes, strict=True):
         assert counters[f"{port}.rx_bytes"] == counters[f"{port}.rx_frames"] * (60 + extra)
 
@@ -87,39 +87,39 @@ EMULATED = [
 
 @pytest.mark.parametrize(("driver", "cable", "topology", "guest"), [*PATHS, *EMULATED])
 def test_frames_pass_through_guests(driver: str, cable: str, topology: str, guest: str) -> None:
-    # Ringroad has both: learning switches, a pair of ports each, and one with Open vSwitch's rules.
+    # Ringroad supports both: learning switches with a pair of ports each, and a switch with Open vSwitch's rules.
     settings = {"forwarding": "rules"} if (driver, topology) == ("ringroad", "PVVP") else {}
-    told = bed(driver, cable, [LOAD], settings=settings, scenario={"topology": topology, "guest": guest})
-    assert_forwards(told)
-    # A path that left the guests out would show no frames at the device's guest ports.
+    results = bed(driver, cable, [LOAD], settings=settings, scenario={"topology": topology, "guest": guest})
+    assert_forwards(results)
+    # If the path bypassed the guests, there would be no frames at the device's guest ports.
     last_guest_port = 4 if topology == "PVP" else 6
-    received = sum(way["received_frames"] for way in told["trials"][0]["directions"])
-    if f"{last_guest_port}.rx_frames" in told["counters"]:
-        assert told["counters"][f"{last_guest_port}.rx_frames"] > 0
-        passed = sum(value for name, value in told["counters"].items() if name.endswith(".rx_frames"))
+    received = sum(way["received_frames"] for way in results["trials"][0]["directions"])
+    if f"{last_guest_port}.rx_frames" in results["counters"]:
+        assert results["counters"][f"{last_guest_port}.rx_frames"] > 0
+        passed = sum(value for name, value in results["counters"].items() if name.endswith(".rx_frames"))
         assert passed > received
-    guests = [part for part in told["processes"] if part.startswith("guest")]
+    guests = [part for part in results["processes"] if part.startswith("guest")]
     assert len(guests) == (1 if topology == "PVP" else 2)
 
 
-def test_a_cable_that_the_device_does_not_carry_is_refused() -> None:
-    told = bed("ovs-dpdk", "memif", [LOAD])
-    assert told["error"] == "ScenarioError"
-    assert "memif" in told["text"]
+def test_a_cable_that_the_device_does_not_support_is_rejected() -> None:
+    results = bed("ovs-dpdk", "memif", [LOAD])
+    assert results["error"] == "ScenarioError"
+    assert "memif" in results["text"]
 
 
 @needs_ovs_dpdk
 def test_open_vswitch_with_dpdk_has_many_queues_on_vhost_user_and_one_on_veth() -> None:
-    told = bed("ovs-dpdk", "vhost-user", [LOAD], scenario={"queues": 2})
-    assert_forwards(told)
-    # A ring each way for each queue.
-    assert "num_of_vrings 4" in told["record"]["ports"]["1"]
+    results = bed("ovs-dpdk", "vhost-user", [LOAD], scenario={"queues": 2})
+    assert_forwards(results)
+    # Each queue has a ring in each direction.
+    assert "num_of_vrings 4" in results["record"]["ports"]["1"]
     refused = bed("ovs-dpdk", "veth", [LOAD], scenario={"queues": 2})
     assert refused["error"] == "DutError"
     assert "one queue" in refused["text"]
 
 
 def test_a_killed_switch_is_reported_with_its_log() -> None:
-    told = bed("ovs", "veth", [LOAD, {"kill": True}])
-    assert told["error"] == "DutError"
-    assert "ended" in told["text"]
+    results = bed("ovs", "veth", [LOAD, {"kill": True}])
+    assert results["error"] == "DutError"
+    assert "ended" in results["text"]

@@ -25,11 +25,11 @@ SOURCES = Path(ringroad_lab.__file__).parent
         ("nothing of use", ""),
     ],
 )
-def test_the_system_is_known_by_its_os_release(os_release: str, installer: str) -> None:
+def test_the_system_is_identified_by_its_os_release(os_release: str, installer: str) -> None:
     assert installer_of(os_release) == installer
 
 
-def test_both_names_are_reported_that_of_this_system_first() -> None:
+def test_both_names_are_reported_this_systems_name_first() -> None:
     packages = ["iproute2", "mount", "util-linux"]
     assert how_to_install(packages, "") == "apt-get install iproute2 mount util-linux (Fedora, RHEL: dnf install iproute util-linux)"
     assert how_to_install(packages, "dnf install") == ("dnf install iproute util-linux (Debian: apt-get install iproute2 mount util-linux)")
@@ -37,10 +37,10 @@ def test_both_names_are_reported_that_of_this_system_first() -> None:
     assert how_to_install([OWN_PACKAGE], "").startswith("`make build`")
 
 
-def test_every_package_that_the_lab_asks_for_has_an_rpm_name() -> None:
-    asked = {
+def test_every_package_that_the_lab_requires_has_an_rpm_name() -> None:
+    required = {
         package
         for path in SOURCES.rglob("*.py")
         for package in re.findall(r'(?:require|MissingProgramError)\((?:"[^"]+"|[A-Z_]+), "([a-z0-9-]+)"', path.read_text())
     }
-    assert {"iproute2", "dpdk-dev", "qemu-system-x86"} <= asked <= set(RPM_NAMES)
+    assert {"iproute2", "dpdk-dev", "qemu-system-x86"} <= required <= set(RPM_NAMES)

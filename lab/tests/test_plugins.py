@@ -1,4 +1,4 @@
-"""Kinds of other packages: the example package, installed and run; and packages that are broken."""
+"""Plug-in packages: the example package, installed and run, and broken packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 240.0
 
 
 def lab(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the program with a folder of packages beside its own."""
+    """Run the program with an additional folder of packages."""
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     argv = [sys.executable, "-m", "ringroad_lab.cli.main", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "PYTHONPATH": path})
@@ -37,7 +37,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def package(site: Path, name: str, group: str, entries: dict[str, str]) -> None:
-    """Install a package that consists of its entry points."""
+    """Install a package that consists only of entry points."""
     information = site / f"{name}-1.0.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -58,13 +58,13 @@ def test_the_example_package_is_listed_measured_and_reported(example: Path, tmp_
     (measurement,) = json.loads(done.stdout)["measurements"]
     assert (measurement["status"], measurement["metrics"]["loss_ratio"]["value"]) == ("ok", 0.0)
     assert lab(example, "report", "--format", "one-line", *store).stdout == "mine: 1 measurements of kernel-mirror\n"
-    # What it leaves out of a device has a true default.
+    # Attributes that the example device does not define have correct defaults.
     (record,) = [json.loads(lab(example, "export", "latest", *store, "--output", "-").stdout)]
     assert record["duts"][0]["ports"]["1"].startswith("veth p1")
     assert record["measurements"][0]["dut_counters"] == {}
 
 
-def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> None:
+def test_a_broken_package_is_named_and_does_not_affect_others(tmp_path: Path) -> None:
     package(tmp_path, "broken-switch", "ringroad_lab.duts", {"no-module": "no_such_module:Switch", "no-switch": "json:JSONDecoder"})
     rows = {row["driver"]: row for row in json.loads(lab(tmp_path, "list", "devices", "--json").stdout)}
     assert rows["no-module"]["package"] == "broken-switch 1.0"
@@ -72,8 +72,8 @@ def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> No
     assert rows["linux-bridge"]["title"] == "Linux bridge"
     assert lab(tmp_path, "show", "BRIDGE_VETH").returncode == 0
     for driver, words in (
-        ("no-module", "mend the package, or uninstall it"),
-        ("no-switch", "is no subclass of "),
+        ("no-module", "fix the package, or uninstall it"),
+        ("no-switch", "is not a subclass of "),
     ):
         done = lab(tmp_path, "plan", "BRIDGE_VETH", "--set", f"duts=[{driver}]")
         assert done.returncode == 1
@@ -82,13 +82,13 @@ def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> No
         assert "Traceback" not in done.stderr
 
 
-def test_no_package_takes_the_place_of_a_kind_of_the_laboratory(tmp_path: Path) -> None:
+def test_no_package_can_replace_a_kind_of_the_laboratory(tmp_path: Path) -> None:
     package(tmp_path, "takes-over", "ringroad_lab.duts", {"ovs": "no_such_module:Switch"})
     rows = {row["driver"]: row["package"] for row in json.loads(lab(tmp_path, "list", "devices", "--json").stdout)}
     assert rows["ovs"] == "ringroad-lab"
 
 
-def test_a_class_that_lacks_a_method_is_reported_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_methods_of_a_class_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path, "half-a-switch", "ringroad_lab.duts", {"half": "half_a_switch:Half"})
     (tmp_path / "half_a_switch.py").write_text("from ringroad_lab.dut.interface import Dut\nclass Half(Dut):\n    title = 'half'\n")
     monkeypatch.syspath_prepend(str(tmp_path))

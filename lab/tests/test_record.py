@@ -1,4 +1,4 @@
-"""What the record of a run takes in: nothing that could not be calculated with, stored and shown."""
+"""Validation of run records: they contain only values that can be calculated with, stored and shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import DutRecord, RunRecord
 
-RIGHT = fabricated_run(link_bps=1e10).model_dump_json()
+VALID = fabricated_run(link_bps=1e10).model_dump_json()
 
 
 @pytest.mark.parametrize("figure", ["NaN", "Infinity", "-Infinity", "1e300"])
@@ -36,7 +36,7 @@ RIGHT = fabricated_run(link_bps=1e10).model_dump_json()
         "measurements.0.trials.0.directions.0.latency.mean_ns",
     ],
 )
-def test_a_figure_that_nobody_measured_is_refused(place: str, figure: str) -> None:
+def test_a_figure_that_cannot_be_measured_is_rejected(place: str, figure: str) -> None:
     with pytest.raises(ValidationError) as error:
         RunRecord.model_validate_json(with_figure(place, figure))
     assert [".".join(map(str, problem["loc"])) for problem in error.value.errors()] == [place]
@@ -54,24 +54,24 @@ def test_a_figure_that_nobody_measured_is_refused(place: str, figure: str) -> No
         ("measurements.0.trials.0.directions.0.sent_frames", "1" + 400 * "0"),
     ],
 )
-def test_a_figure_that_cannot_be_calculated_with_is_refused(place: str, figure: str) -> None:
+def test_a_figure_that_cannot_be_calculated_with_is_rejected(place: str, figure: str) -> None:
     with pytest.raises(ValidationError, match=place):
         RunRecord.model_validate_json(with_figure(place, figure))
 
 
 @pytest.mark.parametrize("figure", ["NaN", "Infinity", '[1, {"a": -Infinity}]'])
-def test_what_json_cannot_hold_is_refused_in_what_has_no_schema_too(figure: str) -> None:
+def test_non_json_numbers_are_rejected_also_in_fields_without_a_schema(figure: str) -> None:
     for text in (f'"scenario": {{"limit": {figure}, ', f'"settings": {{"limit": {figure}, '):
         field = text.partition(": {")[0]
-        record = RIGHT.replace(f"{field}:{{", text, 1).replace(", }", "}")
+        record = VALID.replace(f"{field}:{{", text, 1).replace(", }", "}")
         assert figure in record
         with pytest.raises(ValidationError, match="JSON compliant"):
             RunRecord.model_validate_json(record)
 
 
 def with_figure(place: str, figure: str) -> str:
-    """Return a record whose value at that place is another."""
-    record = json.loads(RIGHT)
+    """Return a record with the value at `place` replaced."""
+    record = json.loads(VALID)
     parent: Any = record
     *way, last = (int(step) if step.isdecimal() else step for step in place.split("."))
     for step in way:
@@ -81,14 +81,14 @@ def with_figure(place: str, figure: str) -> str:
     return json.dumps(record).replace('"<figure>"', figure)
 
 
-def test_a_build_is_reported_from_another_and_from_itself_after_a_change() -> None:
+def test_a_build_is_distinguished_from_another_and_from_itself_after_a_change() -> None:
     libraries = {"/lib/librte_eal.so.23": "b" * 64, "/lib/librte_net.so.23": "c" * 64}
     before = DutRecord(label="new", driver="ovs", build="prefix /opt/ovs", files={"/opt/ovs/sbin/ovs-vswitchd": "a" * 64, **libraries})
-    told = before.identity()
-    assert told["build"] == "prefix /opt/ovs"
-    assert told["sha256 of /opt/ovs/sbin/ovs-vswitchd"] == "a" * 64
-    assert told["libraries of the build"].startswith("2, sha256 of their sums ")
+    identity = before.identity()
+    assert identity["build"] == "prefix /opt/ovs"
+    assert identity["sha256 of /opt/ovs/sbin/ovs-vswitchd"] == "a" * 64
+    assert identity["libraries of the build"].startswith("2, sha256 of their sums ")
     later = before.model_copy(update={"files": {**before.files, "/lib/librte_eal.so.23": "d" * 64}})
-    assert later.identity()["libraries of the build"] != told["libraries of the build"]
+    assert later.identity()["libraries of the build"] != identity["libraries of the build"]
     assert before.changed_files(later) == "/lib/librte_eal.so.23"
     assert before.changed_files(before) == ""

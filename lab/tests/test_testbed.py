@@ -1,4 +1,4 @@
-"""Test beds end to end: real programs, in a sandbox, at tiny durations. Frames pass and are counted; how fast is not asserted."""
+"""Test beds end to end: real programs in a sandbox, with tiny durations. Frames pass and are counted; rates are not asserted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAM = Path(__file__).parent / "bed_in_sandbox.py"
 
 
 def bed(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Build a bed in a sandbox, offer it loads, and return what came of it."""
+    """Build a bed in a sandbox, offer it loads, and return the results."""
     dut = {"label": driver, "driver": driver, "settings": more.pop("settings", {})}
     scenario = {
         "name": "test",
@@ -48,12 +48,12 @@ def bed(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, 
     return ask_in_sandbox(PROGRAM, {"scenario": scenario, "loads": loads, "duration_s": 0.2, **more}, env)
 
 
-def assert_forwards(told: dict[str, Any], *, ways: int = 2, most_foreign: int = 0) -> None:
-    assert "error" not in told, told
-    for trial in told["trials"]:
+def assert_forwards(results: dict[str, Any], *, ways: int = 2, most_foreign: int = 0) -> None:
+    assert "error" not in results, results
+    for trial in results["trials"]:
         assert len(trial["directions"]) == ways
         for way in trial["directions"]:
-            # On a busy machine the generator may be late, and says so; what was sent and counted has to be right all the same.
+            # On a busy machine the generator may be late, and report it; the counts must still be right.
             assert 0 < way["received_frames"] <= way["sent_frames"]
             assert way["foreign_frames"] <= most_foreign
             assert way["duplicate_frames"] == 0
@@ -77,21 +77,24 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
         {"frame": FRAME_64, "rate_fps": 2000},
         {"frame": IMIX, "rate_fps": 1000, "bidirectional": False, "flows": 100},
     ]
-    told = bed(driver, cable, loads[:1], scenario={"frames": [FRAME_64, IMIX]})
-    assert_forwards(told)
-    sent = sum(way["sent_frames"] for way in told["trials"][0]["directions"])
+    results = bed(driver, cable, loads[:1], scenario={"frames": [FRAME_64, IMIX]})
+    assert_forwards(results)
+    sent = sum(way["sent_frames"] for way in results["trials"][0]["directions"])
     # The device's own counters: the trial's frames at least, besides those of the probe.
-    assert told["counters"]["1.rx_frames"] + told["counters"]["2.rx_frames"] >= sent - told["trials"][0]["directions"][0]["refused_frames"]
-    assert told["counters"]["1.tx_frames"] > 0
-    record = told["record"]
+    assert (
+        results["counters"]["1.rx_frames"] + results["counters"]["2.rx_frames"]
+        >= sent - results["trials"][0]["directions"][0]["refused_frames"]
+    )
+    assert results["counters"]["1.tx_frames"] > 0
+    record = results["record"]
     assert record["driver"] == driver
     assert record["versions"]
     assert {"1", "2"} <= set(record["ports"])
-    # The same of every run.
+    # Names of ports must be the same in every run.
     assert "ringroad-lab-" not in str(record["ports"])
-    assert bool(told["processes"]["dut"]) is (driver != "linux-bridge")
-    # The kernel does not tell how long it had frames in hand.
-    assert (told["busy_s"] is None) if driver == "linux-bridge" else (told["busy_s"] > 0)
+    assert bool(results["processes"]["dut"]) is (driver != "linux-bridge")
+    # The kernel does not report its time spent on frames.
+    assert (results["busy_s"] is None) if driver == "linux-bridge" else (results["busy_s"] > 0)
     one_way = bed(driver, cable, loads[1:], scenario={"frames": [FRAME_64, IMIX], "bidirectional": False})
     assert_forwards(one_way, ways=1)
 
@@ -99,48 +102,46 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
 @pytest.mark.parametrize(
     ("driver", "cable"), [("ringroad", "vhost-user"), pytest.param("testpmd", "memif", marks=needs_dpdk)], ids=["ringroad", "testpmd"]
 )
-def test_a_device_that_dies_is_an_error_and_no_figure(driver: str, cable: str) -> None:
+def test_a_device_that_ends_is_an_error_and_not_a_figure(driver: str, cable: str) -> None:
     load = {"frame": FRAME_64, "rate_fps": 2000}
-    told = bed(driver, cable, [load, {"kill": True}, load])
-    assert told["error"] == "DutError"
-    assert "ended with status" in told["text"]
+    results = bed(driver, cable, [load, {"kill": True}, load])
+    assert results["error"] == "DutError"
+    assert "ended with status" in results["text"]
 
 
 def test_a_device_that_forwards_nothing_is_an_error_with_its_counters() -> None:
-    told = bed("cut-bridge", "veth", [], cut=True)
-    assert told["error"] == "DutError"
-    assert "Linux bridge forwards nothing: 0 of 50 from 1 to 2, 0 of 50 from 2 to 1 frames arrived" in told["text"]
-    assert "1.rx_frames" in told["text"]
+    results = bed("cut-bridge", "veth", [], cut=True)
+    assert results["error"] == "DutError"
+    assert "Linux bridge forwards nothing: 0 of 50 from 1 to 2, 0 of 50 from 2 to 1 frames arrived" in results["text"]
+    assert "1.rx_frames" in results["text"]
 
 
 def test_the_generators_ceiling_is_measured_once_before_the_device_starts() -> None:
-    told = bed("ringroad", "memif", [], self_test=True)
-    assert "error" not in told, told
-    (ceiling,) = told["ceilings"]
+    results = bed("ringroad", "memif", [], self_test=True)
+    assert "error" not in results, results
+    (ceiling,) = results["ceilings"]
     assert (ceiling["transport"], ceiling["frame"]["name"]) == ("memif", "64")
     assert ceiling["ceiling_fps"] > 0
-    assert told["steps"].index("starting Ringroad switch") > told["steps"].index(
-        "measuring what the generator carries by itself over memif: 64"
-    )
+    assert results["steps"].index("starting Ringroad switch") > results["steps"].index("measuring the generator's ceiling over memif: 64")
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    told = bed("ringroad", "memif", [], env={"RINGROAD_BIN_DIR": str(tmp_path)})
-    assert told["error"] == "MissingProgramError"
-    assert "ringroad is not installed" in told["text"]
+    results = bed("ringroad", "memif", [], env={"RINGROAD_BIN_DIR": str(tmp_path)})
+    assert results["error"] == "MissingProgramError"
+    assert "ringroad is not installed" in results["text"]
 
 
 @pytest.mark.parametrize(
     ("driver", "cable", "settings", "text"),
     [
         ("no-such", "veth", {}, "there is no device 'no-such': there are linux-bridge, "),
-        ("linux-bridge", "memif", {}, "linux-bridge has no port for memif: nic, tap, veth"),
+        ("linux-bridge", "memif", {}, "linux-bridge has no port for memif; it supports nic, tap, veth"),
         ("testpmd", "memif", {"forward_mode": "txonly"}, "settings of testpmd: forward_mode: Input should be"),
         ("ringroad", "memif", {"speed": 1}, "settings of ringroad: speed: Extra inputs are not permitted"),
         ("ringroad", "memif", {"rule_set": 5}, 'settings of ringroad: : Value error, rule_set needs forwarding = "rules"'),
     ],
 )
-def test_parts_that_do_not_fit_are_reported_before_the_start(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:
+def test_incompatible_parts_are_reported_before_the_start(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:
     choice = DutChoice(label="dut", driver=driver, settings=settings)
     scenario = Scenario(
         name="test",
@@ -185,7 +186,7 @@ def test_full_rings_are_the_devices_loss_only_up_to_the_generators_ceiling(rate_
 
 
 @pytest.mark.parametrize(
-    ("rate_fps", "refused", "lost", "said"),
+    ("rate_fps", "refused", "lost", "expected"),
     [
         pytest.param(900.0, 60, 60, "the generator offered 40 frames of 100 at 900 frames/s", id="offered-less"),
         pytest.param(900.0, 0, 60, "", id="the-device-lost-them"),
@@ -193,13 +194,13 @@ def test_full_rings_are_the_devices_loss_only_up_to_the_generators_ceiling(rate_
         pytest.param(1200.0, 60, 60, "", id="less-above-the-ceiling"),
     ],
 )
-def test_a_trial_that_contradicts_the_ceiling_is_reported(rate_fps: float, refused: int, lost: int, said: str) -> None:
+def test_a_trial_that_contradicts_the_ceiling_is_reported(rate_fps: float, refused: int, lost: int, expected: str) -> None:
     trial = refused_trial(rate_fps)
     way = trial.directions[0].model_copy(update={"refused_frames": refused, "received_frames": 100 - lost})
     ceiling = GeneratorCeiling(transport="veth", frame=trial.request.load.frame, ceiling_fps=1000.0)
-    told = contradiction(trial.model_copy(update={"directions": (way,)}), ceiling)
-    assert told.startswith(said) if said else not told
-    assert not said or told.endswith("its ceiling was measured as 1000 frames/s")
+    cause = contradiction(trial.model_copy(update={"directions": (way,)}), ceiling)
+    assert cause.startswith(expected) if expected else not cause
+    assert not expected or cause.endswith("its ceiling was measured as 1000 frames/s")
 
 
 def test_a_device_that_holds_the_sender_up_contradicts_no_ceiling() -> None:
@@ -228,10 +229,10 @@ def test_nothing_sent_and_bursts_contradict_no_ceiling() -> None:
     assert contradiction(trial.model_copy(update={"request": burst}), ceiling) == ""
 
 
-def only_loss(told: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int], int]:
-    """Return where the one trial in one direction lost frames, what counted drops, and how many frames were lost."""
-    assert "error" not in told, told
-    (trial,) = told["trials"]
+def only_loss(results: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int], int]:
+    """Return the places of loss of the only trial in one direction, the drop counters, and the number of lost frames."""
+    assert "error" not in results, results
+    (trial,) = results["trials"]
     (way,) = trial["directions"]
     loss = dict(way["loss"])
     loss.pop("is_refused_by_device")
@@ -248,7 +249,7 @@ ONE_WAY_IMIX = {"frame": IMIX, "rate_fps": 1200, "bidirectional": False}
 @pytest.mark.parametrize(
     ("command", "place", "counter"),
     [
-        # A frame longer than the bucket of a token bucket filter never gets through (tc-tbf(8)).
+        # A frame longer than the bucket of a token bucket filter never passes (tc-tbf(8)).
         pytest.param(
             "tc -n {netns} qdisc add dev {dut2} root tbf rate 100mbit burst 1000 limit 1000000",
             "in_device",
@@ -261,42 +262,42 @@ ONE_WAY_IMIX = {"frame": IMIX, "rate_fps": 1200, "bidirectional": False}
         pytest.param("ip link set dev {far2} mtu 1000", "behind_device", "cable 2, generator's end: rx_dropped", id="second-cable"),
     ],
 )
-def test_frames_that_a_bridge_or_a_cable_drops_are_booked_there(command: str, place: str, counter: str) -> None:
-    told = bed("linux-bridge", "veth", [ONE_WAY_IMIX], disturb=[command], scenario={"frames": [IMIX], "bidirectional": False})
-    places, drops, lost = only_loss(told)
+def test_drops_of_a_bridge_or_a_cable_are_attributed_to_it(command: str, place: str, counter: str) -> None:
+    results = bed("linux-bridge", "veth", [ONE_WAY_IMIX], disturb=[command], scenario={"frames": [IMIX], "bidirectional": False})
+    places, drops, lost = only_loss(results)
     assert lost == LONG_FRAMES
     assert places == {place: LONG_FRAMES}
     assert drops[counter] == LONG_FRAMES
 
 
-def test_a_generator_whose_receive_ring_is_too_small_loses_the_frames_itself() -> None:
-    # Far more than the set-up carries: batches that leave at once do not fit into a ring of 64.
+def test_loss_at_a_small_receive_ring_is_the_generators() -> None:
+    # Far more than the test bed carries: batches sent at once do not fit into a ring of 64.
     load = {"frame": FRAME_64, "rate_fps": 5_000_000, "bidirectional": False}
-    told = bed("linux-bridge", "veth", [load], receiver_ring_size=64, ceiling_fps=1e7)
-    places, drops, lost = only_loss(told)
+    results = bed("linux-bridge", "veth", [load], receiver_ring_size=64, ceiling_fps=1e7)
+    places, drops, lost = only_loss(results)
     assert set(places) == {"refused", "at_receiver"}
     assert places["at_receiver"] == drops["cable 2, generator's end: rx_dropped"] > 0
     assert places["refused"] == lost - places["at_receiver"]
-    # It did not offer what it is said to carry: that is measured again, and both are told.
-    first, again = told["ceilings"]
+    # The generator did not reach its assumed ceiling: the ceiling is measured again, and both are reported.
+    first, again = results["ceilings"]
     assert (first["ceiling_fps"], first["cause"]) == (1e7, "")
     assert "at 5000000 frames/s, and its ceiling was measured as 10000000 frames/s" in again["cause"]
     assert 0 < again["ceiling_fps"] < 1e7
-    assert told["record"]["work_of_sender"].startswith("all of its forwarding")
+    assert results["record"]["work_of_sender"].startswith("all of its forwarding")
 
 
 @pytest.mark.parametrize(
     ("driver", "cable"),
     [("ringroad", "memif"), ("ringroad", "vhost-user"), pytest.param("testpmd", "memif", marks=needs_dpdk)],
 )
-def test_what_is_lost_over_shared_memory_is_booked_to_the_frame(driver: str, cable: str) -> None:
+def test_all_loss_over_shared_memory_is_attributed_to_places(driver: str, cable: str) -> None:
     load = {"frame": FRAME_64, "rate_fps": 20_000_000, "bidirectional": False}
-    told = bed(driver, cable, [load], ceiling_fps=1e9)
-    # Whether frames are lost depends on who gets the processors; where some are, they have their place. A device that had no
-    # processor at the end left some in the ring before it.
-    places, _, _ = only_loss(told)
+    results = bed(driver, cable, [load], ceiling_fps=1e9)
+    # Whether frames are lost depends on scheduling, but lost frames have a place. A device that had no processor at the end left frames
+    # in the ring before it.
+    places, _, _ = only_loss(results)
     assert set(places) <= {"refused", "before_device", "in_device", "at_receiver"}
-    assert told["record"]["work_of_sender"] == ""
+    assert results["record"]["work_of_sender"] == ""
 
 
 def processes_with(marker: str) -> list[int]:
@@ -314,7 +315,7 @@ def name_of(pid: int) -> str:
         return ""
 
 
-# None: once the generator runs.
+# None: kill the lab once the generator runs.
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, None])
 def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
     marker = uuid.uuid4().hex
@@ -328,7 +329,7 @@ def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
         if after_s is None:
             assert wait_until(lambda: "ringroad" in map(name_of, processes_with(marker)), 60)
         else:
-            # Some moment of the building or of the trials: any will do.
+            # Any moment while the bed is built or during the trials.
             time.sleep(after_s)
     finally:
         lab.kill()

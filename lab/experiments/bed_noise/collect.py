@@ -1,7 +1,8 @@
-"""Records trials of one and the same device, started anew again and again: the samples that `spread.py` reads.
+"""Records trials of the same device, restarted many times: the samples that `spread.py` reads.
 
-`python collect.py STARTS TRIALS > trials.jsonl`, as root. Each start offers the Linux bridge TRIALS times the load that the generator
-carries by itself, more than the bridge forwards, from cold; then it searches for the throughput. The sample is what was forwarded.
+Run `python collect.py STARTS TRIALS > trials.jsonl` as root. After each start, without warm-up, it offers the Linux bridge TRIALS times the
+load that the generator carries by itself, which is more than the bridge forwards; then it searches for the throughput. The sample is the
+forwarded rate.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SEARCH = ThroughputSettings(search_s=0.25, validation_s=0.5, warm_up_s=0.0)
 
 
 def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
-    """Measure, in the sandbox."""
+    """Measure in the sandbox."""
     frame = parse_frame_mix("64")
     scenario = Scenario(
         name="bed-noise",
@@ -39,7 +40,7 @@ def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
             assert ceiling is not None
             for number in range(trials):
                 result = bed.generator.trial(TrialRequest(load=Load(frame=frame, rate_fps=ceiling.ceiling_fps), duration_s=TRIAL_S))
-                yield {"start": start, "kind": "overload", "trial": number, "fps": round(result.forwarded_fps), **told(result)}
+                yield {"start": start, "kind": "overload", "trial": number, "fps": round(result.forwarded_fps), **details(result)}
             searched: list[TrialResult] = []
             context = MethodContext(
                 generator=bed.generator,
@@ -55,11 +56,11 @@ def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
             outcome = ThroughputMethod(SEARCH).measure(context)
             found = outcome.metrics.get(outcome.headline)
             worst = max(searched, key=lambda each: each.disturbance.ratio if each.disturbance else 0.0)
-            yield {"start": start, "kind": "search", "trial": len(searched), "fps": round(found.value) if found else 0, **told(worst)}
+            yield {"start": start, "kind": "search", "trial": len(searched), "fps": round(found.value) if found else 0, **details(worst)}
 
 
-def told(result: TrialResult) -> dict[str, object]:
-    """What is known of the trial beside what was forwarded."""
+def details(result: TrialResult) -> dict[str, object]:
+    """Return the fields of a trial besides the forwarded rate."""
     seen = result.disturbance
     assert seen is not None
     return {
@@ -72,7 +73,7 @@ def told(result: TrialResult) -> dict[str, object]:
 
 
 def main() -> int:
-    """Start itself in a sandbox, and there record."""
+    """Restart this program in a sandbox, and record there."""
     if sys.argv[1:2] == ["--inside"]:
         for sample in samples(int(sys.argv[2]), int(sys.argv[3])):
             print(json.dumps(sample), flush=True)

@@ -1,7 +1,7 @@
-"""How far measurements of one and the same device lie apart, by estimator: from the samples that `collect.py` recorded.
+"""Spread of measurements of the same device, by estimator, from the samples that `collect.py` recorded.
 
-`python spread.py [FILE]` prints the tables of docs/lab/statistics.md. Spreads are standard deviations of the logarithm of the ratio of two
-measurements in turns, as parts: 0.10 is about 10 %.
+`python spread.py [FILE]` prints the tables of docs/lab/statistics.md. A spread is the standard deviation of the logarithm
+of the ratio of two measurements taken in turns: 0.10 is about 10 %.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Trial:
     kind: str
     fps: float
     disturbance: float
-    """Part of the processor's time that others took."""
+    """Fraction of the processor's time that others took."""
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether it is above the limit."""
+        """Whether the disturbance is above the limit."""
         return self.disturbance > LIMITS.limit
 
 
 def read(file: Path = RECORDED) -> list[Trial]:
-    """Read what was recorded; whole starts in pairs alone."""
+    """Read the recorded trials; only complete starts, in pairs."""
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     whole = [row["start"] for row in rows if row["kind"] == "search"]
     kept = whole[: len(whole) // 2 * 2]
@@ -66,7 +66,7 @@ def starts(trials: Iterable[Trial]) -> list[list[Trial]]:
 
 
 def least_disturbed(trials: Sequence[Trial]) -> float:
-    """Return what counts where a disturbed trial is repeated: the first that is not, else the least disturbed that the lab tries."""
+    """Return the figure if disturbed trials are repeated: of the first undisturbed trial, else of the least disturbed one tried."""
     tried = trials[: 1 + MOST_REPEATS]
     return next((trial for trial in tried if not trial.is_disturbed), min(tried, key=lambda trial: trial.disturbance)).fps
 
@@ -76,7 +76,7 @@ def _trimmed(values: Sequence[float]) -> float:
     return mean(sorted(values)[cut : len(values) - cut])
 
 
-# Of the trials of one start: what a measurement could tell.
+# Estimators of a measurement from the trials of one start.
 WITHIN: dict[str, Callable[[Sequence[Trial]], float]] = {
     "one trial": lambda trials: trials[0].fps,
     "one trial, repeated while disturbed": least_disturbed,
@@ -87,7 +87,7 @@ WITHIN: dict[str, Callable[[Sequence[Trial]], float]] = {
     "greatest of 12": lambda trials: max(trial.fps for trial in trials),
 }
 
-# Of measurements of a baseline and a candidate in turns: what a comparison could tell, as a logarithm of their ratio.
+# Estimators of a comparison from measurements of a baseline and a candidate in turns, as a logarithm of their ratio.
 BETWEEN: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "ratio of the means": lambda a, b: float(np.log(b.mean() / a.mean())),
     "ratio of the medians": lambda a, b: float(np.log(np.median(b) / np.median(a))),
@@ -98,7 +98,7 @@ BETWEEN: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def pair_spread(figures: Sequence[float]) -> float:
-    """Return the spread of the ratio of two starts, one right after the other."""
+    """Return the spread of the ratio of two consecutive starts."""
     return stdev(math.log(later / earlier) for earlier, later in zip(figures[::2], figures[1::2], strict=True)) if figures else 0.0
 
 
@@ -120,7 +120,7 @@ def between_spreads(figures: Sequence[float]) -> dict[str, float]:
 
 
 def by_disturbance(trials: Sequence[Trial]) -> list[tuple[str, int, float, float]]:
-    """Return of each class of disturbance: how many trials, their median beside that of the first class, and their spread."""
+    """Return for each class of disturbance the number of trials, their median relative to that of the first class, and their spread."""
     overload = [trial for trial in trials if trial.kind == "overload"]
     rows: list[tuple[str, int, float, float]] = []
     low, calm = 0.0, 0.0
@@ -134,12 +134,12 @@ def by_disturbance(trials: Sequence[Trial]) -> list[tuple[str, int, float, float
 
 
 def by_place(trials: Sequence[Trial], places: int = 4) -> list[float]:
-    """Return the first trials after a start beside the median of all of the start: the warm-up."""
+    """Return the first trials after a start relative to the median of all trials of the start: the warm-up."""
     return [median(start[place].fps / median(trial.fps for trial in start) for start in starts(trials)) for place in range(places)]
 
 
 def tables(trials: Sequence[Trial]) -> str:
-    """Return all of it as Markdown."""
+    """Return all tables as Markdown."""
     searched = [trial.fps for trial in trials if trial.kind == "search"]
     calm = [least_disturbed(start) for start in starts(trials)]
     lines = ["| others took of a processor | trials | median, of that of the first row | spread of a trial |", "|---|---|---|---|"]

@@ -1,6 +1,6 @@
 """Fifty beds, 2,000 requests a day, in simulated time: `python simulate.py [--picture FILE.html]` prints the tables of docs/lab/beds.md.
 
-Two rules: the laboratory's, by which a step of priority is worth some waiting, and one by which priorities are strict, for comparison.
+It compares two rules: the laboratory's rule, where a step of priority is worth some waiting time, and strict priorities.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAN = Plan(
         Owner("release", 80, priority=10),
         Owner("alice", 60),
         Owner("bob", 60),
-        # All of a day's work of a build system at once.
+        # A build system requests its work of the whole day at once.
         Owner("bulk", 200, at_once_h=10.0),
         Owner("ci", 1100),
         Owner("nightly", 500, priority=-10, at_once_h=0.0),
@@ -32,7 +32,7 @@ PLAN = Plan(
     classes={"any": 0.5, "nic25g": 0.3, "nic100g": 0.2},
 )
 STRICT_S = 1e8
-"""A step of priority that no waiting makes up for."""
+"""Waiting time that is worth a step of priority: too long to be reached."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""A fleet in simulated time: the laboratory's own store, order of requests and leases, with a clock that jumps from event to event.
+"""A fleet in simulated time: the laboratory's own store, order of requests and leases, with a clock that advances from event to event.
 
-Only the jobs are made up: they take a bed, last, and finish, fail, are killed, or find the bed unfit.
+Only the jobs are simulated: they take a bed, run for a time, and finish, fail, are killed, or find the bed unfit.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ START = 1_700_000_000.0 - 1_700_000_000.0 % DAY_S
 _MOST_ATTEMPTS = 3
 _RETRY_WAIT_S = 60.0
 _CALIBRATION_S = 60.0
-# Far longer than the simulation: its runs renew nothing. One that is killed has its lease cut to the usual length.
+# Far longer than the simulation, whose runs renew no leases. The lease of a killed run is shortened to the usual length.
 _NO_END_S = 365 * DAY_S
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Somebody who asks for builds to be measured."""
+    """A user who requests measurements of builds."""
 
     name: str
     a_day: int
     priority: int = 0
     at_once_h: float | None = None
-    """All in the same second, at this hour; None: over the working hours."""
+    """Hour at which all requests of a day arrive at once; None: distributed over the working hours."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is simulated."""
+    """Parameters of a simulation."""
 
     beds: Mapping[str, Bed]
     owners: Sequence[Owner]
     classes: Mapping[str, float]
-    """How many of the requests ask for which class of bed, as parts."""
+    """Fraction of the requests for each class of bed."""
     days: int = 1
     median_run_s: float = 28 * 60.0
     fails: float = 0.04
-    """Part of the jobs that fail half-way."""
+    """Fraction of the jobs that fail half-way."""
     is_killed: float = 0.015
-    """Part of the jobs that are killed half-way, so that nobody gives their bed back."""
+    """Fraction of the jobs that are killed half-way, so that their bed is not released."""
     is_unfit: float = 0.01
-    """Part of the jobs whose bed fails its calibration, and goes into quarantine."""
+    """Fraction of the jobs whose bed fails its calibration and is quarantined."""
     release_s: float = 3 * HOUR_S
-    """How long somebody takes to release a bed, on average."""
+    """Mean time until an operator releases a bed from quarantine."""
     seed: int = 2544
 
 
 @dataclass
 class Asked:
-    """A request, and what became of it."""
+    """A request and its result."""
 
     owner: str
     priority: int
@@ -77,7 +77,7 @@ class Asked:
 
 @dataclass
 class Course:
-    """What happened."""
+    """Course of a simulation."""
 
     asked: dict[int, Asked] = field(default_factory=dict)
     busy: list[tuple[float, int]] = field(default_factory=list)
@@ -85,14 +85,14 @@ class Course:
     waiting: list[tuple[float, dict[int, int]]] = field(default_factory=list)
     """Requests that wait, by priority, after each event."""
     jobs: Counter[str] = field(default_factory=Counter)
-    """By how they ended."""
+    """Number of jobs by result."""
 
 
 class Simulation:
-    """One."""
+    """Simulates a plan."""
 
     def __init__(self, store: ResultStore, plan: Plan) -> None:
-        """Take an empty store."""
+        """Set an empty store and the plan."""
         self.now = START
         self.course = Course()
         self._plan = plan
@@ -104,7 +104,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._left_s: dict[str, float] = {}
-        """What is to be measured of runs that were begun."""
+        """Remaining time of runs that have begun, s."""
         self._busy: set[str] = set()
         self._waits: Counter[int] = Counter()
 
@@ -117,7 +117,7 @@ class Simulation:
         while self._events:
             self.now, _, act = heapq.heappop(self._events)
             act()
-            # All of one moment together.
+            # Handle all events of one moment together.
             if self._events and self._events[0][0] == self.now:
                 continue
             while self._waits.total() and (request := self._leases.claim(lambda _key: True, str)):
@@ -204,21 +204,21 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Line:
-    """How long the requests of an owner, of one priority, waited for their first bed, s."""
+    """Waiting times for the first bed, of the requests of an owner with one priority, s."""
 
     owner: str
     priority: int
     requests: int
     median_s: float
     high_s: float
-    """95 % waited no longer."""
+    """95 % of the requests waited no longer."""
     longest_s: float
     starved: int
-    """Waited for longer than a day, or never had a bed."""
+    """Requests that waited longer than a day, or never got a bed."""
 
 
 def table(course: Course) -> list[Line]:
-    """Sum up waiting times, the greatest priority first."""
+    """Summarize waiting times, the highest priority first."""
     lines = []
     for priority, owner in sorted({(each.priority, each.owner) for each in course.asked.values()}, key=lambda key: (-key[0], key[1])):
         its = [each for each in course.asked.values() if (each.priority, each.owner) == (priority, owner)]
@@ -230,7 +230,7 @@ def table(course: Course) -> list[Line]:
 
 
 def utilisation(course: Course, beds: int, days: int) -> float:
-    """Return the part of the beds' time in which they measured, while requests came."""
+    """Return the fraction of the beds' time that they spent measuring, in the period of the requests."""
     until = START + days * DAY_S
     steps = [*((moment, count) for moment, count in course.busy if moment < until), (until, 0)]
     used = sum(count * (after - moment) for (moment, count), (after, _) in pairwise(steps))
@@ -238,7 +238,7 @@ def utilisation(course: Course, beds: int, days: int) -> float:
 
 
 def make_beds(classes: Mapping[str, int]) -> dict[str, Bed]:
-    """Return so many beds of each class."""
+    """Return beds: for each class the given number."""
     return {
         f"{bed_class}-{number}": Bed.model_validate({"class": bed_class, "machines": {GENERATOR: f"{bed_class}-{number}"}})
         for bed_class, count in classes.items()

@@ -1,4 +1,4 @@
-"""A broker of AMQP 0-9-1, as RabbitMQ is one: where it is, who we are to it, and a connection within a time."""
+"""A broker of AMQP 0-9-1, such as RabbitMQ: its address, the lab's credentials, and a connection with a time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ringroad_lab.notification.settings import secret
 from ringroad_lab.trial import Frozen
 
 _CLOSE_S = 2.0
-# What these libraries log is told by our errors, once.
+# The lab's errors report what these libraries log.
 for _library in ("aio_pika", "aiormq"):
     logging.getLogger(_library).addHandler(logging.NullHandler())
 
@@ -33,48 +33,48 @@ class BrokerError(LabError):
 
 
 class BrokerSettings(Frozen):
-    """Where a broker is. Its URL holds a password often, so settings name what holds the URL."""
+    """Address of a broker. The URL often contains a password, so the settings name a file or environment variable with the URL."""
 
     url_file: Path | None = None
     url_env: str | None = None
-    """`amqps://USER:PASSWORD@HOST:PORT/VHOST`, each part as in a URL."""
+    """`amqps://USER:PASSWORD@HOST:PORT/VHOST`, each part URL-encoded."""
     ca_file: Path | None = None
-    """Certificates of the authorities that the broker's is checked with; the system's unless given."""
+    """CA certificates to verify the broker's certificate; the default is the system's."""
     certificate_file: Path | None = None
     key_file: Path | None = None
-    """Our own, by which the broker may know us instead of by a password."""
+    """The lab's client certificate and key, for authentication without a password."""
 
     @model_validator(mode="after")
     def _check_broker(self) -> Self:
         if (self.url_file is None) is (self.url_env is None):
             raise ValueError("give one of url_file and url_env")
         if (self.certificate_file is None) is not (self.key_file is None):
-            raise ValueError("give certificate_file and key_file, or none of them")
+            raise ValueError("give both certificate_file and key_file, or neither")
         return self
 
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker, with what is needed to be let in."""
+    """A broker with credentials."""
 
     url: URL = field(repr=False)
     tls: ssl.SSLContext | None
 
     @classmethod
     def of(cls, settings: BrokerSettings, what: str) -> Broker:
-        """Read what the settings name; errors say what it is for.
+        """Read the files and variables that the settings name; `what` names the broker's purpose in errors.
 
         Raises:
-            ScenarioError: something is not there, or no URL of a broker.
+            ScenarioError: a file or variable is missing, or the URL is invalid.
         """
         text = secret(f"{what}: the broker's URL", settings.url_file, settings.url_env) or ""
         try:
             url = URL(text)
-            is_right = url.scheme in ("amqp", "amqps") and bool(url.host) and url.port is not None
+            is_valid = url.scheme in ("amqp", "amqps") and bool(url.host) and url.port is not None
         except ValueError:
-            is_right = False
-        if not is_right:
-            raise ScenarioError(f"{what}: the broker's URL is none: write amqps://USER:PASSWORD@HOST/VHOST")
+            is_valid = False
+        if not is_valid:
+            raise ScenarioError(f"{what}: the broker's URL is invalid: write amqps://USER:PASSWORD@HOST/VHOST")
         if url.scheme == "amqp":
             if settings.certificate_file or settings.ca_file:
                 raise ScenarioError(f"{what}: certificates need TLS: begin the broker's URL with amqps://")
@@ -85,15 +85,15 @@ class Broker:
                 tls.load_cert_chain(settings.certificate_file, settings.key_file)
         except OSError as error:
             files = ", ".join(str(each) for each in (settings.ca_file, settings.certificate_file, settings.key_file) if each)
-            raise ScenarioError(f"{what}: one of {files} cannot be read, or is no certificate: {error.strerror or error}") from error
+            raise ScenarioError(f"{what}: one of {files} cannot be read, or is not a certificate: {error.strerror or error}") from error
         if settings.certificate_file is not None and not url.password and "auth" not in url.query:
-            # SASL's mechanism for those who are known by their certificate.
+            # The SASL mechanism for authentication by certificate.
             url = url.update_query(auth="external")
         return cls(url, tls)
 
     @property
     def name(self) -> str:
-        """For people: without user and password."""
+        """Display name, without user and password."""
         return f"broker {self.url.host}:{self.url.port}"
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ class Broker:
         """Connect, and disconnect at the end.
 
         Raises:
-            BrokerError: it cannot be reached, or what was done with the connection failed.
+            BrokerError: the broker cannot be reached, or an operation on the connection failed.
         """
         connection = None
         try:
@@ -112,7 +112,7 @@ class Broker:
         except TimeoutError as error:
             raise BrokerError(f"{self.name} does not answer within {answer_s:g} s") from error
         except (AuthenticationError, ProbableAuthenticationError) as error:
-            raise BrokerError(f"{self.name} does not let us in: user, password, certificate or virtual host are not right") from error
+            raise BrokerError(f"{self.name} rejected the login: wrong user, password, certificate or virtual host") from error
         except (AMQPConnectionError, OSError, EOFError) as error:
             raise BrokerError(f"{self.name} cannot be reached, or closed the connection: {_text(error)}") from error
         except CONNECTION_EXCEPTIONS as error:

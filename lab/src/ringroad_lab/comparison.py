@@ -1,7 +1,7 @@
-"""A run beside another, or a device beside another within one run: figures, verdicts, and other differences.
+"""Compares two runs, or two devices within one run: figures, verdicts, and other differences.
 
-Samples are the repetitions of a measurement. What is not worth a figure (invalid, inconclusive) gives no sample; a lower bound is a
-sample, but what it cannot show is not concluded from it.
+Samples are the repetitions of a measurement. A measurement without a reliable figure (invalid, inconclusive) is not a sample. A lower bound
+is a sample, but supports only some verdicts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict, by_severity
 from ringroad_lab.trial import Frozen
 
-# Stands for the metric where neither side has one.
+# Name of the metric if neither side has a figure.
 NO_FIGURE = "no figure"
 _SEVERITY = list(Verdict)
-# They differ in every two runs, and say nothing about either.
+# Facts that differ between any two runs and are irrelevant.
 _VOLATILE = frozenset({("memory", "available at the start"), ("processor", "frequency at the start")})
 
 
 class RowKey(Frozen):
-    """What is compared."""
+    """Identifies a compared metric."""
 
     topology: str
     dut: str
@@ -36,21 +36,21 @@ class RowKey(Frozen):
 
 
 class ComparisonRow(Frozen):
-    """One metric, compared."""
+    """Comparison of one metric."""
 
     key: RowKey
     baseline_dut: str
-    """Label of the device in the baseline; mostly the same."""
+    """Label of the device in the baseline; usually the same."""
     unit: str
     is_headline: bool
-    """Whether the metric stands for the measurement, or is what the device costs: only these decide the verdict of the whole."""
+    """Whether the metric represents the measurement or the device's cost: only these metrics decide the overall verdict."""
     noise_floor: tuple[float, float] | None
-    """Interval of the ratio of the same build to itself, as the runs measured it."""
+    """Interval of the ratio of the same build to itself, as measured by the runs."""
     comparison: Comparison
 
 
 class Difference(Frozen):
-    """Something that was not the same; None where a side does not have it."""
+    """A difference between the sides; None if a side does not have the item."""
 
     group: str
     name: str
@@ -59,14 +59,14 @@ class Difference(Frozen):
 
 
 class RunComparison(Frozen):
-    """A candidate beside a baseline, whole."""
+    """Complete comparison of a candidate with a baseline."""
 
     baseline: str
-    """For people: name and beginning of the id of the run, or the label of the device."""
+    """Display name: name and start of the id of the run, or label of the device."""
     candidate: str
     rows: tuple[ComparisonRow, ...]
     unmatched: tuple[str, ...]
-    """What only one side measured, a sentence each."""
+    """Measurements of only one side, a sentence each."""
     environment: tuple[Difference, ...]
     verdict: Verdict
     """The most severe of the headline metrics."""
@@ -74,7 +74,7 @@ class RunComparison(Frozen):
     candidate_disturbances: DisturbanceTally
 
     def disturbances(self) -> tuple[str, str]:
-        """Say what disturbed each side: whoever reads the figures has to know it first."""
+        """Describe the disturbances of each side, which readers of the figures must know first."""
         return (
             f"The baseline {self.baseline}: {self.baseline_disturbances.describe()}.",
             f"The candidate {self.candidate}: {self.candidate_disturbances.describe()}.",
@@ -87,20 +87,20 @@ class RunComparison(Frozen):
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        """How many headline metrics have each verdict, the most severe first."""
+        """Number of headline metrics by verdict, the most severe first."""
         return by_severity(row.comparison.verdict for row in self.rows if row.is_headline)
 
 
 def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None = None) -> RunComparison:
-    """Compare two runs. Devices are matched by label; else by driver, where each run has one of it.
+    """Compare two runs. Devices are matched by label; else by driver, if each run has exactly one device with that driver.
 
     Args:
-        baseline: The one.
-        candidate: The other.
-        limit: For a verdict of no difference (`statistics.comparison.compare`); None for the stricter one of the two scenarios.
+        baseline: The baseline run.
+        candidate: The candidate run.
+        limit: For a verdict of no difference (`statistics.comparison.compare`); None: the stricter limit of the two scenarios.
 
     Raises:
-        ReportError: they have nothing in common.
+        ReportError: the runs have nothing in common.
     """
     matches = _match_duts(baseline.duts, candidate.duts)
     floors = (*baseline.noise_floors, *candidate.noise_floors)
@@ -124,12 +124,12 @@ def compare_runs(baseline: RunRecord, candidate: RunRecord, limit: float | None 
 
 
 def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str, limit: float | None = None) -> RunComparison:
-    """Compare two devices of one run: they were measured in turns, so what drifts meets both.
+    """Compare two devices of one run. They were measured in turns, so drift affects both.
 
-    Of a run that went on until it was decided, each look has had its part of the chance of a false alarm.
+    For a run that continued until it was decided, the confidence accounts for the false-alarm probability of each look.
 
     Raises:
-        ReportError: one is not there, or they have nothing in common.
+        ReportError: a device is missing, or the devices have nothing in common.
     """
     duts = {dut.label: dut for dut in record.duts}
     for label in (baseline_label, candidate_label):
@@ -141,7 +141,7 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str,
     confidence = look_confidence(looks_of(record))
     rows, unmatched = _compare(baseline, candidate, matches, record.noise_floors, limit, confidence, are_in_turns=True)
     if not rows:
-        raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: nothing was measured of both")
+        raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: they have no measurement in common")
     return RunComparison(
         baseline=baseline_label,
         candidate=candidate_label,
@@ -155,24 +155,24 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str,
 
 
 def looks_of(record: RunRecord) -> int:
-    """Return how often a run that goes on until it is decided has been looked at, 0 for any other."""
+    """Return the number of looks at a run that continues until it is decided; 0 for other runs."""
     looks = record.scenario.get("looks", 0)
     return looks if isinstance(looks, int) and looks >= 0 else 0
 
 
 def _limit(record: RunRecord) -> float:
-    """Return the strictest limit of a run's scenarios; one that was recorded before there were limits has the usual."""
+    """Return the strictest limit of a run's scenarios; the default for records of versions without limits."""
     found = [each.get("difference_limit") for each in record.scenario_tables()]
     return min((limit for limit in found if isinstance(limit, float)), default=DEFAULT_LIMIT)
 
 
 def describe_run(record: RunRecord) -> str:
-    """Name a run for people."""
+    """Return the display name of a run."""
     return f"{record.name} ({record.run_id[:8]})"
 
 
 def environment_differences(baseline: RunRecord, candidate: RunRecord) -> tuple[Difference, ...]:
-    """Return what was different between two runs, beside the figures."""
+    """Return the differences between two runs other than figures."""
     return _differences(_environment(baseline), _environment(candidate))
 
 
@@ -186,7 +186,7 @@ def _compare(
     *,
     are_in_turns: bool = False,
 ) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
-    """Compare measurements; `matches` has the baseline's label by the candidate's. In turns: repetition by repetition they are pairs."""
+    """Compare measurements; `matches` has the baseline's label by the candidate's. Measurements taken in turns are pairs by repetition."""
     labels = {of_baseline: of_candidate for of_candidate, of_baseline in matches.items()}
     before = _by_subject(baseline, labels)
     after = _by_subject(candidate, {})
@@ -219,7 +219,7 @@ def _compare(
 
 def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) -> dict[tuple[str, str, str, str], list[Measurement]]:
     found: dict[tuple[str, str, str, str], list[Measurement]] = {}
-    # What was measured for the noise floor counts there.
+    # Measurements for the noise floor are used only there.
     counted = [measurement for measurement in measurements if not measurement.is_noise_floor]
     for measurement in sorted(counted, key=lambda m: (m.repetition, m.number)):
         subject = (measurement.topology, labels.get(measurement.dut, measurement.dut), measurement.method, measurement.frame.name)
@@ -228,7 +228,7 @@ def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) 
 
 
 def _only_in(side: Iterable[tuple[str, str, str, str]], other: Iterable[tuple[str, str, str, str]]) -> list[str]:
-    """Return what was measured on a side alone; of a device that the other does not have at all, only that."""
+    """Return the measurements of only one side; only the device's label if the other side does not have the device at all."""
     subjects = set(other)
     duts = {dut for _, dut, _, _ in subjects}
     missing = [subject for subject in side if subject not in subjects]
@@ -240,7 +240,7 @@ def _metrics(before: list[Measurement], after: list[Measurement]) -> dict[str, M
     """Return the metrics that can be better or worse, by name, with an example."""
     both = [metric for m in (*before, *after) for metric in m.outcome.metrics.items()]
     if not both:
-        # Nothing valid on either side must not look like nothing to tell.
+        # A comparison without any valid figure must still have a row.
         return {NO_FIGURE: Metric(value=0, unit="", better=Better.HIGHER)}
     return {name: metric for name, metric in both if metric.better is not Better.NEITHER}
 
@@ -258,17 +258,17 @@ def _compare_metric(
 ) -> Comparison:
     baseline, candidate = _samples(before, name), _samples(after, name)
     if are_pairs:
-        # One of which the other is missing is no pair.
+        # A sample without its counterpart is not a pair.
         both = sorted(baseline.keys() & candidate.keys())
         baseline, candidate = ({repetition: side[repetition] for repetition in both} for side in (baseline, candidate))
     metrics = [*baseline.values(), *candidate.values()]
-    # A run of an older ringroad-lab has none.
+    # Metrics of an older ringroad-lab have no resolution.
     resolution = max((metric.resolution for metric in metrics), default=0.0)
     resolved = (tuple(max(metric.value, resolution) for metric in side.values()) for side in (baseline, candidate))
     comparison = compare(*resolved, better=better, is_paired=are_pairs, noise_floor=floor, limit=limit, confidence=confidence)
     reasons = [comparison.reason] if comparison.reason else []
     if any(metric.value < resolution for metric in metrics):
-        reasons.append(f"figures below {resolution:g} {metrics[0].unit} count as that")
+        reasons.append(f"figures below {resolution:g} {metrics[0].unit} count as that much")
     for side, measurements in (("baseline", before), ("candidate", after)):
         left_out = [m.outcome.status for m in measurements if not m.outcome.status.is_sample]
         if left_out:
@@ -285,7 +285,7 @@ def _compare_metric(
 
 
 def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: bool) -> bool:
-    """Whether lower bounds on a side can show the verdict: the true figure may be any higher one."""
+    """Whether lower bounds on a side can support the verdict: the true figure may be any higher value."""
     if verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE) or not (is_baseline_bound or is_candidate_bound):
         return True
     if is_baseline_bound and is_candidate_bound:
@@ -298,7 +298,7 @@ def _disturbances(measurements: Iterable[Measurement]) -> DisturbanceTally:
 
 
 def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], Metric]:
-    """Return the figures of a metric by repetition, and by number where a repetition has several."""
+    """Return the figures of a metric by repetition, and by index within a repetition."""
     found: dict[tuple[int, int], Metric] = {}
     for measurement in measurements:
         if measurement.outcome.status.is_sample and name in measurement.outcome.metrics:
@@ -308,7 +308,7 @@ def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int]
 
 
 def _noise_floor(floors: tuple[NoiseFloor, ...], key: RowKey, baseline_dut: str) -> tuple[float, float] | None:
-    """Return the widest of those that were measured."""
+    """Return the widest measured noise floor."""
     wanted = (key.method, key.frame, key.metric)
     found = [
         floor.ratio_interval
@@ -351,7 +351,7 @@ def _environment(record: RunRecord) -> dict[tuple[str, str], str]:
 
 
 def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
-    facts = {(group, "driver"): dut.driver} | {(group, name): told for name, told in dut.identity().items()}
+    facts = {(group, "driver"): dut.driver} | {(group, name): value for name, value in dut.identity().items()}
     facts |= {(group, f"version of {program}"): version for program, version in dut.versions.items()}
     facts |= {(group, f"setting {name}"): _text(value) for name, value in dut.settings.items()}
     facts |= {(group, f"port {port}"): mode for port, mode in dut.ports.items()}
@@ -359,7 +359,7 @@ def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all single values of a scenario by their path: a whole scenario beside another shows nobody what is different."""
+    """Yield all single values of a scenario by their path, so that a difference names the changed value."""
     if isinstance(value, Mapping | list) and value:
         entries = value.items() if isinstance(value, Mapping) else ((number, part) for number, part in enumerate(value, 1))
         for name, part in entries:

@@ -16,26 +16,26 @@ from ringroad_lab.trial import Figure, Frozen, Seconds
 T = TypeVar("T")
 
 PROCESSORS_RESOLUTION = 0.01
-"""A hundredth of a processor: a device that sleeps takes far less, and twice as much of that is still nothing."""
+"""A hundredth of a processor: a sleeping device takes far less, and a doubling of that is still irrelevant."""
 
 _NS = 1e9
-# Fields of the first line of /proc/stat, after its name: system, irq, softirq (proc(5)).
+# Indices of fields in the first line of /proc/stat, after its name: system, irq, softirq (proc(5)).
 _KERNEL_FIELDS = (2, 5, 6)
 _PERF_LIMIT_S = 10.0
 
 
 class Cost(Frozen):
-    """What a device took in an interval; None is what cannot be known of it."""
+    """Resources that a device used in an interval; None: unknown."""
 
     elapsed_s: Seconds
     run_s: Figure | None = None
-    """Processor time of all of its threads; None where the kernel itself forwards."""
+    """Processor time of all of its threads; None if the kernel forwards."""
     wait_s: Figure | None = None
-    """Time in which its threads could have run, and others had their processors."""
+    """Time in which its threads were runnable, but others had their processors."""
     kernel_s: Figure | None = None
-    """Time in the kernel, of all processors of its machine: system calls of everybody, interrupts and soft interrupts."""
+    """Time in the kernel, of all processors of its machine: system calls of all processes, interrupts and soft interrupts."""
     busy_s: Figure | None = None
-    """Time for which its forwarding threads had frames in hand, by its own account: a thread that polls is not busy without any."""
+    """Time that its forwarding threads spent processing frames, as reported by the device: polling without frames is not busy."""
     cycles: Figure | None = None
     """Processor cycles of all of its threads."""
     memory_bytes: Figure | None = None
@@ -43,12 +43,12 @@ class Cost(Frozen):
 
     @property
     def processors(self) -> float | None:
-        """Processor time for each second."""
+        """Processor time per second."""
         return None if self.run_s is None or not self.elapsed_s else self.run_s / self.elapsed_s
 
     @property
     def wait_ratio(self) -> float | None:
-        """Part of the time in which its threads could have run that others had their processors."""
+        """Fraction of the time in which its threads were runnable that others had their processors."""
         if self.run_s is None or self.wait_s is None:
             return None
         wanted_s = self.run_s + self.wait_s
@@ -56,27 +56,27 @@ class Cost(Frozen):
 
 
 class CostMeter(ABC):
-    """Tells what a device costs."""
+    """Measures what a device costs."""
 
     @abstractmethod
     def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
-        """Do something, and return what comes of it and what the device took meanwhile.
+        """Run `work`, and return its result and the resources that the device used meanwhile.
 
         Raises:
-            HostError: the device's machine does not tell.
+            HostError: the cost cannot be read on the device's machine.
         """
 
     @abstractmethod
     def idle(self, duration_s: float) -> Cost:
-        """Offer nothing for so long, and return what the device took.
+        """Offer nothing for `duration_s`, and return the resources that the device used.
 
         Raises:
-            HostError: the device's machine does not tell.
+            HostError: the cost cannot be read on the device's machine.
         """
 
 
 class ProcessCosts(CostMeter):
-    """The meter of processes on a host. Threads that end within an interval take their time with them."""
+    """Measures the cost of processes on a host. The time of threads that end within an interval is lost."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class ProcessCosts(CostMeter):
         counts_cycles: bool = False,
         busy_s: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Take a device's processes; none where the kernel forwards. Cycles are counted by `perf`, where it is there and can.
+        """Set a device's processes, none if the kernel forwards. `perf` counts cycles if it is installed and the machine supports that.
 
-        `busy_s` is the device's own account of its time with frames in hand, from any beginning.
+        `busy_s` returns the device's own count of its time processing frames, from any start.
         """
         self._host = host
         self._processes = tuple(processes)
@@ -119,7 +119,7 @@ class ProcessCosts(CostMeter):
     def _read(self) -> dict[str, str]:
         files = read_files(self._host, ("/proc/stat", *_files_of(process.pid for process in self._processes)))
         known = {process.pid for process in self._processes}
-        # A process that starts others costs what they cost.
+        # The cost of a process includes its children.
         while children := {int(pid) for path, text in files.items() if path.endswith("/children") for pid in text.split()} - known:
             known |= children
             files |= read_files(self._host, _files_of(children))
@@ -129,18 +129,18 @@ class ProcessCosts(CostMeter):
         return files
 
     def _start_perf(self) -> Process:
-        # It says that it counts after the least delay that there is; without one it says nothing.
+        # With a delay perf reports when it starts to count; 1 ms is the least delay.
         pids = ",".join(str(process.pid) for process in self._processes)
         perf = self._host.start("perf", ["perf", "stat", "--field-separator", ",", "--delay", "1", "--event", "cycles", "--pid", pids])
         perf.wait_output("Events enabled", _PERF_LIMIT_S)
         return perf
 
     def _cycles(self, perf: Process) -> float | None:
-        # It ends by an alarm as by an interrupt, which may be ignored here.
+        # SIGALRM ends perf like SIGINT, which may be ignored here.
         if perf.is_running():
             self._host.run(["sh", "-c", f"kill -ALRM {perf.pid}"], check=False)
         cycles = read_cycles(perf.output()) if perf.wait_output(",cycles", _PERF_LIMIT_S) else None
-        # What has no counter once has none the next time.
+        # A machine without a counter has none the next time either.
         self._counts_cycles = cycles is not None
         return cycles
 
@@ -150,11 +150,11 @@ def _files_of(pids: Iterable[int]) -> list[str]:
     return [f"/proc/{pid}/{name}" for pid in pids for name in names]
 
 
-def read_cycles(said: str) -> float | None:
+def read_cycles(output: str) -> float | None:
     """Return the cycles that `perf stat --field-separator ,` counted; None where the machine has no such counter."""
-    for line in said.splitlines():
+    for line in output.splitlines():
         count, _, rest = line.partition(",")
-        # A mode may stand behind: cycles:u where the kernel's may not be counted.
+        # A modifier may follow: cycles:u if counting the kernel's cycles is not allowed.
         if rest.split(",")[1:2] and rest.split(",")[1].startswith("cycles") and count.isdecimal():
             return float(count)
     return None

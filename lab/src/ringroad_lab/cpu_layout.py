@@ -1,4 +1,4 @@
-"""The share of processors for each part, unless the scenario chooses."""
+"""Assigns processors to each part of a test bed, unless the scenario does."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class CpuLayout:
     generator: frozenset[int]
     dut: frozenset[int]
     guests: tuple[frozenset[int], ...]
-    """Of each guest."""
+    """Processors of each guest."""
 
 
 def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is_dut_elsewhere: bool = False) -> CpuLayout:
-    """Share the processors out: the generator never shares one with the device where there are two.
+    """Assign the processors. The generator never shares a processor with the device if there are two or more.
 
-    The generator has the first, and a second where there are six or more; the device one for each queue, while that leaves one for
-    each guest; guests what is left, and where nothing is left the device's. Where device and guests are on another machine, whose
-    processors are not known here, they have those that are asked for.
+    The generator gets the first processor, and a second one if there are six or more. The device gets one for each queue, but leaves one
+    for each guest. Guests get the rest, or the device's processors if none are left. If device and guests are on another machine, whose
+    processors are unknown here, they get the requested processors.
 
     Raises:
-        ScenarioError: a processor that is asked for is not usable.
+        ScenarioError: a requested processor is not usable.
     """
     if is_dut_elsewhere:
         here = lay_out_cpus(Cpus(generator=wanted.generator), usable, queues, 0)
         return CpuLayout(here.generator, wanted.dut, tuple(wanted.guests for _ in range(guests)))
     missing = (wanted.generator | wanted.dut | wanted.guests) - usable
     if missing:
-        raise ScenarioError(f"processors {sorted(missing)} are not usable here: there are {sorted(usable)}")
+        raise ScenarioError(f"processors {sorted(missing)} are not usable here: usable are {sorted(usable)}")
     free = sorted(usable - wanted.generator - wanted.dut - wanted.guests)
 
     def take(count: int) -> frozenset[int]:
@@ -50,10 +50,10 @@ def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is
 
 
 def pin_cpus(scenario: Scenario, usable: Set[int], *, is_dut_elsewhere: bool) -> Scenario:
-    """Return a scenario that names the processors that it would be given, so that it is given no others where fewer are usable.
+    """Return the scenario with its assigned processors filled in, so that it gets the same ones where fewer processors are usable.
 
     Raises:
-        ScenarioError: a processor that is asked for is not usable.
+        ScenarioError: a requested processor is not usable.
     """
     layout = lay_out_cpus(scenario.cpus, usable, scenario.queues, scenario.topology.guests, is_dut_elsewhere=is_dut_elsewhere)
     cpus = Cpus(generator=layout.generator, dut=layout.dut, guests=frozenset().union(*layout.guests))

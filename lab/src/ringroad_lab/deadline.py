@@ -1,4 +1,4 @@
-"""Waiting for conditions without an event."""
+"""Polls for conditions that have no event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float = 0.02) -> bool:
-    """Ask again and again; False where the time ran out before the answer was yes. Asks once at least."""
+    """Poll a condition, at least once; return False if it did not become true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -17,7 +17,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float =
 
 
 def wait_until_none(left: Callable[[], list[str]], timeout_s: float, pause_s: float = 0.02) -> list[str]:
-    """Ask again and again what is left to wait for; return that of the last answer: nothing, or the time ran out."""
+    """Poll until `left` returns nothing, or the time runs out; return its last result."""
     last: list[str] = []
 
     def is_none() -> bool:

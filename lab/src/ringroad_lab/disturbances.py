@@ -1,4 +1,4 @@
-"""How often others disturbed the trials of some measurements, and what did it the most."""
+"""Counts disturbed trials of measurements, and finds the worst disturbance."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ringroad_lab.trial import Count, Disturbance, Frozen, TrialResult
 
 
 class DisturbanceTally(Frozen):
-    """Disturbed trials, counted."""
+    """Counts of disturbed trials."""
 
     watched: Count
-    """Trials during which somebody watched."""
+    """Trials with a record of disturbances."""
     disturbed: Count
-    """Those of them that were disturbed."""
+    """Watched trials that were disturbed."""
     left: Count
-    """Those of the disturbed that were not repeated: figures rest on them."""
+    """Disturbed trials that were not repeated: figures rest on them."""
     worst: Disturbance | None = None
-    """Of the disturbed."""
+    """Worst disturbance of the disturbed trials."""
 
     def describe(self) -> str:
-        """Say it in half a sentence."""
+        """Describe the counts, as a part of a sentence."""
         if not self.watched:
             return "what others did during its trials is not recorded"
         if self.worst is None:
@@ -30,7 +30,7 @@ class DisturbanceTally(Frozen):
 
 
 def tally_disturbances(trials: Iterable[TrialResult]) -> DisturbanceTally:
-    """Count the disturbed ones of some trials."""
+    """Count the disturbed trials."""
     watched = [trial for trial in trials if trial.disturbance is not None]
     disturbed = [trial for trial in watched if trial.is_disturbed]
     return DisturbanceTally(

@@ -1,6 +1,7 @@
-"""Errors, named by the step in which they occur.
+"""Errors, named after the step in which they occur.
 
-The text of each error tells what went wrong, where, and what the user can do. The command line prints it and ends with the error's status.
+The text of each error states what went wrong, where, and what the user can do. The command line prints it and exits with the error's
+status.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def value_problems(error: ValidationError) -> list[str]:
-    """Tell what is wrong with which value: `frames.0: Input should be ...`."""
+    """Return the problem of each invalid value: `frames.0: Input should be ...`."""
     return [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)]
 
 
 class LabError(Exception):
-    """Anything that the user has to be told of."""
+    """Base of all errors that are reported to the user."""
 
     exit_status = 1
 
 
 class ScenarioError(LabError):
-    """A scenario, a layer of it or an argument is not what it may be."""
+    """A scenario, one of its layers or an argument is invalid."""
 
     exit_status = 2
 
@@ -37,48 +38,48 @@ class StepFailedError(LabError):
 
 
 class PluginError(LabError):
-    """A package that adds kinds to the laboratory is broken."""
+    """A plug-in package, which adds kinds to the laboratory, is broken."""
 
 
 class MissingProgramError(LabError):
-    """A program that the scenario needs is not installed on the host where it has to run."""
+    """A required program is not installed on the host where it must run."""
 
     exit_status = 3
 
     def __init__(self, program: str, package: str, host: str = "this machine") -> None:
-        """Name the program, and the Debian package that has it."""
+        """Set the program, and the Debian package that provides it."""
         super().__init__(f"{program} is not installed on {host}: {how_to_install([package])}")
         self.program = program
         self.package = package
 
 
 class BuildError(LabError):
-    """The build that a device or guest is to run cannot be had, or does not run here."""
+    """The build for a device or guest is not available, or does not run here."""
 
     exit_status = 9
 
     def __init__(self, text: str, log: str = "") -> None:
-        """Take the text, and the end of what was said while the build was made."""
+        """Set the text, and the end of the build's log."""
         super().__init__(text)
         self.log = log
 
 
 class MachineBusyError(LabError):
-    """Another run measures on this machine."""
+    """Another run is measuring on this machine."""
 
 
 class BedError(LabError):
-    """A bed cannot be had, or is not fit: another run has it, it is in quarantine, or its calibration or clean-up failed."""
+    """A bed is not available or not fit: another run has it, it is in quarantine, or its calibration or clean-up failed."""
 
     exit_status = 8
 
 
 class BedLostError(LabError):
-    """A run's lease on its bed ended: another run may have the bed, and nothing more of this one is kept."""
+    """A run's lease on its bed ended. Another run may have the bed, and no further results of this run are stored."""
 
 
 class SandboxError(LabError):
-    """The private namespaces or the memory of a run could not be made."""
+    """The private namespaces or the huge pages of a run are not available."""
 
 
 class HostError(LabError):
@@ -86,11 +87,11 @@ class HostError(LabError):
 
 
 class DutError(LabError):
-    """The device under test did not start, take its configuration, or stay alive."""
+    """The device under test did not start, rejected its configuration, or ended."""
 
 
 class GuestError(LabError):
-    """A guest did not come up, or ended."""
+    """A guest did not start, or ended."""
 
 
 class GeneratorError(LabError):
@@ -98,11 +99,11 @@ class GeneratorError(LabError):
 
 
 class StoreError(LabError):
-    """The result store cannot be opened, or does not hold what was asked for."""
+    """The result store cannot be opened, or does not contain the requested item."""
 
 
 class StoreFailedError(StoreError):
-    """The store's database failed: nobody can tell whether it holds what was asked for."""
+    """The store's database failed: it is unknown whether it contains the requested item."""
 
 
 class ReportError(LabError):
@@ -110,6 +111,6 @@ class ReportError(LabError):
 
 
 class RunStoppedError(LabError):
-    """The user stopped the run; what was measured until then is kept."""
+    """The user stopped the run; its measurements until then are kept."""
 
     exit_status = 130

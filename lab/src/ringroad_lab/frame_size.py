@@ -1,4 +1,4 @@
-"""Sizes of frames, with their FCS, as RFC 2544 counts them, and the rates that a link has room for."""
+"""Sizes of frames, FCS included as in RFC 2544, and the line rates of a link."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Preamble, start of frame and the gap between frames take so many bytes of a link's time (IEEE 802.3).
+# Preamble, start-of-frame delimiter and interframe gap take the time of this many bytes on a link (IEEE 802.3).
 LINE_OVERHEAD_BYTES = 20
 FCS_BYTES = 4
 MIN_FRAME_BYTES = 64
@@ -21,9 +21,9 @@ class FrameMix(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
-    """As the user wrote it: `64`, `imix`, `64:7,594:4,1518:1`; what results of it are called."""
+    """As the user wrote it: `64`, `imix`, `64:7,594:4,1518:1`; names the mix in results."""
     parts: tuple[tuple[_Positive, _Positive], ...] = Field(min_length=1)
-    """Size in bytes, FCS included, and how many frames of each round have it."""
+    """Size in bytes, FCS included, and the number of frames with that size in each round."""
 
     @property
     def mean_bytes(self) -> float:
@@ -37,28 +37,28 @@ class FrameMix(BaseModel):
         return ",".join(f"{size}:{weight}" for size, weight in self.parts)
 
     def line_rate_fps(self, link_bps: float, extra_bytes: int = 0) -> float:
-        """Frames per second that a link of `link_bps` bits per second has room for, where each frame is longer by so much."""
+        """Return the line rate, frames/s, of a link of `link_bps` bits per second, with frames longer by `extra_bytes`."""
         return link_bps / (8 * (self.mean_bytes + extra_bytes + LINE_OVERHEAD_BYTES))
 
 
-# The "simple IMIX" of the field.
+# The commonly used "simple IMIX".
 IMIX = FrameMix(name="imix", parts=((64, 7), (594, 4), (1518, 1)))
 NAMED_MIXES = {
     "imix": IMIX.parts,
-    # The mixes that the Open Traffic Generator model has by name (Flow.Size.WeightPairs); those with sizes below 64 are left out.
+    # Named mixes of the Open Traffic Generator model (Flow.Size.WeightPairs), except those with sizes below 64.
     "otg-imix": ((64, 7), (570, 4), (1518, 1)),
     "ipsec-imix": ((90, 5867), (92, 200), (594, 2366), (1418, 1567)),
     "tcp-imix": ((90, 5867), (92, 200), (594, 2366), (1518, 1567)),
 }
-# RFC 6985 section 4: `genome:aaafg` is a mix of sizes by their letters.
+# RFC 6985 section 4: `genome:aaafg` is a mix whose letters stand for sizes.
 GENOME_SIZES = {"a": 64, "b": 128, "c": 256, "d": 512, "e": 1024, "f": 1280, "g": 1518, "h": 2112, "i": 9000}
 
 
 def parse_frame_mix(text: str) -> FrameMix:
-    """Read `64`, `imix` and other names, `genome:aaafg` (RFC 6985) or `64:7,594:4,1518:1`.
+    """Parse `64`, `imix` and other names, `genome:aaafg` (RFC 6985) or `64:7,594:4,1518:1`.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the text is invalid.
     """
     text = text.strip()
     if (named := NAMED_MIXES.get(text.lower())) is not None:
@@ -72,7 +72,7 @@ def parse_frame_mix(text: str) -> FrameMix:
             size, weight = int(size_text), int(weight_text or "1")
         except ValueError:
             raise ValueError(
-                f"frame size {text!r}: write 64, {', '.join(NAMED_MIXES)}, genome:aaafg, or sizes with weights as 64:7,594:4"
+                f"frame size {text!r}: write 64, {', '.join(NAMED_MIXES)}, genome:aaafg, or sizes with weights such as 64:7,594:4"
             ) from None
         if not MIN_FRAME_BYTES <= size <= MAX_FRAME_BYTES:
             raise ValueError(f"frame size {size}: from {MIN_FRAME_BYTES} to {MAX_FRAME_BYTES} bytes, FCS included")

@@ -1,6 +1,6 @@
-"""Reads what an HTTP server answers, as it comes and within limits: a server that sends without end, or byte by byte, is given up.
+"""Reads the response of an HTTP server as a stream, with limits: it aborts if a server sends without end, or byte by byte.
 
-The answer has to be a stream: `requests.get(..., stream=True)`. Its bytes are as they were sent; who wants none packed asks for `IDENTITY`.
+The answer must be a stream: `requests.get(..., stream=True)`. Its bytes are not decoded: to get an uncompressed answer, request `IDENTITY`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _PIECE_BYTES = 1 << 16
 
 
 class AnswerTooLongError(Exception):
-    """An answer has more bytes than it may have."""
+    """An answer is longer than its limit."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Name the limit."""
+        """Set the limit."""
         super().__init__(f"its answer is longer than {most_bytes} bytes")
 
 
 def pieces(answer: requests.Response, *, within_s: float, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Go through the body of an answer; it has to end within a time from now.
+    """Iterate over the body of an answer, which must end within `within_s` from now.
 
     Raises:
-        AnswerTooLongError: it is longer.
-        requests.exceptions.Timeout: it did not end in time.
+        AnswerTooLongError: the body is longer than `most_bytes`.
+        requests.exceptions.Timeout: the body did not end in time.
         requests.exceptions.ConnectionError: the connection broke.
     """
     ends, size = time.monotonic() + within_s, 0
@@ -47,5 +47,5 @@ def pieces(answer: requests.Response, *, within_s: float, most_bytes: int | None
 
 
 def read_answer(answer: requests.Response, *, within_s: float, most_bytes: int) -> bytes:
-    """Return the body of an answer; errors are those of `pieces`."""
+    """Return the body of an answer; raises the errors of `pieces`."""
     return b"".join(pieces(answer, within_s=within_s, most_bytes=most_bytes))

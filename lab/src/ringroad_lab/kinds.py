@@ -1,7 +1,7 @@
-"""One look-up for all that the laboratory has several kinds of: devices, guests, cables, methods, generators, reporters, engines, ...
+"""Registries of all kinds in the laboratory: devices, guests, cables, methods, generators, reporters, engines, ...
 
-The laboratory's own kinds stand here, so that they are there in a source tree too. Other packages add theirs by entry points, in the groups
-below (docs/lab/plugins.md). A kind is imported when it is used: one that is broken disturbs nobody else.
+The laboratory's own kinds are listed here, so that they work in a source tree too. Other packages add kinds by entry points, in the groups
+below (docs/lab/plugins.md). A kind is imported when it is used, so a broken kind does not affect others.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kinds(Mapping[str, type[T]], Generic[T]):
-    """The classes of one group by the names that scenarios and users have for them; a class is imported when it is asked for."""
+    """The classes of one group by their names in scenarios and on the command line; a class is imported on access."""
 
     group: str
-    """Of the entry points: `ringroad_lab.duts`."""
+    """Group of the entry points: `ringroad_lab.duts`."""
     base: str
-    """What a class of a plug-in has to extend, as `MODULE:CLASS`."""
+    """Required base class of a plug-in's class, as `MODULE:CLASS`."""
     name_attribute: str
-    """Where such a class has its name; a plug-in's gets that of its entry point."""
+    """Attribute of the class with its name; for a plug-in it is set to the name of the entry point."""
     own: Mapping[str, str] = field(hash=False)
-    """Those of the laboratory, as `MODULE:CLASS` below `ringroad_lab`."""
+    """The laboratory's own classes, as `MODULE:CLASS` below `ringroad_lab`."""
 
     @cached_property
     def _entries(self) -> dict[str, EntryPoint]:
-        """All entries by name: the laboratory's own first, and none of a plug-in takes the place of one."""
+        """All entries by name, the laboratory's own first: a plug-in cannot replace them."""
         mine = [EntryPoint(name, f"ringroad_lab.{value}", self.group) for name, value in self.own.items()]
         found: dict[str, EntryPoint] = {}
         for entry in [*mine, *sorted(entry_points(group=self.group), key=lambda each: (each.name, package_of(each)))]:
@@ -56,7 +56,7 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
         """Import a class.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: there is no kind with that name.
             PluginError: its package is broken.
         """
         entry = self._entries[name]
@@ -65,13 +65,13 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
             return own
         where = f"{entry.value} of the package {package_of(entry)} (entry point '{name}' of {self.group})"
         try:
-            # Whatever a plug-in does when it is imported, the user is told whose fault it is.
+            # For any failure during the import, the error names the plug-in.
             loaded = entry.load()
         except Exception as error:
-            raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}; mend the package, or uninstall it") from error
+            raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}; fix the package, or uninstall it") from error
         base = EntryPoint("base", f"ringroad_lab.{self.base}", self.group).load()
         if not (isinstance(loaded, type) and issubclass(loaded, base)):
-            raise PluginError(f"{where} is no subclass of {base.__module__}.{base.__name__}: the laboratory cannot use it")
+            raise PluginError(f"{where} is not a subclass of {base.__module__}.{base.__name__}: the laboratory cannot use it")
         if missing := sorted(getattr(loaded, "__abstractmethods__", ())):
             raise PluginError(f"{where} does not define {', '.join(missing)}")
         setattr(loaded, self.name_attribute, name)
@@ -79,23 +79,23 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
         return kind
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names: the laboratory's own in their order, then those of plug-ins."""
+        """Iterate over the names: the laboratory's own in their order, then those of plug-ins."""
         return iter(self._entries)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of kinds."""
         return len(self._entries)
 
     def __contains__(self, name: object) -> bool:
-        """Say whether there is one of that name, without importing it."""
+        """Return whether there is a kind with that name, without importing it."""
         return name in self._entries
 
     def package(self, name: str) -> str:
-        """Return the package that a kind is from, with its version."""
+        """Return the package that provides a kind, with its version."""
         return OWN_PACKAGE if name in self.own else package_of(self._entries[name])
 
     def loadable(self) -> dict[str, type[T] | PluginError]:
-        """Return all, each with its class, or with the reason why there is none: to list them."""
+        """Return all kinds for a list, each with its class, or with the error of loading it."""
         found: dict[str, type[T] | PluginError] = {}
         for name in self:
             try:
@@ -106,7 +106,7 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
 
 
 def package_of(entry: EntryPoint) -> str:
-    """Return name and version of the package that an entry point is from."""
+    """Return name and version of the package that provides an entry point."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
 
 
@@ -147,7 +147,7 @@ CABLES: Kinds[CableType] = Kinds(
         "vfio": "cable.cards:VfioCable",
     },
 )
-# In the order of the RFCs; then what no RFC has.
+# In the order of the RFCs, then methods without an RFC.
 METHODS: Kinds[Method] = Kinds(
     "ringroad_lab.methods",
     "method.interface:Method",
@@ -203,7 +203,7 @@ ENGINES: Kinds[Engine] = Kinds(
         "tmt": "fleet.engine.tmt:TmtEngine",
     },
 )
-# Of requests: where messages about builds come from.
+# Sources of messages about builds, which become requests.
 SOURCES: Kinds[Source] = Kinds(
     "ringroad_lab.sources",
     "fleet.sources.interface:Source",
@@ -219,7 +219,7 @@ SOURCES: Kinds[Source] = Kinds(
         "koji": "fleet.sources.koji:KojiSource",
     },
 )
-# Of `notifications.toml`: by what way others are told.
+# Kinds of notification targets in `notifications.toml`.
 NOTIFIERS: Kinds[Notifier] = Kinds(
     "ringroad_lab.notifiers",
     "notification.interface:Notifier",

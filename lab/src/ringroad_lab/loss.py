@@ -1,7 +1,7 @@
-"""Loss is booked on the place where it happened: from what is counted at each hop before and after a trial.
+"""Attributes loss to the place where it happened, from the counters of each hop before and after a trial.
 
-A frame goes from the generator's port over a cable into the device, in PVP through guests and the device again, over a cable to the
-generator's other port. What one hop handed on and the next did not see was lost between the two.
+A frame travels from the generator's port over a cable into the device, in PVP through guests and the device again, and over a cable to the
+generator's other port. Frames that one hop sent and the next hop did not see were lost between the two.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from dataclasses import dataclass, field
 
 from ringroad_lab.trial import LOSS_PLACES, DirectionCounts, LossByPlace
 
-# What drivers call frames that went no further.
+# Names of drivers' counters of dropped frames.
 _DROPS = re.compile("drop|missed|no_buffer|errors|failure|overrun")
 
 
 @dataclass(frozen=True)
 class EndCounts:
-    """What is counted at one end of a cable, since any beginning, frames; None: there is no such counter."""
+    """Frame counters at one end of a cable, from any start; None: there is no such counter."""
 
     received: int | None = None
-    """Came to it over the cable, whether or not it could take them."""
+    """Frames that arrived over the cable, accepted or not."""
     sent: int | None = None
-    """Went from it onto the cable."""
+    """Frames sent onto the cable."""
     no_room: int | None = None
-    """Were dropped there because the other end, or the cable, had no room for them."""
+    """Frames dropped there because the other end, or the cable, had no room for them."""
 
     def since(self, before: EndCounts) -> EndCounts:
-        """Return what was counted since then."""
+        """Return the growth since an earlier reading."""
         return EndCounts(_growth(before.received, self.received), _growth(before.sent, self.sent), _growth(before.no_room, self.no_room))
 
 
 @dataclass(frozen=True)
 class HopCounters:
-    """All counters along the way, at one moment or over a trial."""
+    """All counters along the path, at one moment or over a trial."""
 
     device: Mapping[int, EndCounts] = field(default_factory=dict)
-    """At the device's ports, by number; a port that it does not tell of is not there."""
+    """At the device's ports, by number; ports without counters are missing."""
     generator: Mapping[str, EndCounts] = field(default_factory=dict)
-    """At the interfaces of the generator's ends, by name of the generator's port; empty where an end is no interface."""
+    """At the interfaces of the generator's ends, by name of the generator's port; empty if an end is not an interface."""
     drops: Mapping[str, int] = field(default_factory=dict)
-    """All that anybody counts as dropped, by its own names: for people."""
+    """All counters of drops, by their own names, for display."""
 
     def since(self, before: HopCounters) -> HopCounters:
-        """Return what was counted since then; of drops only what grew."""
+        """Return the growth since an earlier reading; of drops only counters that grew."""
         nothing = EndCounts()
-        # Some tell of a cause from its first frame on.
+        # Some devices report a cause only after its first frame.
         first = 0 if before.drops else None
         grown = {name: _growth(before.drops.get(name, first), value) for name, value in self.drops.items()}
         return HopCounters(
@@ -58,20 +58,20 @@ class HopCounters:
 
 @dataclass(frozen=True)
 class Path:
-    """The way of the frames of one direction."""
+    """The path of the frames of one direction."""
 
     sender: str
     """Name of the generator's port."""
     receiver: str
     passes: tuple[tuple[int, int], ...]
-    """Ports of the device where frames come in and go out, each time that they pass it."""
+    """For each pass through the device: the ports where frames enter and leave."""
     has_interfaces: bool
-    """Whether the generator's ends are interfaces. Else they are rings of memory that the device itself fills and empties: it holds
-    the sender up when it is slow, and there is no cable in which a frame could be lost."""
+    """Whether the generator's ends are interfaces. Otherwise they are rings in memory that the device itself fills and empties: a slow
+    device holds the sender up, and no frame can be lost on a cable."""
 
 
 def paths(ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces: bool) -> dict[str, Path]:
-    """Return the ways of both directions, by name of the sending port; the device's ports as frames of the first one come to them."""
+    """Return the paths of both directions, by name of the sending port; `device_ports` in the order of the first direction."""
     found = {}
     for (sender, receiver), numbers in ((ports, list(device_ports)), (ports[::-1], list(reversed(device_ports)))):
         passes = tuple(zip(numbers[::2], numbers[1::2], strict=True))
@@ -80,11 +80,11 @@ def paths(ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces
 
 
 def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
-    """Book the lost frames of a direction on the places where they were lost, from what was counted over the trial.
+    """Attribute the lost frames of a direction to places, from the counters over the trial.
 
-    The hops count frames of learning and of others too. So a place gets no more than is left of the loss, in the order of the way, and
-    what is left at the end is unexplained: damaged frames, or frames lost where nobody counts or where a duplicate made up for them.
-    A counter that saw fewer frames than arrived in the end, as of a card that forwards by itself, is not believed.
+    The hops also count learning frames and foreign frames. So each place, in the order of the path, gets at most the loss that is left. The
+    rest at the end is unexplained: damaged frames, or frames lost where there is no counter or where a duplicate hides the loss. A counter
+    that saw fewer frames than finally arrived, as of a card that forwards in hardware, is ignored.
     """
     nothing = EndCounts()
     device = {port: _believed(counts, way.received_frames) for port, counts in counted.device.items()}
@@ -94,7 +94,7 @@ def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
     for number, (in_port, out_port) in enumerate(path.passes):
         came, went = device.get(in_port, nothing), device.get(out_port, nothing)
         missing = _gap(came.received, went.sent)
-        # What the next hop had no room for was not lost in the device, though that is who counts it.
+        # Frames that the next hop had no room for were not lost in the device, though the device counts them.
         full = min(went.no_room or 0, missing or 0)
         inside = _sum(inside, missing, -full)
         if number + 1 < len(path.passes):
@@ -121,25 +121,25 @@ def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
 
 
 def drop_counters(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return those counters that are of frames dropped, by their names."""
+    """Return the counters of dropped frames, selected by their names."""
     return {name: value for name, value in counters.items() if _DROPS.search(name)}
 
 
 def loss_parts(loss: LossByPlace) -> list[tuple[int, str]]:
-    """Return how many frames were lost at each place where any were, in the order of the way, and what is said of them."""
-    told = LOSS_PLACES | ({"refused": "left waiting in the ring that the device empties"} if loss.is_refused_by_device else {})
-    return [(frames, said) for place, said in told.items() if (frames := getattr(loss, place))]
+    """Return the number of lost frames and a description for each place with loss, in the order of the path."""
+    descriptions = LOSS_PLACES | ({"refused": "left waiting in the ring that the device empties"} if loss.is_refused_by_device else {})
+    return [(frames, text) for place, text in descriptions.items() if (frames := getattr(loss, place))]
 
 
 def loss_text(loss: LossByPlace) -> str:
-    """Return where frames were lost, for people: `12 lost in the device and 3 refused by ...`, the most first."""
-    told = sorted(loss_parts(loss), key=lambda part: -part[0])
-    *first, last = [f"{frames} {said}" for frames, said in told] or ["no frame was lost"]
+    """Describe where frames were lost: `12 lost in the device and 3 refused by ...`, the greatest number first."""
+    parts = sorted(loss_parts(loss), key=lambda part: -part[0])
+    *first, last = [f"{frames} {text}" for frames, text in parts] or ["no frame was lost"]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def _growth(before: int | None, after: int | None) -> int | None:
-    # A counter that went back was set to 0, or has no more digits: nothing is known of what it counted.
+    # A counter that went back was reset or has wrapped: its growth is unknown.
     return None if before is None or after is None or after < before else after - before
 
 
@@ -148,9 +148,9 @@ def _believed(counts: EndCounts, arrived: int) -> EndCounts:
     return EndCounts(received, sent, counts.no_room)
 
 
-def _gap(handed_on: int | None, came: int | None) -> int | None:
-    # More may come than was sent: duplicates, and frames of others.
-    return None if handed_on is None or came is None else max(0, handed_on - came)
+def _gap(sent: int | None, arrived: int | None) -> int | None:
+    # More frames may arrive than were sent: duplicates, and foreign frames.
+    return None if sent is None or arrived is None else max(0, sent - arrived)
 
 
 def _sum(*parts: int | None) -> int | None:

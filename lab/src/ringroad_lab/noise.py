@@ -11,8 +11,8 @@ from ringroad_lab.statistics.noise_floor import noise_floor_interval
 def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
     """Return the noise floor of each metric of a run that counts in comparisons.
 
-    Where the run measured a device against itself on purpose, those pairs are taken. Else every two repetitions of the same device are a
-    pair; what is then taken for noise has the drift of a whole repetition in it, and so errs on the careful side.
+    If the run measured a device against itself on purpose, those pairs are used. Otherwise every two repetitions of the same device are a
+    pair. Their noise includes the drift of a whole repetition, and so is rather too high than too low.
     """
     groups: dict[tuple[str, str, str, str, str], list[Measurement]] = {}
     for measurement in record.measurements:
@@ -24,8 +24,8 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
                 groups.setdefault(key, []).append(measurement)
     floors = []
     for (dut, method, frame, metric, topology), measurements in groups.items():
-        meant = [m for m in measurements if m.is_noise_floor]
-        pairs = list(_pairs(meant or measurements, metric))
+        intended = [m for m in measurements if m.is_noise_floor]
+        pairs = list(_pairs(intended or measurements, metric))
         if pairs:
             first, second = zip(*pairs, strict=True)
             floors.append(
@@ -43,7 +43,7 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
 
 
 def _pairs(measurements: Iterable[Measurement], metric: str) -> Iterable[tuple[float, float]]:
-    """Repetitions 0 and 1, 2 and 3, ..., where both have a figure."""
+    """Yield the figures of repetitions 0 and 1, 2 and 3, ..., if both have a figure."""
     figures = {m.repetition: m.outcome.metrics[metric] for m in measurements if metric in m.outcome.metrics}
     by_repetition = {repetition: max(figure.value, figure.resolution) for repetition, figure in figures.items()}
     for repetition, value in by_repetition.items():

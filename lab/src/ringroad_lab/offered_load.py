@@ -1,4 +1,4 @@
-"""Whether what was sent is the load that was asked for: the one judgement of it, for every generator and every method."""
+"""Checks whether the sent load is the requested load, in the same way for every generator and every method."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 from ringroad_lab.trial import DirectionCounts, TrialRequest
 
-# Part of the frames that may be missing, and of the duration that it may be off; as `ringroad trial` has it.
+# Tolerance for the number of frames and for the duration, as a fraction; the same as in `ringroad trial`.
 TOLERANCE = 0.001
-# Below this, times are those of the scheduler rather than of the load.
+# Smaller differences are caused by the scheduler rather than by the load.
 LEAST_TOLERANCE_S = 0.001
 
 
 def contradictions(request: TrialRequest, directions: Sequence[DirectionCounts]) -> list[str]:
-    """Return in what the trial is not what was asked for: a sentence for each reason."""
+    """Return the differences between the trial and the request, a sentence each."""
     return [reason for direction in directions for reason in _of_direction(request, direction)]
 
 
 def asked_s(request: TrialRequest) -> float:
-    """Time that sending is to take, s."""
+    """Return the requested sending time, s."""
     load = request.load
     return load.burst_frames / load.rate_fps if load.burst_frames is not None else request.duration_s
 
 
 def tolerance_s(request: TrialRequest) -> float:
-    """How far the time that sending took may be off, s."""
+    """Return the tolerance of the sending time, s."""
     # A load ends when its last frame is out: up to one frame's time before its duration.
     return max(LEAST_TOLERANCE_S, TOLERANCE * asked_s(request), 1 / request.load.rate_fps)
 
@@ -34,14 +34,14 @@ def _of_direction(request: TrialRequest, direction: DirectionCounts) -> list[str
     if not direction.sent_frames:
         return [f"{name}: no frame was sent"]
     reasons = []
-    asked = load.burst_frames if load.burst_frames is not None else load.rate_fps * request.duration_s
-    missing = asked - direction.sent_frames
+    requested = load.burst_frames if load.burst_frames is not None else load.rate_fps * request.duration_s
+    missing = requested - direction.sent_frames
     # One frame more or less is the rounding of rate times duration.
-    if abs(missing) > max(1.0, TOLERANCE * asked):
-        part = f"{100 * abs(missing) / asked:.3g} % {'less' if missing > 0 else 'more'}"
-        reasons.append(f"{name}: the generator sent {direction.sent_frames} frames of {asked:.0f} asked for, {part}")
+    if abs(missing) > max(1.0, TOLERANCE * requested):
+        part = f"{100 * abs(missing) / requested:.3g} % {'less' if missing > 0 else 'more'}"
+        reasons.append(f"{name}: the generator sent {direction.sent_frames} frames of {requested:.0f} requested, {part}")
     error_s = direction.transmit_s - asked_s(request)
-    # The same frames over a longer time are another load. A burst may be faster.
+    # The same frames over a longer time are a different load. A burst may be faster.
     if (error_s if load.burst_frames is not None else abs(error_s)) > tolerance_s(request):
         reasons.append(f"{name}: sending took {direction.transmit_s:.4f} s, not {asked_s(request):.4f} s")
     if direction.received_frames > direction.sent_frames:

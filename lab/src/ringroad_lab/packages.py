@@ -1,4 +1,4 @@
-"""Names of packages: a program that is missing is named with the package that has it, by Debian's name and by that of RPM systems."""
+"""Names of packages: errors about missing programs name the Debian package and the RPM package that provide them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 OWN_PACKAGE = "ringroad"
-"""Stands for Ringroad's own programs, which no distribution has."""
+"""Placeholder for Ringroad's own programs, which no distribution packages."""
 
-# Of Debian, and of Fedora and RHEL; openSUSE mostly has the latter names too.
+# Names in Fedora and RHEL by Debian's names; openSUSE mostly uses the RPM names too.
 RPM_NAMES = {
     "busybox": "busybox",
     "coreutils": "coreutils",
@@ -32,7 +32,7 @@ RPM_NAMES = {
     "util-linux": "util-linux",
 }
 _OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
-# What distributions call themselves, or are like (os-release(5)), and what installs a package there.
+# Installers by ID or ID_LIKE of the distribution (os-release(5)).
 _RPM_SYSTEMS = {
     "suse": "zypper install",
     "opensuse": "zypper install",
@@ -43,32 +43,32 @@ _RPM_SYSTEMS = {
 
 
 def how_to_install(packages: Sequence[str], installer: str | None = None) -> str:
-    """Tell what to do for packages that are missing, by their Debian names: this system's way first.
+    """Describe how to install missing packages, given by their Debian names: this system's way first.
 
-    `installer` installs RPM packages; this system's own unless given, empty on Debian and all others.
+    `installer` is the command that installs RPM packages; None: this system's; empty on Debian and other systems.
     """
     installer = rpm_installer() if installer is None else installer
     debian = list(dict.fromkeys(package for package in packages if package != OWN_PACKAGE))
     rpm = list(dict.fromkeys(RPM_NAMES[package] for package in debian if package in RPM_NAMES))
-    told = []
+    commands = []
     if debian and installer and rpm:
-        told.append(f"{installer} {' '.join(rpm)} (Debian: apt-get install {' '.join(debian)})")
+        commands.append(f"{installer} {' '.join(rpm)} (Debian: apt-get install {' '.join(debian)})")
     elif debian:
         others = f" (Fedora, RHEL: dnf install {' '.join(rpm)})" if rpm else ""
-        told.append(f"apt-get install {' '.join(debian)}{others}")
+        commands.append(f"apt-get install {' '.join(debian)}{others}")
     if OWN_PACKAGE in packages:
-        told.append("`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there, or its Debian package")
-    return "; ".join(told)
+        commands.append("`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there, or its Debian package")
+    return "; ".join(commands)
 
 
 def package_name(package: str) -> str:
-    """Return what this system calls a package of Debian's name."""
+    """Return this system's name of a Debian package."""
     return RPM_NAMES.get(package, package) if rpm_installer() else package
 
 
 @cache
 def rpm_installer() -> str:
-    """Return what installs RPM packages on this system; empty where packages are others."""
+    """Return the command that installs RPM packages on this system; empty if the system does not use RPM."""
     for path in _OS_RELEASE:
         try:
             return installer_of(path.read_text(encoding="utf-8", errors="replace"))
@@ -78,7 +78,7 @@ def rpm_installer() -> str:
 
 
 def installer_of(os_release: str) -> str:
-    """Return the same by the text of os-release."""
+    """Return the command that installs RPM packages, from the text of os-release."""
     values = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line and not line.startswith("#"))
     names = [name for key in ("ID", "ID_LIKE") for text in shlex.split(values.get(key, ""))[:1] for name in text.split()]
     return next((_RPM_SYSTEMS[name.partition("-")[0]] for name in names if name.partition("-")[0] in _RPM_SYSTEMS), "")

@@ -1,6 +1,6 @@
-"""The record of a run: settings, measurements and facts. The store keeps it, reports show it, exports carry it.
+"""The record of a run: settings, measurements and facts. The store keeps it, reports show it, exports contain it.
 
-The schema only grows: a field is added with a default, none changes its meaning.
+The schema only grows: new fields have a default, and existing fields do not change their meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ratio = Annotated[float, Field(ge=1e-30, le=1e30)]
 
 
 def _with_finite_numbers(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    # Python reads and writes NaN and Infinity, which JSON does not have.
+    # Python reads and writes NaN and Infinity, which are not JSON.
     json.dumps(value, allow_nan=False)
     return value
 
@@ -33,21 +33,21 @@ class RunState(StrEnum):
 
     FINISHED = "finished"
     STOPPED = "stopped"
-    """By the user: what was measured is kept, and it can be resumed."""
+    """Stopped by the user: the measurements are kept, and the run can be resumed."""
     FAILED = "failed"
     NOT_INSTALLED = "not installed"
-    """A build that it was to measure cannot be had, or does not run there."""
+    """A build to be measured is not available, or does not run there."""
 
 
 class MeasurementStatus(StrEnum):
-    """What a measurement's figures are worth. In the order of severity."""
+    """Reliability of a measurement's figures, in the order of severity."""
 
     OK = "ok"
     DISTURBED = "disturbed"
-    """Others took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A measurement of a
-    more severe status may be disturbed, too."""
+    """Other programs took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A
+    measurement with a more severe status may be disturbed, too."""
     LOWER_BOUND = "lower-bound"
-    """The generator's ceiling passed, or frames were lost outside the device: the device may do more."""
+    """The device passed the generator's ceiling, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"
@@ -55,12 +55,12 @@ class MeasurementStatus(StrEnum):
 
     @property
     def is_sample(self) -> bool:
-        """Whether comparisons and trends take its figure."""
+        """Whether comparisons and trends use the figure."""
         return self in (MeasurementStatus.OK, MeasurementStatus.DISTURBED, MeasurementStatus.LOWER_BOUND)
 
 
 class Better(StrEnum):
-    """Which way a metric improves."""
+    """Direction in which a metric improves."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -75,11 +75,11 @@ class Metric(Frozen):
     """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
     better: Better = Better.NEITHER
     resolution: Annotated[float, Field(ge=0, le=1e30)] = 0.0
-    """Comparisons take smaller values for this one: differences below it matter to nobody."""
+    """Comparisons raise smaller values to this one: differences below it are irrelevant."""
 
 
 class Curve(Frozen):
-    """Points that belong together: a loss curve, throughput by message size, ..."""
+    """A series of points: a loss curve, throughput by message size, ..."""
 
     name: str
     x_name: str
@@ -90,21 +90,21 @@ class Curve(Frozen):
 
 
 class Outcome(Frozen):
-    """What a method makes of its trials."""
+    """Result of a method's trials."""
 
     status: MeasurementStatus
     reasons: tuple[str, ...] = ()
-    """Why the status is what it is, where that is not OK."""
+    """Reasons for a status other than OK."""
     headline: str = ""
-    """The metric that stands for the measurement in tables and comparisons; empty where there is none."""
+    """The metric that represents the measurement in tables and comparisons; empty if there is none."""
     compared: tuple[str, ...] = ()
-    """Further metrics that count in comparisons as the headline does: what the device costs."""
+    """Further metrics that count like the headline in comparisons: the cost of the device."""
     metrics: dict[str, Metric] = {}
     curves: tuple[Curve, ...] = ()
 
 
 class StepRecord(Frozen):
-    """A test step, as it went."""
+    """Record of a test step that ran."""
 
     name: str = ""
     when: str
@@ -114,16 +114,16 @@ class StepRecord(Frozen):
     run: str
     """The command."""
     status: int | None = None
-    """How it ended; None: it did not."""
+    """Exit status; None: the command did not end."""
     output: str = ""
-    """The end of what it said."""
+    """The end of the command's output."""
     elapsed_s: Seconds = 0.0
     failure: str = ""
-    """Why it is not what was expected; empty where it is."""
+    """Difference from the expected result; empty if there is none."""
 
 
 class Measurement(Frozen):
-    """One method, once, of one frame size through one device."""
+    """One run of one method with one frame size through one device."""
 
     number: Count
     """Order in the run."""
@@ -135,45 +135,45 @@ class Measurement(Frozen):
     frame: FrameMix
     repetition: Count
     is_noise_floor: bool = False
-    """Whether it only tells how far two measurements of the same thing lie apart: repetitions 0 and 1, 2 and 3, ... are pairs."""
+    """Whether it only serves to measure the spread of equal measurements: repetitions 0 and 1, 2 and 3, ... are pairs."""
     started_at: Moment
     elapsed_s: Seconds
     outcome: Outcome
     trials: tuple[TrialResult, ...] = ()
     dut_counters: dict[str, Annotated[int, Field(gt=-(2**64), lt=2**64)]] = {}
-    """What the device itself counted, by port and cause, after the measurement."""
+    """Counters of the device, by port and cause, after the measurement."""
     steps: tuple[StepRecord, ...] = ()
     """Test steps around the measurement."""
 
 
 class DutRecord(Frozen):
-    """A device under test, as it was."""
+    """Record of a device under test."""
 
     label: str
     driver: str
     """`linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
     settings: JsonObject = {}
     versions: dict[str, str] = {}
-    """Of each program of the device and its guests."""
+    """Version of each program of the device and its guests."""
     ports: dict[str, str] = {}
-    """What carries each of its ports, and in which mode."""
+    """Transport and mode of each port."""
     build: str = ""
-    """Where its programs are from: `prefix /opt/ovs-3.4`, `package ...`; empty: they are the machine's own."""
+    """Source of its programs: `prefix /opt/ovs-3.4`, `package ...`; empty: the machine's own."""
     guest_build: str = ""
-    """The same of its guests."""
+    """Source of the guests' programs."""
     files: dict[str, str] = {}
-    """SHA-256 of what ran, by path: the executables of device and guests, what they mapped of their builds' folders, a guest's kernel. Of
-    a package or image the path in it."""
+    """SHA-256 of the files that ran, by path: the executables of device and guests, files that they mapped from their builds' folders, a
+    guest's kernel. For a package or image, the path inside it."""
     work_of_sender: str = ""
-    """What of its work is done in the generator's thread, at the cost of its processor time; empty where nothing is, or it is not known."""
+    """The part of its work that runs in the generator's thread and takes the generator's processor time; empty: none, or unknown."""
 
     def changed_files(self, later: DutRecord) -> str:
-        """Return which files are others at a later start of the same device, for people; empty where none is."""
+        """Return the files that differ at a later start of the same device, for display; empty if there are none."""
         return ", ".join(sorted(path for path in self.files.keys() & later.files if self.files[path] != later.files[path]))
 
     def identity(self) -> dict[str, str]:
-        """Return what tells this build from another, by name, for people: libraries all in one."""
-        facts = {name: told for name, told in (("build", self.build), ("guest build", self.guest_build)) if told}
+        """Return facts that identify this build, by name, for display; all libraries form one fact."""
+        facts = {name: source for name, source in (("build", self.build), ("guest build", self.guest_build)) if source}
         libraries = {path: sums for path, sums in self.files.items() if ".so" in path.rpartition("/")[2]}
         facts |= {f"sha256 of {path}": sums for path, sums in self.files.items() if path not in libraries}
         if libraries:
@@ -187,14 +187,14 @@ class Series(Frozen):
 
     name: str
     subject: str
-    """Which process or machine."""
+    """The process or machine."""
     unit: str
     points: tuple[tuple[Moment, Figure], ...]
-    """When, and the value."""
+    """Time and value."""
 
 
 class LogExcerpt(Frozen):
-    """What a program said."""
+    """Output of a program."""
 
     source: str
     text: str
@@ -202,74 +202,74 @@ class LogExcerpt(Frozen):
 
 
 class GeneratorCeiling(Frozen):
-    """What the generator carries by itself over this transport: its loopback test."""
+    """Maximum load of the generator by itself over this transport, measured by its loopback test."""
 
     transport: str
     frame: FrameMix
     ceiling_fps: FramesPerSecond
-    """Of each direction, frames/s."""
+    """Per direction, frames/s."""
     clock_error: Figure | None = None
     cause: str = ""
-    """Why it was measured again: which trial contradicted the first ceiling; empty of that one."""
+    """Reason for measuring it again: the trial that contradicted the first ceiling; empty for the first ceiling."""
 
 
 class NoiseFloor(Frozen):
-    """How far two measurements of the same thing lie apart here."""
+    """Spread of repeated measurements of the same device and metric."""
 
     dut: str
     method: str
     frame_name: str
     metric: str
     topology: str = ""
-    """Empty in runs of an older ringroad-lab, which took all topologies together."""
+    """Empty in runs of an older ringroad-lab, which combined all topologies."""
     pairs: Annotated[int, Field(ge=1)]
     ratio_interval: tuple[Ratio, Ratio]
     """Interval of the ratio of the same build to itself."""
 
 
 class RunRecord(Frozen):
-    """A run, whole."""
+    """Complete record of a run."""
 
     schema_version: Literal[1] = 1
     run_id: str
     """A UUID."""
     name: str
-    """Of the scenario, or as the user called it."""
+    """Name of the scenario, or the user's name for the run."""
     scenario: JsonObject
-    """The scenario as all its layers made it."""
+    """The resolved scenario with all its layers."""
     command: tuple[str, ...]
-    """What repeats the run."""
+    """Command that repeats the run."""
     lab_version: str
     generator_version: str = ""
     started_at: Moment
     ended_at: Moment
     state: RunState
     failure: str = ""
-    """Why it failed."""
+    """Reason of the failure."""
     duts: tuple[DutRecord, ...]
     facts: dict[str, dict[str, str]]
     """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
     link_bps: Annotated[float, Field(gt=0, le=1e30)] | None = None
-    """Nominal speed of the links, for line rates; None where the transport has none."""
+    """Nominal speed of the links, for line rates; None if the transport has none."""
     ceilings: tuple[GeneratorCeiling, ...] = ()
     noise_floors: tuple[NoiseFloor, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     series: tuple[Series, ...] = ()
     logs: tuple[LogExcerpt, ...] = ()
     deviations: tuple[str, ...] = ()
-    """Where the run differs from the RFCs, a sentence each."""
+    """Deviations from the RFCs, a sentence each."""
     warnings: tuple[str, ...] = ()
-    """What speaks against the figures, a sentence each: processor time that went to others, ..."""
+    """Doubts about the figures, a sentence each: processor time taken by others, ..."""
     labels: dict[str, str] = {}
-    """What the user tells of it: version under test, build, branch, ..."""
+    """Labels that the user set: version under test, build, branch, ..."""
     planned_s: Seconds | None = None
-    """What the plan said of the measurements that there are, s; None in runs that were killed, or of an older ringroad-lab."""
+    """Planned duration of the recorded measurements, s; None in runs that were killed, or of an older ringroad-lab."""
     took_s: Seconds | None = None
-    """What they took, s; of a run that was resumed without the pauses."""
+    """Actual duration of the measurements, s; for a resumed run without the pauses."""
     supersedes: str | None = None
-    """The run that this one takes the place of."""
+    """The run that this run replaces."""
 
     def scenario_tables(self) -> list[Mapping[str, JsonValue]]:
-        """Return the scenarios as they were recorded: a record may be from elsewhere, and have any or none."""
+        """Return the recorded scenarios. A record from another source may have any content, or none."""
         found = self.scenario.get("scenarios")
         return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

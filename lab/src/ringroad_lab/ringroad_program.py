@@ -9,10 +9,10 @@ from ringroad_lab.packages import OWN_PACKAGE
 
 
 def require_ringroad(host: Host, program: str) -> str:
-    """Path of one of Ringroad's programs: in the folder `$RINGROAD_BIN_DIR`, else in PATH.
+    """Return the path of one of Ringroad's programs: in the folder `$RINGROAD_BIN_DIR`, else in PATH.
 
     Raises:
-        MissingProgramError: it is not there.
+        MissingProgramError: the program does not exist.
     """
     folder = os.environ.get("RINGROAD_BIN_DIR")
     return host.require(f"{folder}/{program}" if folder else program, OWN_PACKAGE)

@@ -1,4 +1,4 @@
-"""XML that others wrote: read only where it declares no document type, so that it has no entities that grow or lead elsewhere."""
+"""Parses untrusted XML. It rejects document type declarations, so that there are no expanding or external entities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds a tree, and notes the elements of a kind as they end."""
+    """Builds a tree, and collects the elements with one tag as they end."""
 
     def __init__(self, noted: str = "") -> None:
         super().__init__()
@@ -28,56 +28,56 @@ class _Builder(ElementTree.TreeBuilder):
         return element
 
     def forget_ended(self) -> None:
-        """Drop what ended: the root would keep an element for each."""
+        """Drop the ended elements, which the root would keep."""
         self.ended.clear()
         if self._root is not None:
             self._root.clear()
 
     def doctype(self, *_: object) -> None:
-        raise ValueError("it declares a document type, which is not read")
+        raise ValueError("it declares a document type, which is not allowed")
 
 
 def check_xml(text: bytes) -> None:
-    """Check that a document can be read safely.
+    """Check that a document can be parsed safely.
 
     Raises:
-        ValueError: it is no XML, or declares a document type.
+        ValueError: the XML is invalid, or declares a document type.
     """
     parse_xml(text)
 
 
 def parse_xml(text: bytes) -> ElementTree.Element:
-    """Read a document.
+    """Parse a document.
 
     Raises:
-        ValueError: it is no XML, or declares a document type.
+        ValueError: the XML is invalid, or declares a document type.
     """
     parser = ElementTree.XMLParser(target=_Builder())
     try:
         parser.feed(text)
         root: ElementTree.Element = parser.close()
     except ElementTree.ParseError as error:
-        raise ValueError(f"it is no XML: {error}") from error
+        raise ValueError(f"invalid XML: {error}") from error
     return root
 
 
 def parse_fragment(text: str) -> list[ElementTree.Element]:
-    """Read elements that stand beside each other.
+    """Parse a sequence of elements without a common root.
 
     Raises:
-        ValueError: they are no XML, or there is text between them.
+        ValueError: the XML is invalid, or there is text between the elements.
     """
     whole = parse_xml(f"<fragment>{text}</fragment>".encode())
     if any((part or "").strip() for part in (whole.text, *(each.tail for each in whole))):
-        raise ValueError("there is text beside the elements")
+        raise ValueError("there is text between the elements")
     return list(whole)
 
 
 def elements(pieces: Iterable[bytes], tag: str) -> Iterator[ElementTree.Element]:
-    """Go through the elements of a kind of a long document; each is forgotten when the next one is asked for.
+    """Iterate over the elements with one tag in a long document; elements are dropped after use.
 
     Raises:
-        ValueError: it is no XML, or declares a document type.
+        ValueError: the XML is invalid, or declares a document type.
     """
     builder = _Builder(tag)
     parser = ElementTree.XMLParser(target=builder)
@@ -88,4 +88,4 @@ def elements(pieces: Iterable[bytes], tag: str) -> Iterator[ElementTree.Element]
             builder.forget_ended()
         parser.close()
     except ElementTree.ParseError as error:
-        raise ValueError(f"it is no XML: {error}") from error
+        raise ValueError(f"invalid XML: {error}") from error

@@ -1,4 +1,4 @@
-"""Test steps: commands around measurements, with what is expected of them."""
+"""Test steps: commands around measurements, with their expected results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.record import StepRecord
 from ringroad_lab.scenario.model import StepChoice
 
-# The end of what a command said: to explain a failure, not to fill a store.
+# Limit of the stored end of a command's output: enough to explain a failure.
 OUTPUT_CHARACTERS = 4000
-# In a reason, which stands in tables.
+# Limit of the output in a reason, which is shown in tables.
 REASON_CHARACTERS = 500
 
 
 def run_test_step(step: StepChoice, host: Host, environment: Mapping[str, str]) -> StepRecord:
-    """Run a command by the shell, and see whether it did what is expected."""
+    """Run a command by the shell, and check its result."""
     began_s = time.monotonic()
     status, output = None, ""
     try:
@@ -41,11 +41,11 @@ def run_test_step(step: StepChoice, host: Host, environment: Mapping[str, str]) 
 
 
 def _failure(step: StepChoice, status: int, output: str) -> str:
-    """Return why it is not what is expected, with the end of what the command said; empty where it is."""
+    """Return the differences from the expected result, with the end of the command's output; empty if there are none."""
     reasons = []
     if step.status not in ("any", status):
         reasons.append(f"it ended with status {status}, not {step.status}")
     if step.expect and not re.search(step.expect, output, re.MULTILINE):
-        reasons.append(f"it did not say what matches {step.expect!r}")
-    said = output.strip()[-REASON_CHARACTERS:] or "nothing"
-    return f"{' and '.join(reasons)}; it said: {said}" if reasons else ""
+        reasons.append(f"its output does not match {step.expect!r}")
+    end = output.strip()[-REASON_CHARACTERS:] or "none"
+    return f"{' and '.join(reasons)}; output: {end}" if reasons else ""

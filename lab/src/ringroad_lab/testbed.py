@@ -1,6 +1,6 @@
-"""A test bed, made from a scenario: cables, one device under test, guests and the generator.
+"""A test bed, built from a scenario: cables, one device under test, guests and the generator.
 
-When it is there frames pass, and whatever happens it is taken down.
+Once it is built, frames pass. It is always taken down, also after errors.
 """
 
 from __future__ import annotations
@@ -44,28 +44,27 @@ from ringroad_lab.topology import Wiring, wire
 from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult, TrialVerdict
 
 READY_TIMEOUT_S = 30.0
-# A small load, so that the slowest emulated guest carries some of it.
+# A small load, so that even the slowest emulated guest forwards some of it.
 PROBE_FPS = 500
 PROBE_S = 0.1
-# Its trials begin before all ends have found each other.
+# Purpose of trials that begin before all ends are connected.
 PROBE = "probe"
-# The generator's vhost-user ports take their rings and frames from them where there are any: some 14 MiB for two ports of
-# one queue.
+# If there are huge pages, the generator's vhost-user ports allocate rings and frames from them: some 14 MiB for two ports with one queue.
 GENERATOR_HUGE_PAGES_MIB = 64
 PROBE_TIMEOUT_S = 20.0
 
-# Part of the frames that have to be missing before a trial contradicts a ceiling; as the judge of trials has it.
+# Fraction of the frames that must be missing before a trial contradicts a ceiling; the same as in the judgement of trials.
 CONTRADICTION = 0.005
 
 Ceilings = dict[tuple[str, CableKind, str], GeneratorCeiling | None]
-"""Of generators, by what they are, transport and name of the frame mix; None where one cannot tell."""
+"""Ceilings of generators, by the generator's settings, transport and name of the frame mix; None if the generator cannot measure it."""
 
 
 def find_dut(driver: str) -> type[Dut]:
     """Return the class of a driver.
 
     Raises:
-        ScenarioError: there is none of that name.
+        ScenarioError: there is no device with that name.
     """
     if driver not in DUTS:
         raise ScenarioError(f"there is no device {driver!r}: there are {', '.join(sorted(DUTS))}")
@@ -73,10 +72,10 @@ def find_dut(driver: str) -> type[Dut]:
 
 
 def read_settings(choice: DutChoice) -> DutSettings:
-    """Return a device's settings, checked.
+    """Return the validated settings of a device.
 
     Raises:
-        ScenarioError: there is no such device, or one of them is not what it may be.
+        ScenarioError: there is no such device, or a setting is invalid.
     """
     try:
         return find_dut(choice.driver).settings_type.model_validate(choice.settings)
@@ -88,7 +87,7 @@ def find_guest(kind: str) -> type[Guest]:
     """Return the class of a guest.
 
     Raises:
-        ScenarioError: there is none of that kind.
+        ScenarioError: there is no guest of that kind.
     """
     if kind not in GUESTS:
         raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
@@ -96,7 +95,7 @@ def find_guest(kind: str) -> type[Guest]:
 
 
 def work_of_sender(kind: CableKind, dut_type: type[Dut]) -> str:
-    """Return what of the way to the device is done in the thread that sends, at the cost of its processor time; empty where nothing is."""
+    """Return the part of the device's work that runs in the sender's thread and takes its processor time; empty if there is none."""
     if kind is not CableKind.VETH:
         return ""
     if dut_type.forwards_for_sender:
@@ -105,10 +104,10 @@ def work_of_sender(kind: CableKind, dut_type: type[Dut]) -> str:
 
 
 def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) -> GeneratorDriver:
-    """Make what offers the load.
+    """Create the generator, which offers the load.
 
     Raises:
-        ScenarioError: there is no such generator, or one of its settings is not what it may be.
+        ScenarioError: there is no such generator, or one of its settings is invalid.
     """
     if choice.driver not in GENERATORS:
         raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
@@ -122,7 +121,7 @@ def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) ->
 
 
 def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
-    """Memory in huge pages that the bed of a device needs, or without one any bed of the scenario, MiB; 0 where it is to do without."""
+    """Return the huge pages that a device's bed needs, MiB; without a device, that any bed of the scenario needs; 0 if none are used."""
     if not scenario.huge_pages:
         return 0
     guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
@@ -131,7 +130,7 @@ def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
 
 
 def with_build(placement: Placement, choice: BuildChoice | None, programs: Programs, name: str) -> Placement:
-    """Return where a device or guest runs, with the build that it runs; `name` tells in errors what it is.
+    """Return the placement of a device or guest with its build; `name` names the choice in errors.
 
     Raises:
         BuildError: there is no such build, or it does not run there.
@@ -143,7 +142,7 @@ def with_build(placement: Placement, choice: BuildChoice | None, programs: Progr
 
 
 def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Machine], versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
-    """Return the record of a device, as it is plugged in, with the guests or stations that are machines."""
+    """Return the record of a plugged-in device, with the guests or stations that are machines."""
     place = dut.placement.host
     files = running_files(place, dut.processes(), dut.placement.build)
     for machine in machines:
@@ -155,7 +154,7 @@ def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Machine], version
         driver=choice.driver,
         settings=dut.settings.model_dump(mode="json"),
         versions=versions,
-        # What is called after the run's folder has another name each time, and is no difference.
+        # Names that contain the run's folder differ in each run, which is not a difference.
         ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
         build=dut.placement.build.source if dut.placement.build else "",
         guest_build=guest_builds[0].source if guest_builds else "",
@@ -167,7 +166,7 @@ class TestBed:
     """Everything between the generator's two ports, while the `with` block lasts."""
 
     __test__ = False
-    """For pytest: no test, for all its name."""
+    """For pytest: not a test, in spite of its name."""
 
     def __init__(
         self,
@@ -182,18 +181,18 @@ class TestBed:
         on_ceiling: Callable[[GeneratorCeiling], None] = lambda ceiling: None,
         on_self_test_failed: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Say what to build.
+        """Set what to build.
 
         Args:
-            scenario: What is measured.
-            choice: Which of its devices.
-            ceilings: What is known of the generator already. What is found out is added, so that the next bed does not have to.
-            dut_host: The device's machine, where that is another one.
-            on_step: Called with what is being done, for the user.
-            reserve_memory: Called just before the device starts, to see that its huge pages are free.
-            contradicted: Devices and frame sizes whose trials contradicted a ceiling, which was measured again. What is found out is added.
-            on_ceiling: Called with each ceiling that was measured, also again.
-            on_self_test_failed: Called with what went wrong where the generator does not carry anything by itself.
+            scenario: The scenario to measure.
+            choice: One of its devices.
+            ceilings: Known ceilings of the generator. New ones are added, so that the next bed does not measure them again.
+            dut_host: The device's machine if it is another one.
+            on_step: Called with a description of each step, for the user.
+            reserve_memory: Called just before the device starts, to ensure that its huge pages are free.
+            contradicted: Devices and frame sizes whose trials contradicted a ceiling, which was measured again. New ones are added.
+            on_ceiling: Called with each measured ceiling, also with repeated measurements.
+            on_self_test_failed: Called with the error if the generator's self-test fails.
 
         Raises:
             ScenarioError: the parts do not fit together.
@@ -213,7 +212,8 @@ class TestBed:
             raise ScenarioError(f"topology {scenario.topology} needs a kind of guest: {', '.join(sorted(GUESTS))}")
         self.cable_kind = scenario.physical_by_dut.get(choice.label, scenario.physical)
         if self.cable_kind not in self._dut_type.carries:
-            raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}: {_kinds(self._dut_type.carries)}")
+            supported = _kinds(self._dut_type.carries)
+            raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}; it supports {supported}")
         self._settings = read_settings(choice)
         self._wiring: Wiring = wire(scenario.topology)
         self._stack = ExitStack()
@@ -221,10 +221,10 @@ class TestBed:
         self._machines: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
-        """Build it, and see that it forwards.
+        """Build the bed, and check that it forwards.
 
         Raises:
-            LabError: what could not be built, and why; all that was is taken down.
+            LabError: names the part that could not be built, and the reason; parts already built are taken down.
         """
         with ExitStack() as stack:
             self._build(stack)
@@ -271,7 +271,7 @@ class TestBed:
 
         self._on_step(f"starting {self._dut.title}")
         self._reserve_memory()
-        # Before the start, since one that fails half-way is stopped too.
+        # Registered before the start: a device whose start fails half-way is stopped too.
         stack.callback(self._dut.stop)
         self._dut.start()
         physical = [self._lay(stack, dut_host, host, number, self.cable_kind) for number in self._wiring.physical_ports]
@@ -297,11 +297,11 @@ class TestBed:
             stack.callback(guest.stop)
             guest.start((self._dut.plugged_in(pair[0]), self._dut.plugged_in(pair[1])))
         self._dut.await_ready(READY_TIMEOUT_S)
-        self._on_step("looking whether frames pass")
+        self._on_step("checking that frames pass")
         self._probe()
 
     def _processors(self, cpus: CpuLayout, is_dut_here: bool) -> frozenset[int]:
-        """Return those of this machine on which frames are moved: a device without processes works where they are sent."""
+        """Return this machine's processors that move frames: a device without processes works on the sender's processor."""
         if not is_dut_here:
             return cpus.generator
         return cpus.generator.union(cpus.dut if self._dut.processes() else (), *cpus.guests)
@@ -314,7 +314,7 @@ class TestBed:
     def _measure_ceiling(self, frame: FrameMix) -> None:
         if (key := self._ceiling_key(frame)) in self.ceilings:
             return
-        self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
+        self._on_step(f"measuring the generator's ceiling over {self.cable_kind}: {frame.name}")
         try:
             self.ceilings[key] = ceiling = self._driver.ceiling(self.cable_kind, self._load(frame))
         except GeneratorError as error:
@@ -324,25 +324,25 @@ class TestBed:
             self._on_ceiling(ceiling)
 
     def _measure_ceiling_again(self, cpus: frozenset[int], frame: FrameMix, cause: str) -> None:
-        """Measure a ceiling that a trial contradicts once more, once for each device and frame size; both stay in the record."""
+        """Measure again a ceiling that a trial contradicts, once for each device and frame size; both stay in the record."""
         if (self.choice.label, frame.name) in self._contradicted or not self._driver.can_run_twice:
             return
         self._contradicted.add((self.choice.label, frame.name))
-        self._on_step(f"measuring what the generator carries by itself again: {cause}")
-        # By another process, so that the ports of the first one stay open: devices take long to find them again.
+        self._on_step(f"measuring the generator's ceiling again: {cause}")
+        # In another process, so that the ports of the first one stay open: devices take long to reconnect.
         again = make_generator(self.scenario.generator_of(self.choice), self._host, cpus)
         try:
             again.start()
             if (ceiling := again.ceiling(self.cable_kind, self._load(frame))) is not None:
                 self._on_ceiling(ceiling.model_copy(update={"cause": f"{self.choice.label}: {cause}"}))
         except GeneratorError as error:
-            # The measurement is not worse for it: the trial that was the cause is judged by itself.
-            self._on_step(f"the generator's ceiling is not known better: {error}")
+            # This does not affect the measurement: the trial that was the cause is judged separately.
+            self._on_step(f"the generator's ceiling could not be measured again: {error}")
         finally:
             again.stop()
 
     def _count_hops(self, cables: Sequence[Cable]) -> HopCounters:
-        """Read the counters of all hops: the device's own, and those of the cables' ends where these are interfaces of this machine."""
+        """Read the counters of all hops: the device's own, and those of cable ends that are interfaces of this machine."""
         links = {} if CABLES[self.cable_kind].shares_memory else show_links(self._host)
         # Interfaces of other machines may have the names of interfaces here.
         far_links = {} if self._driver.settings.is_elsewhere else links
@@ -353,16 +353,16 @@ class TestBed:
             if counters := interface_counters(far_links.get(cable.far_end, {})):
                 ends[name] = EndCounts(received=_came(counters), sent=counters.get("tx_frames"))
             for end, link in (("generator's end", far_links.get(cable.far_end)), ("device's end", dut_links.get(cable.dut_end))):
-                told = drop_counters(interface_counters(link or {}))
-                drops |= {f"cable {name}, {end}: {counter}": value for counter, value in told.items()}
+                dropped = drop_counters(interface_counters(link or {}))
+                drops |= {f"cable {name}, {end}: {counter}": value for counter, value in dropped.items()}
         try:
             collected = self.collect()
         except DutError:
-            # What is counted elsewhere is known all the same.
+            # The other counters are still valid.
             return HopCounters(generator=ends, drops=drops)
         device = self._dut.end_counts(self._ports, collected)
         for port in self._ports:
-            # An AF_XDP driver may not count what its full ring made the kernel drop; the interface does.
+            # An AF_XDP driver may not count frames that the kernel dropped at its full ring; the interface counts them.
             if port.cable.kind is CableKind.VETH and (counters := interface_counters(dut_links.get(port.cable.dut_end, {}))):
                 device[port.number] = replace(device[port.number], received=_came(counters))
         drops |= {f"device: {name}": value for name, value in drop_counters(collected).items()}
@@ -388,7 +388,7 @@ class TestBed:
         kind = guest_cable(self.scenario.guest_cables, carried)
         if kind not in carried:
             raise ScenarioError(
-                f"no cable {kind or ''} joins {self.choice.driver} and guest {self.scenario.guest}: both carry {_kinds(carried)}"
+                f"no cable {kind or ''} joins {self.choice.driver} and guest {self.scenario.guest}: both support {_kinds(carried)}"
             )
         return kind
 
@@ -413,12 +413,12 @@ class TestBed:
     def _nics(self, number: int) -> NicPair:
         place = next((each for each in self.scenario.hosts if each.name == self.choice.host), None)
         if place is None or len(place.nics) < number:
-            raise ScenarioError(f"{self.choice.label}: the site names no pair of network cards number {number} of host {self.choice.host}")
+            raise ScenarioError(f"{self.choice.label}: the site has no pair of network cards number {number} for host {self.choice.host}")
         return place.nics[number - 1]
 
     def _probe(self) -> None:
-        """See that frames pass, each way that is used: a device that forwards nothing is an error, no figure."""
-        # Of one flow each way: others may be few frames only, and count when they are measured.
+        """Check that frames pass in each used direction: a device that forwards nothing is an error, not a figure."""
+        # One flow per direction: with many flows there would be few frames each. Other flows are checked when they are measured.
         load = self._load(FrameMix(name="64", parts=((64, 1),))).model_copy(update={"flows": 1})
         last: list[TrialResult] = []
 
@@ -431,17 +431,17 @@ class TestBed:
         ways = ", ".join(f"{way.received_frames} of {way.sent_frames} from {way.sender} to {way.receiver}" for way in last[0].directions)
         counters = ", ".join(f"{name} {value}" for name, value in self.collect().items() if value)
         why = "; ".join(("", *last[0].reasons))
-        raise DutError(f"{self._dut.title} forwards nothing: {ways} frames arrived{why}. It counted: {counters or 'nothing'}")
+        raise DutError(f"{self._dut.title} forwards nothing: {ways} frames arrived{why}. Its nonzero counters: {counters or 'none'}")
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """What the generator carries by itself of these frames; None where it cannot tell, as over network cards."""
+        """Return the generator's ceiling for these frames; None if it cannot be measured, as over network cards."""
         return self.ceilings.get(self._ceiling_key(frame))
 
     def check(self) -> None:
-        """Check that the generator, the device and the guests live.
+        """Check that the generator, the device and the guests are running.
 
         Raises:
-            LabError: which ended, with the end of its log.
+            LabError: names the part that ended, with the end of its log.
         """
         self._driver.check()
         self._dut.check()
@@ -449,7 +449,7 @@ class TestBed:
             guest.check()
 
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        """Run a test step on the machine that it names, with the device's own variables in its environment."""
+        """Run a test step on its machine, with the device's variables in the environment."""
         return run_test_step(step, self._machine(step.on), {**self._dut.environment(), **environment})
 
     def _machine(self, name: str) -> Host:
@@ -466,12 +466,12 @@ class TestBed:
         """Return the device's own counters.
 
         Raises:
-            DutError: it does not tell.
+            DutError: the counters are not available.
         """
         return self._dut.collect()
 
     def record(self) -> DutRecord:
-        """Return the device as it is: settings, versions, what carries its ports."""
+        """Return the record of the device: settings, versions, transports of its ports."""
         versions = dict(self._dut.versions())
         for guest in self._guests:
             versions |= guest.versions()
@@ -488,7 +488,7 @@ class TestBed:
         return self._driver.version()
 
     def processes(self) -> Mapping[str, tuple[Process, ...]]:
-        """Return the processes that are watched for processor time and memory, by part of the bed."""
+        """Return the processes to sample for processor time and memory, by part of the bed."""
         return {
             "generator": tuple(self._driver.processes()),
             "dut": tuple(self._dut.processes()),
@@ -497,26 +497,26 @@ class TestBed:
 
     @property
     def costs(self) -> CostMeter:
-        """What tells the processor time of the device, on its machine."""
+        """The meter of the device's cost, on its machine."""
         return ProcessCosts(self._dut.placement.host, self._dut.processes(), counts_cycles=True, busy_s=self._dut.busy_s)
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
-        """Put the entries of a flow set into the device's flow table, or with None its usual ones; return how long that took, s.
+        """Load the entries of a flow set, or with None the default ones, into the device's flow table; return the time this took, s.
 
         Raises:
-            DutError: it has no flow table, or refused.
+            DutError: the device has no flow table, or refused.
         """
-        what = f"{flow_set.entries} flow entries" if flow_set else "the usual flows"
-        self._on_step(f"putting {what} into {self._dut.title}")
+        flows = f"{flow_set.entries} flow entries" if flow_set else "the default flows"
+        self._on_step(f"loading {flows} into {self._dut.title}")
         return self._dut.install_flows(flow_set)
 
     def logs(self) -> tuple[LogExcerpt, ...]:
-        """Return what the programs said."""
+        """Return the output of the programs."""
         return (*self._driver.logs(), *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
 
 
 class WatchedGenerator(Generator):
-    """A generator whose trials are results only while the device lives, and up to what the generator carries by itself."""
+    """A generator whose trials are valid only while the device is running, and only up to the generator's ceiling."""
 
     def __init__(
         self,
@@ -525,13 +525,13 @@ class WatchedGenerator(Generator):
         ceiling: Callable[[FrameMix], GeneratorCeiling | None],
         on_contradiction: Callable[[FrameMix, str], None],
     ) -> None:
-        """Take the generator, and what to ask and call.
+        """Set the generator and callbacks.
 
         Args:
-            generator: What offers the loads.
-            check: Raises an error where a part of the bed has ended.
-            ceiling: Tells the generator's ceilings.
-            on_contradiction: Called where a trial contradicts a ceiling, with what it says.
+            generator: Offers the loads.
+            check: Raises an error if a part of the bed has ended.
+            ceiling: Returns the generator's ceiling for frames.
+            on_contradiction: Called with a description if a trial contradicts a ceiling.
         """
         self._generator = generator
         self._check = check
@@ -543,13 +543,13 @@ class WatchedGenerator(Generator):
 
         Raises:
             DutError: frames were lost because the device ended.
-            GuestError: the same of a guest.
-            GeneratorError: the same of the generator; or the load could not be offered.
+            GuestError: frames were lost because a guest ended.
+            GeneratorError: the generator ended, or the load could not be offered.
         """
         try:
             result = self._generator.trial(request)
         except GeneratorError:
-            # A device that ends may take the generator's ports with it: then that is what has to be told.
+            # A device that ends may take the generator's ports with it: then report the device's end.
             self._check()
             raise
         if not result.is_valid or result.lost_frames:
@@ -557,11 +557,11 @@ class WatchedGenerator(Generator):
         ceiling = self._ceiling(request.load.frame)
         if ceiling is None:
             return result
-        if request.purpose != PROBE and (said := contradiction(result, ceiling)):
-            self._on_contradiction(request.load.frame, said)
+        if request.purpose != PROBE and (cause := contradiction(result, ceiling)):
+            self._on_contradiction(request.load.frame, cause)
         refused = sum(way.refused_frames for way in result.directions)
         if refused and request.load.rate_fps > ceiling.ceiling_fps:
-            # Its ring would have been full without a device, too.
+            # The generator's ring would have been full without a device, too.
             own = f"{ceiling.ceiling_fps:.0f} frames/s that the generator carries by itself"
             reason = f"{refused} frames found no room, at a load above the {own}"
             return result.model_copy(update={"verdict": TrialVerdict.INVALID, "reasons": (*result.reasons, reason)})
@@ -573,10 +573,10 @@ class WatchedGenerator(Generator):
 
 
 def contradiction(result: TrialResult, ceiling: GeneratorCeiling) -> str:
-    """Say in what a trial contradicts the generator's ceiling; empty where it does not.
+    """Describe how a trial contradicts the generator's ceiling; empty if it does not.
 
-    Only constant loads do: a burst may be faster than its rate. That a device holds the sender up is no contradiction, and neither is
-    that nothing was sent: then nobody was there to take it.
+    Only constant loads can: a burst may be faster than its rate. A device that holds the sender up is not a contradiction. Neither is a
+    trial that sent nothing: then there was no receiver.
     """
     load = result.request.load
     if load.burst_frames is not None or not all(way.sent_frames for way in result.directions):
@@ -594,7 +594,7 @@ def contradiction(result: TrialResult, ceiling: GeneratorCeiling) -> str:
 
 
 def _came(counters: Mapping[str, int]) -> int | None:
-    """Frames that came to an interface; one that misses some for want of buffers tells them apart."""
+    """Return the frames that reached an interface; frames missed for lack of buffers are counted separately."""
     received = counters.get("rx_frames")
     return None if received is None else received + counters.get("rx_missed", 0)
 

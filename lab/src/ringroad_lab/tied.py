@@ -1,4 +1,4 @@
-"""Processes that end with the lab, also when the lab is killed."""
+"""Starts processes that end with the lab, also if the lab is killed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 
 def tied(argv: Sequence[str]) -> list[str]:
-    """Return the command that becomes `argv`, and that the kernel kills when the thread that started it ends.
+    """Return a command that runs `argv` as a process that the kernel kills when the thread that started it ends.
 
-    Each step replaces itself by the next, so that the process keeps its number.
+    Each step executes the next one in its place, so the process keeps its PID.
     """
-    # A parent that ended before `setpriv` asked to be told of it would never be missed: the second step looks for it.
+    # The kernel does not notify `setpriv` of a parent that has ended already: the second step checks for the parent.
     return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]

@@ -1,6 +1,6 @@
-"""Topologies: the ports of a device under test, their far ends, and the ways of frames.
+"""Topologies: the ports of a device under test, their far ends, and the paths of frames.
 
-P2P is generator, device, generator. In PVP a guest is in between, in PVVP two in a row (RFC 8204, and the ETSI and OPNFV plans before it).
+P2P is generator, device, generator. PVP has a guest in between, PVVP two guests in a row (RFC 8204, and earlier ETSI and OPNFV plans).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ringroad_lab.dut.interface import Rule
 
 
 class Topology(StrEnum):
-    """Where frames pass."""
+    """Path of frames."""
 
     P2P = "P2P"
     PVP = "PVP"
@@ -20,7 +20,7 @@ class Topology(StrEnum):
 
     @property
     def guests(self) -> int:
-        """Guests in the path."""
+        """Number of guests in the path."""
         return {Topology.P2P: 0, Topology.PVP: 1, Topology.PVVP: 2}[self]
 
 
@@ -29,19 +29,19 @@ class Wiring:
     """A topology, as ports and rules of the device under test."""
 
     physical_ports: tuple[int, int]
-    """Numbers of the ports where the generator is."""
+    """Numbers of the generator's ports."""
     guest_ports: tuple[tuple[int, int], ...]
     """Numbers of the two ports of each guest, in the order of the path."""
     rules: tuple[Rule, ...]
 
     @property
     def joined_ports(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of ports between which frames pass, for devices that learn: a bridge for each."""
+        """Pairs of ports between which frames pass; learning devices have a bridge for each pair."""
         return tuple((rule.in_port, rule.out_port) for rule in self.rules if rule.in_port < rule.out_port)
 
 
 def wire(topology: Topology) -> Wiring:
-    """Lay a topology out: ports 1 and 2 are physical, guests have 3 and 4, 5 and 6."""
+    """Return the wiring of a topology: ports 1 and 2 are physical, guests have 3 and 4, 5 and 6."""
     guest_ports = tuple((3 + 2 * guest, 4 + 2 * guest) for guest in range(topology.guests))
     path = [1, *(port for pair in guest_ports for port in pair), 2]
     rules = []

@@ -1,7 +1,7 @@
-"""A trial: one load, offered for one duration, and its result. The interface between methods and generators.
+"""A trial: one load offered for one duration, and its result. The interface between methods and generators.
 
-A trial that the generator could not carry is *invalid*: it says nothing about the device under test, and is never
-read as a loss or as a zero.
+A trial whose load the generator could not offer is *invalid*: it contains no information about the device under test, and never counts as
+loss or as zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ringroad_lab.frame_size import FrameMix
 
-# What lies beyond these limits was not measured, and could be neither calculated with nor stored.
+# Values beyond these limits cannot be measured, calculated with or stored.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
 Seconds = Annotated[float, Field(ge=0, le=1e30)]
@@ -27,47 +27,47 @@ Moment = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 
 
 class Frozen(BaseModel):
-    """A value that is checked once, where it comes in, and does not change."""
+    """An immutable value that is validated once, when it is created."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class AddressPlan(StrEnum):
-    """Which addresses the frames of a load have."""
+    """Addresses of the frames of a load."""
 
     FIXED = "fixed"
     """One station at each end."""
     SOURCES = "sources"
     """`stations` source addresses, in turn; the destination is the station at the other end."""
     RETURNED = "returned"
-    """One source; the destinations are in turn those stations that `SOURCES` has behind the sender's own port. A switch that knows where
-    they are forwards none of these frames, and floods those to stations that it does not know (RFC 2889 with two ports)."""
+    """One source; the destinations are in turn the stations that `SOURCES` has behind the sender's own port. A switch that has learned a
+    station does not forward its frames, and floods frames to unknown stations (RFC 2889 with two ports)."""
 
 
 class FlowShape(StrEnum):
-    """What the entries of a flow set are like."""
+    """Kind of the entries of a flow set."""
 
     ADDRESSES = "addresses"
-    """An entry for each of as many source addresses, by a few masks."""
+    """One entry for each source address, with a few masks."""
     ACL = "acl"
-    """Rules like those of an access control list: prefixes, port ranges, protocols, priorities."""
+    """Rules as in an access control list: prefixes, port ranges, protocols, priorities."""
 
 
 class FlowSet(Frozen):
-    """Entries of a flow table, and by the same numbers the frames that match them: those that the generator's port 1 sends."""
+    """Entries of a flow table, and the frames that match them, which the generator's port 1 sends."""
 
     shape: FlowShape = FlowShape.ADDRESSES
     entries: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     masks: Annotated[int, Field(ge=1, le=20)] = 1
-    """Of addresses: combinations of fields and masks that the entries have; each has its part of them."""
+    """For addresses: number of combinations of fields and masks, among which the entries are divided."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Of rules."""
+    """Seed of the generated rules."""
     white_list: bool = False
-    """Whether frames of the generator's port 2 have to pass a white list, as that of a tenant whom nobody trusts."""
+    """Whether frames of the generator's port 2 must pass a white list, like that of an untrusted tenant."""
 
 
 class Load(Frozen):
-    """What is offered."""
+    """The traffic that a trial offers."""
 
     frame: FrameMix
     rate_fps: FramesPerSecond
@@ -76,40 +76,41 @@ class Load(Frozen):
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """UDP flows per direction."""
     vlans: tuple[VlanId, VlanId] = (0, 0)
-    """VLAN of the frames that ports 1 and 2 send (IEEE 802.1Q); 0: no tag. A tag makes a frame 4 bytes longer than its size says."""
+    """VLAN of the frames that ports 1 and 2 send (IEEE 802.1Q); 0: no tag. A tag makes a frame 4 bytes longer than its nominal size."""
     vnis: tuple[Vni, Vni] = (0, 0)
-    """VXLAN network of the frames that ports 1 and 2 send (RFC 7348); 0: no VXLAN. It makes a frame 50 bytes longer than its size says."""
+    """VXLAN network of the frames that ports 1 and 2 send (RFC 7348); 0: no VXLAN. It makes a frame 50 bytes longer than its nominal
+    size."""
     addresses: AddressPlan = AddressPlan.FIXED
     stations: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Stations of an address plan that is not fixed."""
     first_station: Annotated[int, Field(ge=0, le=4_000_000_000)] = 0
-    """Number of the first of them: loads whose numbers do not overlap have different addresses."""
+    """Number of the first station: loads with disjoint station numbers have different addresses."""
     burst_frames: Annotated[int, Field(ge=1)] | None = None
-    """So many frames back to back at `rate_fps` or faster, and no more (RFC 9004); None: a constant load."""
+    """Number of frames in a single burst, sent back to back at `rate_fps` or faster (RFC 9004); None: a constant load."""
     flow_set: FlowSet | None = None
-    """Flow entries whose frames port 1 sends, in place of `flows` of its own."""
+    """Port 1 sends the frames of these flow entries in place of `flows`."""
     attack_fps: FramesPerSecond = 0.0
-    """Frames/s that port 2 sends beside the load, to have a cache of the device's classifier grow; they count nowhere."""
+    """Frames/s that port 2 sends in addition to the load, to make a cache of the device's classifier grow; they are not counted."""
     learning: bool = True
-    """Whether the receiving ends send a few frames first, so that a learning switch knows where they are."""
+    """Whether the receiving ends send a few frames first, so that a learning switch learns their addresses."""
 
 
 class TrialRequest(Frozen):
-    """A load and for how long."""
+    """A load and its duration."""
 
     load: Load
     duration_s: Seconds
     purpose: str = "search"
-    """What the trial is for: `warm-up`, `search`, `validation`, `verification`, `latency`, ..."""
+    """Purpose of the trial: `warm-up`, `search`, `validation`, `verification`, `latency`, ..."""
 
 
 class TrialVerdict(StrEnum):
-    """What a trial says about its load. In the order of severity."""
+    """Validity of a trial, in the order of severity."""
 
     VALID = "valid"
-    """The generator did what was asked; loss is the device's."""
+    """The generator offered the requested load; loss is the device's."""
     INVALID = "invalid"
-    """The generator did not; the reasons tell how."""
+    """The generator did not offer the requested load; the reasons have details."""
 
 
 class LatencySummary(Frozen):
@@ -120,47 +121,47 @@ class LatencySummary(Frozen):
     mean_ns: Figure
     max_ns: Figure
     percentiles_ns: dict[str, Figure] = {}
-    """By name: `50`, `90`, `99`, `99.9`; empty where the generator tells none."""
+    """By name: `50`, `90`, `99`, `99.9`; empty if the generator reports none."""
     precision: Figure | None = None
-    """Greatest relative error of the percentiles; None where the generator tells none."""
+    """Maximum relative error of the percentiles; None if the generator reports none."""
 
 
 class LossByPlace(Frozen):
-    """Where the lost frames of one or more directions were lost. The sum is exactly what was sent and did not arrive.
+    """Where the lost frames of one or more directions were lost. The sum is exactly the number of frames sent that did not arrive.
 
-    None: no counter tells, and what was lost there is among the unexplained. It is never 0 in its place.
+    None: there is no counter, and frames lost there are among the unexplained. None is never replaced by 0.
     """
 
     refused: Count
     """The generator's ring had no room for them when they were due."""
     before_device: Count | None
-    """Sent, and not come to the device."""
+    """Sent, but did not reach the device."""
     in_device: Count | None
-    """Come to the device, and neither handed on nor refused by what it hands on to."""
+    """Reached the device, but were neither sent on nor refused by the next hop."""
     in_guests: Count | None
-    """Handed to a guest, or refused by its full ring, and not come back from it; 0 where there is no guest."""
+    """Sent to a guest, or refused by its full ring, and did not come back; 0 without guests."""
     behind_device: Count | None
-    """Handed on by the device, or refused by the cable's full queue, and not come to the generator's interface."""
+    """Sent by the device, or refused by the cable's full queue, and did not reach the generator's interface."""
     at_receiver: Count | None
-    """Come to the generator's interface or ring, or refused by that full ring, and not taken by the generator."""
+    """Reached the generator's interface or ring, or were refused by that full ring, and were not received by the generator."""
     unexplained: Count
     is_refused_by_device: bool = False
-    """Whether the device empties the generator's ring, as over shared memory: then the refused frames are its loss."""
+    """Whether the device empties the generator's ring, as over shared memory: then the refused frames are the device's loss."""
 
     @property
     def frames(self) -> int:
-        """All of them."""
+        """All lost frames."""
         return sum(getattr(self, place) or 0 for place in LOSS_PLACES)
 
     @property
     def of_device(self) -> int:
-        """Those that count as the device's loss. What nobody can explain may be its loss, and so may what its guests lost."""
+        """Frames that count as the device's loss, including unexplained loss and loss in guests, which may be the device's fault."""
         refused = self.refused if self.is_refused_by_device else 0
         return refused + (self.in_device or 0) + (self.in_guests or 0) + self.unexplained
 
     @property
     def ahead_of_device(self) -> int:
-        """Those that never came to the device, for reasons that are not its own: by so many its load was less than asked."""
+        """Frames that never reached the device, through no fault of the device: its load was lower than requested by this number."""
         return (0 if self.is_refused_by_device else self.refused) + (self.before_device or 0)
 
 
@@ -173,11 +174,11 @@ LOSS_PLACES = {
     "at_receiver": "lost at the generator's receive side",
     "unexplained": "not explained by any counter",
 }
-"""The places of [`LossByPlace`], in the order in which a frame comes to them, with what is said of frames there."""
+"""The places of [`LossByPlace`] in the order of the path, with the description of frames lost there."""
 
 
 class DirectionCounts(Frozen):
-    """Frames of one direction, counted by the generator after it stopped and settled."""
+    """Frames of one direction, counted by the generator after sending stopped and the settling time passed."""
 
     sender: str
     """Name of the generator's port that sent."""
@@ -187,110 +188,111 @@ class DirectionCounts(Frozen):
     sent_frames: Count
     """Frames offered."""
     refused_frames: Count = 0
-    """Those of the sent that the generator's ring had no room for when they were due: lost, before the device looked at them."""
+    """Frames sent for which the generator's ring had no room when they were due: lost before the device could read them."""
     received_frames: Count
-    """Different frames of this trial that arrived, duplicates not counted."""
+    """Distinct frames of this trial that arrived, without duplicates."""
     duplicate_frames: Count = 0
     reordered_frames: Count = 0
     damaged_frames: Count = 0
     foreign_frames: Count = 0
-    """Frames that arrived and are not of this trial."""
+    """Frames that arrived but do not belong to this trial."""
     transmit_s: Seconds
     """From the first frame to the end of the last, as the generator measured it."""
     latency: LatencySummary | None = None
     port_sent_frames: Count | None = None
-    """All frames that the sending port handed over, those of learning too; None where the generator does not tell."""
+    """All frames that the sending port sent, including learning frames; None if the generator does not report them."""
     port_received_frames: Count | None = None
-    """All frames that the receiving port took, whoever sent them; None where the generator does not tell."""
+    """All frames that the receiving port received, from any sender; None if the generator does not report them."""
     loss: LossByPlace | None = None
-    """Where the lost frames were lost; None where it was not looked for, as in records of an older ringroad-lab."""
+    """Where the lost frames were lost; None if not determined, as in records of an older ringroad-lab."""
 
     @property
     def lost_frames(self) -> int:
-        """Frames sent that did not arrive. Duplicates never make up for them."""
+        """Frames sent that did not arrive. Duplicates never compensate for them."""
         return max(0, self.sent_frames - self.received_frames)
 
     @property
     def device_lost_frames(self) -> int:
-        """Those that count as the device's loss; all of them where it is not known where they were lost."""
+        """Lost frames that count as the device's loss; all of them if the place is unknown."""
         return self.loss.of_device if self.loss is not None else self.lost_frames
 
 
 class DisturbanceLimits(Frozen):
-    """How much others may take of the run's processors, and what repeating a trial may cost where they took more."""
+    """Limit for other programs' use of the run's processors, and limits for repeating trials that exceed it."""
 
     limit: Annotated[float, Field(gt=0, le=1)] = 0.05
-    """Part of the time of the processor that lost the most. A trial that lost more is disturbed."""
+    """Fraction of the time of the processor that lost the most. A trial that lost more is disturbed."""
     extra_trials: Annotated[int, Field(ge=0, le=1000)] = 6
-    """Disturbed trials that a measurement repeats at most."""
+    """Maximum number of disturbed trials that a measurement repeats."""
     extra_s: Seconds = 15.0
-    """Length of the trials that a measurement repeats at most, s."""
+    """Maximum total duration of the trials that a measurement repeats, s."""
 
 
 class Disturbance(Frozen):
-    """What others took of the run's processors while a trial offered its load: of the processor that lost the most."""
+    """Time that others took of the run's processors while a trial offered its load: of the processor that lost the most."""
 
     limit: Annotated[float, Field(gt=0, le=1)]
-    """Of [`DisturbanceLimits`], as it was."""
+    """The limit of [`DisturbanceLimits`] at the time of the trial."""
     elapsed_s: Seconds
     processor: Count
-    """Its number."""
+    """Number of the processor."""
     steal_s: Seconds = 0.0
     """Time that the hypervisor gave to others."""
     others_s: Seconds = 0.0
     """Time of programs that have no part in the run."""
     programs: dict[str, Seconds] = {}
-    """The greatest of these, by name."""
+    """The programs that took the most, by name."""
     wait_s: Seconds | None = None
-    """Time in which threads of the generator, the device and the guests could have run, and others of them or strangers did. With frames
-    moved by the kernel this is often its own work; so it is told, and decides nothing. None: the kernel does not tell."""
+    """Time in which threads of the generator, the device and the guests were runnable while other threads ran. If the kernel moves the
+    frames, this is often the kernel's own work, so the value is only reported. None: the kernel does not report it."""
     throttles: Count = 0
-    """How often a processor of the run was slowed down because it was too hot."""
+    """Number of times that a processor of the run was slowed down because of heat."""
     frequency_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least frequency of the run's processors before and after, of the greatest; None where the machine shows none."""
+    """Lowest frequency of the run's processors before and after, relative to the highest; None if the machine does not report it."""
 
     @property
     def ratio(self) -> float:
-        """Part of the processor's time that others took."""
+        """Fraction of the processor's time that others took."""
         return min(1.0, (self.steal_s + self.others_s) / self.elapsed_s) if self.elapsed_s else 0.0
 
     @property
     def is_above_limit(self) -> bool:
-        """Whether that may have changed the trial's result."""
+        """Whether the disturbance may have changed the trial's result."""
         return self.ratio > self.limit or self.throttles > 0
 
     def describe(self) -> str:
-        """Say for people what took how much."""
+        """Describe what took how much, for display."""
         parts = [("steal time", self.steal_s), *self.programs.items()]
         took = ", ".join(f"{name} {taken_s / self.elapsed_s:.0%}" for name, taken_s in parts if self.elapsed_s and taken_s)
         hot = [f"{self.throttles} times too hot"] if self.throttles else []
-        said = [f"{self.ratio:.0%} of processor {self.processor}{f' ({took})' if took else ''}", *hot]
-        return ", ".join(said)
+        texts = [f"{self.ratio:.0%} of processor {self.processor}{f' ({took})' if took else ''}", *hot]
+        return ", ".join(texts)
 
 
 class TrialResult(Frozen):
-    """What came of a trial."""
+    """Result of a trial."""
 
     request: TrialRequest
     started_at: Moment
     verdict: TrialVerdict
     reasons: tuple[str, ...] = ()
-    """Why it is invalid."""
+    """Reasons for an invalid trial."""
     directions: tuple[DirectionCounts, ...] = Field(min_length=1, max_length=2)
     clock_error: Figure | None = None
-    """Greatest relative error of the generator's clock in this trial, where it tells that."""
+    """Maximum relative error of the generator's clock in this trial; None if the generator does not report it."""
     drop_counters: dict[str, Count] = {}
-    """Counters of drops that grew, by who counts and its name for them: `device 1.rx_dropped`. One frame may be in several."""
+    """Counters of drops that grew, by place and name: `device: 1.rx_dropped`. Several counters may count the same frame."""
     disturbance: Disturbance | None = None
-    """What others took meanwhile; None where nobody watched."""
+    """Time that others took during the trial; None if not measured."""
     is_disturbed: bool = False
-    """Whether that was above the limit and may have made the result what it is: where only loss counts, a trial without any is none."""
+    """Whether the disturbance was above the limit and may have affected the result. If only loss counts, a trial without loss is not
+    disturbed."""
     is_repeated: bool = False
-    """Whether it was repeated because it was disturbed; then no figure rests on it."""
+    """Whether the trial was repeated because it was disturbed; then no figure rests on it."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether it says something about the device under test."""
+        """Whether the trial is valid for the device under test."""
         return self.verdict is TrialVerdict.VALID
 
     @property
@@ -300,12 +302,12 @@ class TrialResult(Frozen):
 
     @property
     def lost_frames(self) -> int:
-        """Frames lost, both directions; a surplus of one never makes up for the other's loss."""
+        """Frames lost, both directions; a surplus in one direction never compensates for loss in the other."""
         return sum(direction.lost_frames for direction in self.directions)
 
     @property
     def loss_ratio(self) -> float:
-        """Part of the frames sent that did not arrive, both directions, wherever they were lost."""
+        """Fraction of the frames sent that did not arrive, both directions, for any place of loss."""
         return self.lost_frames / self.sent_frames if self.sent_frames else 0.0
 
     @property
@@ -315,17 +317,17 @@ class TrialResult(Frozen):
 
     @property
     def device_loss_ratio(self) -> float:
-        """Part of the frames sent that the device lost, both directions."""
+        """Fraction of the frames sent that the device lost, both directions."""
         return self.device_lost_frames / self.sent_frames if self.sent_frames else 0.0
 
     @property
     def loss(self) -> LossByPlace | None:
-        """Where frames were lost, both directions; None where it was not looked for."""
+        """Where frames were lost, both directions; None if not determined."""
         return sum_losses([direction.loss for direction in self.directions if direction.loss is not None])
 
     @property
     def offered_fps(self) -> float:
-        """Offered load, mean of the directions, frames/s: frames sent over the time that sending took."""
+        """Offered load, mean of the directions, frames/s: frames sent divided by the sending time."""
         return sum(d.sent_frames / d.transmit_s for d in self.directions if d.transmit_s) / len(self.directions)
 
     @property
@@ -335,7 +337,7 @@ class TrialResult(Frozen):
 
 
 def sum_losses(losses: Sequence[LossByPlace]) -> LossByPlace | None:
-    """Add losses up, place by place; None where there are none. What one does not know of a place is among its unexplained frames."""
+    """Sum losses by place; None without losses. If a loss has no counter for a place, its frames there are among its unexplained frames."""
     if not losses:
         return None
     sums: dict[str, int | None] = {}

@@ -1,8 +1,8 @@
-"""The two ends of a VXLAN tunnel between the generator and a device: both have to know the same addresses (RFC 7348)."""
+"""The two ends of a VXLAN tunnel between the generator and a device, with the addresses that both must use (RFC 7348)."""
 
 from __future__ import annotations
 
-# In a network for measurements (RFC 2544, appendix C.2.2), and apart from the addresses of the frames inside.
+# In the network for benchmarks (RFC 2544, appendix C.2.2), and different from the addresses of the inner frames.
 DEVICE_ADDRESS = "198.18.254.1"
 GENERATOR_ADDRESS = "198.18.254.2"
 NETWORK_BITS = 24

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: who looks sees no half of one."""
+"""Writes files atomically: readers never see a partial file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a text file in place of what is there; after a failure that is still there.
+    """Write a text file atomically; after a failure the previous file is still there.
 
     Raises:
         OSError: it cannot be written.

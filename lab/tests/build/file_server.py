@@ -1,4 +1,4 @@
-"""Servers of files on this machine."""
+"""File servers on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Files(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Have a server whose answers a class makes; gives its URL."""
+    """Run a server with a handler class; yield its URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
@@ -28,6 +28,6 @@ def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @contextmanager
 def file_server(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder; gives the URL."""
+    """Serve the files of a folder; yield the URL."""
     with served(partial(_Files, directory=str(folder))) as url:
         yield url

@@ -1,4 +1,4 @@
-"""Packages for tests, made by the systems' own programs."""
+"""Packages for tests, made with the systems' own programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def make_deb(folder: Path, name: str, version: str = "1.2-3", files: Mapping[str, Path] | None = None) -> Path:
-    """Make a Debian package of some files, by their paths in it; without any it has a file of its own name."""
+    """Make a Debian package of some files, by their paths in it; without files it has a file with its own name."""
     tree = folder / f"tree-{name}"
     (tree / "DEBIAN").mkdir(parents=True)
     for path, source in (files or {}).items():
@@ -20,14 +20,14 @@ def make_deb(folder: Path, name: str, version: str = "1.2-3", files: Mapping[str
     control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\nDescription: none\n"
     (tree / "DEBIAN/control").write_text(control)
     package = folder / f"{name}.deb"
-    # Quickly: nobody keeps it.
+    # Fast compression: the package is temporary.
     argv = ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(tree), str(package)]
     subprocess.run(argv, check=True, capture_output=True)
     return package
 
 
 def make_rpm(folder: Path, name: str, files: Mapping[str, Path] | None = None) -> Path:
-    """Make an RPM package of some files, by their paths in it; without any it has a script of its own name."""
+    """Make an RPM package of some files, by their paths in it; without files it has a script with its own name."""
     script = folder / f"{name}.sh"
     script.write_text("#!/bin/sh\n")
     wanted = files or {f"usr/sbin/{name}": script}
@@ -35,7 +35,7 @@ def make_rpm(folder: Path, name: str, files: Mapping[str, Path] | None = None) -
     listed = "".join(f"/{path}\n" for path in wanted)
     spec = folder / f"{name}.spec"
     spec.write_text(
-        # As they are: nothing is stripped, nor looked into.
+        # Files stay unchanged: no stripping, no dependency scan.
         f"%global debug_package %{{nil}}\n%global __os_install_post %{{nil}}\nAutoReqProv: no\n"
         f"Name: {name}\nVersion: 1.2\nRelease: 3\nSummary: none\nLicense: MIT\n%description\nnone\n%install\n{installs}%files\n{listed}"
     )

@@ -1,4 +1,4 @@
-"""Builds of commits, by a recipe, of a repository of this machine."""
+"""Builds of commits with a recipe, from a local repository."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ RECIPE = (
 
 def git(repository: Path, *arguments: str) -> str:
     env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    done = subprocess.run(["git", *who, *arguments], cwd=repository, env=env, check=True, capture_output=True, text=True)
+    user = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    done = subprocess.run(["git", *user, *arguments], cwd=repository, env=env, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
@@ -56,7 +56,7 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
 
 
 class Maker:
-    """Makes builds, each with a clone of its own."""
+    """Makes builds, each with its own clone."""
 
     def __init__(self, host: LocalHost, folder: Path) -> None:
         self.host = host
@@ -80,13 +80,13 @@ def make(host: LocalHost, tmp_path: Path) -> Maker:
 def test_a_commit_is_built_in_a_clean_clone(make: Maker, repository: Path) -> None:
     old = git(repository, "rev-parse", "HEAD")
     new = commit(repository, "two")
-    (repository / "switch").write_text("what nobody committed")
+    (repository / "switch").write_text("not committed")
     made = make(repository, old)
     assert made.commit == old
     assert "echo one" in (made.root / "sbin/ovs-vswitchd").read_text()
     assert (made.root / "where").read_text().strip() != str(repository)
     assert made.log == "building\n"
-    # By its beginning, a branch or a tag it is the same.
+    # A short hash, a branch or a tag gives the same commit.
     git(repository, "tag", "v2")
     for name in (new, new[:10], "main", "v2"):
         assert make(repository, name).commit == new
@@ -103,25 +103,25 @@ def test_a_build_is_made_once_for_each_commit_and_recipe(make: Maker, repository
     assert make(repository, "main").root != first.root
 
 
-def test_a_message_s_field_is_a_variable_of_the_recipe_and_no_command(make: Maker, repository: Path) -> None:
+def test_a_message_field_is_a_variable_of_the_recipe_and_not_a_command(make: Maker, repository: Path) -> None:
     made = make(repository, "main", 'printf %s "$VERSION" >"$PREFIX/version"', VERSION="$(id); 1 2")
     assert (made.root / "version").read_text() == "$(id); 1 2"
 
 
-def test_a_recipe_that_fails_is_reported_with_its_log_and_tried_anew(make: Maker, repository: Path) -> None:
+def test_a_failed_recipe_is_reported_with_its_log_and_retried(make: Maker, repository: Path) -> None:
     with pytest.raises(BuildError, match=r"ended with status 3: no compiler; its log is .*/log") as failed:
         make(repository, "main", "touch $PREFIX/half; seq 3; echo no compiler >&2; exit 3")
     assert failed.value.log == "1\n2\n3\nno compiler\n"
     (log,) = make.kept.glob("*/log")
     assert log.read_text() == failed.value.log
-    # What it left is no build.
+    # Its leftovers are not a build.
     with pytest.raises(BuildError, match="ended with status 3"):
         make(repository, "main", "touch $PREFIX/half; seq 3; echo no compiler >&2; exit 3")
     with pytest.raises(BuildError, match="put nothing into"):
         make(repository, "main", "true")
 
 
-def test_a_recipe_that_takes_too_long_is_ended_with_all_that_it_started(make: Maker, repository: Path) -> None:
+def test_a_recipe_that_takes_too_long_is_stopped_with_all_its_processes(make: Maker, repository: Path) -> None:
     with pytest.raises(BuildError, match=r"did not end within 0.5 s: 7"):
         make(repository, "main", "sleep 613 & echo 7; wait", within_s=0.5)
     assert wait_until(lambda: not any(process.info["cmdline"] == ["sleep", "613"] for process in psutil.process_iter(["cmdline"])), 10)
@@ -136,7 +136,7 @@ def test_old_builds_are_removed_and_the_one_in_use_is_not(make: Maker, repositor
 
 
 @pytest.mark.parametrize(("name", "why"), [("no-such-branch", "no-such-branch"), ("f" * 40, "f" * 40)])
-def test_a_commit_that_is_not_there_is_reported(make: Maker, repository: Path, name: str, why: str) -> None:
+def test_a_missing_commit_is_reported(make: Maker, repository: Path, name: str, why: str) -> None:
     with pytest.raises(HostError, match=why):
         make(repository, name)
 
@@ -151,12 +151,12 @@ def test_a_commit_that_is_not_there_is_reported(make: Maker, repository: Path, n
         {"commit": ""},
     ],
 )
-def test_what_git_would_take_for_an_option_or_a_program_is_refused(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"no git repository|password|pattern"):
+def test_values_that_git_would_treat_as_options_or_programs_are_rejected(values: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"not a git repository|password|pattern"):
         GitBuild.model_validate({"repository": "/srv/a.git", "commit": "main", "recipe": "true", **values})
 
 
-def test_a_device_runs_it_and_the_run_records_the_commit(
+def test_a_device_runs_the_build_and_the_run_records_the_commit(
     host: LocalHost, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

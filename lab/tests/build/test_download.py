@@ -1,4 +1,4 @@
-"""Files by HTTP, from a server of this machine: within limits, and whole or not at all."""
+"""Downloads over HTTP from a local server: within limits, and complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringroad_lab.errors import HostError
 
 
 def answering(*answers: tuple[int, bytes, int]) -> Callable[..., BaseHTTPRequestHandler]:
-    """Answer in turn: status, content, and the length that is announced; the last one from then on."""
+    """Send these responses in turn: status, content and announced length; repeat the last one."""
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -31,7 +31,7 @@ def answering(*answers: tuple[int, bytes, int]) -> Callable[..., BaseHTTPRequest
     return Handler
 
 
-def test_a_file_comes_under_its_name(tmp_path: Path) -> None:
+def test_a_file_is_saved_under_its_name(tmp_path: Path) -> None:
     (tmp_path / "from").mkdir()
     (tmp_path / "from" / "a b.deb").write_bytes(b"content")
     with file_server(tmp_path / "from") as url:
@@ -40,7 +40,7 @@ def test_a_file_comes_under_its_name(tmp_path: Path) -> None:
     assert path.read_bytes() == b"content"
 
 
-def test_a_server_that_fails_for_a_while_is_asked_again(tmp_path: Path) -> None:
+def test_a_request_is_retried_after_temporary_failures(tmp_path: Path) -> None:
     with served(answering((503, b"", 0), (200, b"half", 8), (200, b"complete", 8))) as url:
         path = download(f"{url}/x", tmp_path, pause_s=0.01)
     assert path.read_bytes() == b"complete"
@@ -55,12 +55,12 @@ def test_a_server_that_fails_for_a_while_is_asked_again(tmp_path: Path) -> None:
         ((200, b"x", 10), "IncompleteRead"),
     ],
 )
-def test_what_cannot_be_had_whole_is_reported(tmp_path: Path, answer: tuple[int, bytes, int], why: str) -> None:
+def test_an_incomplete_download_is_reported(tmp_path: Path, answer: tuple[int, bytes, int], why: str) -> None:
     with served(answering(answer)) as url, pytest.raises(HostError, match=why):
         download(f"{url}/x", tmp_path, max_bytes=1000, pause_s=0.01)
 
 
-def test_a_server_that_sends_for_ever_is_given_up(tmp_path: Path) -> None:
+def test_an_endless_response_is_aborted(tmp_path: Path) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -78,6 +78,6 @@ def test_a_server_that_sends_for_ever_is_given_up(tmp_path: Path) -> None:
         download(f"{url}/x", tmp_path, within_s=0.2)
 
 
-def test_nobody_there_is_reported(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"http://127\.0\.0\.1:9/x"):
         download("http://127.0.0.1:9/x", tmp_path, pause_s=0.01)

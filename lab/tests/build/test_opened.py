@@ -1,4 +1,4 @@
-"""Builds that are there: what of them runs, and why others are refused. Real programs and libraries, copied into folders."""
+"""Existing builds: the programs that run, and why others are rejected. Real programs and libraries, copied into folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ringroad_lab.host.local import LocalHost
 
 PROGRAMS = {"cat": (), "ls": ()}
 LIBC = Path("/lib/x86_64-linux-gnu/libc.so.6")
-# A program for 64-bit ARM: what is before e_machine is as here.
+# A program for 64-bit ARM; the bytes before e_machine are the same as for x86-64.
 ARM = b"\x7fELF\x02\x01\x01" + bytes(9) + (2).to_bytes(2, "little") + (0xB7).to_bytes(2, "little") + bytes(44)
 
 
@@ -41,7 +41,7 @@ def test_a_build_runs_its_own_programs_and_the_hosts_others(host: LocalHost, tmp
     within = BuildHost(host, build)
     assert list(build.launchers) == ["cat"]
     assert within.run(["cat"], stdin="as it is").stdout == "as it is"
-    # By whatever path a driver knows it.
+    # A driver can use any path.
     assert within.require("/elsewhere/cat", "coreutils") == build.launchers["cat"]
     assert within.require("ls", "coreutils") == host.find_program("ls")
     os.mkfifo(tmp_path / "pipe")
@@ -50,7 +50,7 @@ def test_a_build_runs_its_own_programs_and_the_hosts_others(host: LocalHost, tmp
         assert list(running_files(host, [process], build)) == [str(own)]
 
 
-def test_what_ran_is_reported_by_the_sums_of_its_program_and_of_its_own_libraries(host: LocalHost, tmp_path: Path) -> None:
+def test_the_sums_of_the_program_and_its_own_libraries_are_reported(host: LocalHost, tmp_path: Path) -> None:
     root = tmp_path / "built"
     copied("cat", root / "bin/cat")
     library = root / "lib" / LIBC.name
@@ -61,11 +61,11 @@ def test_what_ran_is_reported_by_the_sums_of_its_program_and_of_its_own_librarie
     process = BuildHost(host, build).start("cat", ["cat", str(tmp_path / "pipe")])
     with (tmp_path / "pipe").open("w"):
         sums = running_files(host, [process], build)
-    # What was unpacked has another folder in each run: the record has its paths in the package.
+    # The folder of an unpacked build differs in each run: the record has the paths in the package.
     assert sums == {path: host.run(["sha256sum", f"{root}{path}"]).stdout[:64] for path in ("/bin/cat", "/lib/libc.so.6")}
 
 
-def test_files_that_come_with_a_program_are_those_of_its_build(host: LocalHost, tmp_path: Path) -> None:
+def test_files_of_a_program_are_those_of_its_build(host: LocalHost, tmp_path: Path) -> None:
     schema = tmp_path / "built/share/openvswitch/vswitch.ovsschema"
     schema.parent.mkdir(parents=True)
     schema.touch()
@@ -75,32 +75,32 @@ def test_files_that_come_with_a_program_are_those_of_its_build(host: LocalHost, 
 
 
 @pytest.mark.parametrize(
-    ("place", "content", "told"),
+    ("place", "content", "expected"),
     [
-        ("bin/other", b"#!/bin/sh\n", "has no program cat on this machine: looked for in sbin, bin"),
-        ("bin/cat", ARM, "is a program for 64-bit ARM, and this machine is x86-64: take a build for x86-64"),
+        ("bin/other", b"#!/bin/sh\n", "has no program cat on this machine: searched sbin, bin"),
+        ("bin/cat", ARM, "is a program for 64-bit ARM, and this machine is x86-64: use a build for x86-64"),
     ],
 )
-def test_a_build_that_cannot_run_is_refused(host: LocalHost, tmp_path: Path, place: str, content: bytes, told: str) -> None:
+def test_a_build_that_cannot_run_is_rejected(host: LocalHost, tmp_path: Path, place: str, content: bytes, expected: str) -> None:
     file = tmp_path / "built" / place
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     file.chmod(0o755)
-    with pytest.raises(BuildError, match=told):
+    with pytest.raises(BuildError, match=expected):
         open_build(host, BuildChoice(prefix=str(tmp_path / "built")), PROGRAMS, "dut.new.build")
 
 
-def test_a_build_without_its_libraries_is_refused(host: LocalHost, tmp_path: Path) -> None:
+def test_a_build_without_its_libraries_is_rejected(host: LocalHost, tmp_path: Path) -> None:
     program = copied("cat", tmp_path / "built/bin/cat")
-    # The name of a library that no machine has, as long as that of the one that it needs.
+    # The name of a library that no machine has, with the length of the original name.
     program.write_bytes(program.read_bytes().replace(b"libc.so.6\0", b"libq.so.6\0"))
     with pytest.raises(BuildError, match=r"libraries of .*/bin/cat are missing on this machine: libq.so.6; install them"):
         open_build(host, BuildChoice(prefix=str(tmp_path / "built")), PROGRAMS, "new")
 
 
-def test_links_out_of_what_was_unpacked_are_not_its_programs(host: LocalHost, tmp_path: Path) -> None:
+def test_links_out_of_an_unpacked_build_are_not_its_programs(host: LocalHost, tmp_path: Path) -> None:
     (tmp_path / "built/bin").mkdir(parents=True)
-    # As Debian's alternatives are in an image: they would lead to the machine's own.
+    # Like Debian's alternatives in an image: they would lead to the machine's own programs.
     (tmp_path / "built/bin/cat").symlink_to("/bin/cat")
     with pytest.raises(BuildError, match="has no program cat"):
         open_build(host, StagedBuild(prefix=str(tmp_path / "built"), origin="image"), PROGRAMS, "new")

@@ -1,4 +1,4 @@
-"""Packages and images, made here and unpacked: nothing is fetched."""
+"""Packages and images, made and unpacked on this machine, without downloads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def staged(stage: Stage, **build: object) -> tuple[Path, str]:
-    """Unpack the build of one device; its folder, and what it is called."""
+    """Unpack the build of one device; return its folder and description."""
     choice = BuildChoice.model_validate(build)
     scenario = Scenario(
         name="one",
@@ -58,10 +58,10 @@ def file_system(folder: Path) -> Path:
 
 def test_packages_are_unpacked_into_one_folder(stage: Stage, tmp_path: Path) -> None:
     files = [str(make_deb(tmp_path, name)) for name in ("switch", "library")]
-    root, told = staged(stage, package=files)
+    root, origin = staged(stage, package=files)
     assert {file.name for file in root.iterdir()} == {"switch.file", "library.file"}
-    assert told == "package switch=1.2-3, library=1.2-3"
-    # What was measured is known again, whoever makes another package of this version.
+    assert origin == "package switch=1.2-3, library=1.2-3"
+    # The sums identify the measured build, even if another package has the same version.
     sums = {Path(file).name: f"sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()}" for file in files}
     assert stage.facts == {"dut.new.build": sums, "dut.same.build": sums}
 
@@ -72,12 +72,12 @@ def test_a_folder_of_packages_is_one_build(stage: Stage, tmp_path: Path) -> None
     for name in ("switch", "library"):
         make_deb(tmp_path, name).rename(folder / f"{name}.deb")
     (folder / "switch.changes").touch()
-    root, told = staged(stage, package=str(folder))
+    root, origin = staged(stage, package=str(folder))
     assert {file.name for file in root.iterdir()} == {"switch.file", "library.file"}
-    assert told == "package library=1.2-3, switch=1.2-3"
+    assert origin == "package library=1.2-3, switch=1.2-3"
 
 
-def test_an_empty_folder_is_no_build(stage: Stage, tmp_path: Path) -> None:
+def test_an_empty_folder_is_not_a_build(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildError, match=r"has 0 .deb and .rpm files"):
         staged(stage, package=str(tmp_path / "empty"))
@@ -85,36 +85,36 @@ def test_an_empty_folder_is_no_build(stage: Stage, tmp_path: Path) -> None:
 
 @needs_rpm_tools
 def test_an_rpm_package_is_unpacked_as_well(stage: Stage, tmp_path: Path) -> None:
-    root, told = staged(stage, package=[str(make_rpm(tmp_path, "switch")), str(make_deb(tmp_path, "library"))])
+    root, origin = staged(stage, package=[str(make_rpm(tmp_path, "switch")), str(make_deb(tmp_path, "library"))])
     assert (root / "usr/sbin/switch").read_text() == "#!/bin/sh\n"
     assert (root / "library.file").exists()
-    assert told == "package switch=1.2-3, library=1.2-3"
+    assert origin == "package switch=1.2-3, library=1.2-3"
 
 
 def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Stage, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "switch")
-    asked = f"{package}#sha256={hashlib.sha256(package.read_bytes()).hexdigest()}"
-    assert staged(stage, package=asked)[1] == "package switch=1.2-3"
+    pinned = f"{package}#sha256={hashlib.sha256(package.read_bytes()).hexdigest()}"
+    assert staged(stage, package=pinned)[1] == "package switch=1.2-3"
     package.write_bytes(package.read_bytes() + b"\n")
     with pytest.raises(BuildError, match="it is another build"):
-        staged(Stage(stage._host), package=asked)
+        staged(Stage(stage._host), package=pinned)
 
 
-def test_what_is_no_package_is_reported(stage: Stage, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_package_is_reported(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "page.deb").write_text("<html>not found</html>")
     with pytest.raises(BuildError, match=r"page.deb is neither a Debian nor an RPM package"):
         staged(stage, package=str(tmp_path / "page.deb"))
 
 
-def test_a_package_by_its_url_is_the_one_that_is_asked_for(stage: Stage, tmp_path: Path) -> None:
+def test_a_package_from_a_url_must_have_the_requested_sum(stage: Stage, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "switch")
     right, wrong = hashlib.sha256(package.read_bytes()).hexdigest(), "0" * 64
     with file_server(tmp_path) as url:
-        root, told = staged(stage, package=f"{url}/switch.deb#sha256={right}")
+        root, origin = staged(stage, package=f"{url}/switch.deb#sha256={right}")
         assert (root / "switch.file").exists()
-        assert told == "package switch=1.2-3"
+        assert origin == "package switch=1.2-3"
         assert stage.facts["dut.new.build"] == {"switch.deb": f"sha256:{right}"}
-        with pytest.raises(BuildError, match=f"has the SHA-256 {right}, and {wrong} is asked for"):
+        with pytest.raises(BuildError, match=f"has the SHA-256 {right} instead of {wrong}"):
             staged(stage, package=f"{url}/switch.deb#sha256={wrong}")
         with pytest.raises(BuildError, match="answers with status 404"):
             staged(stage, package=f"{url}/absent.deb")
@@ -123,27 +123,27 @@ def test_a_package_by_its_url_is_the_one_that_is_asked_for(stage: Stage, tmp_pat
 @pytest.mark.parametrize(
     ("package", "why"),
     [
-        ("ftp://example.org/a.deb", "no URL of a package"),
+        ("ftp://example.org/a.deb", "not the URL of a package"),
         ("https://me:secret@example.org/a.deb", "a password in it would be in every record"),
         ("https://example.org/a.deb#sha256=1", "with 64 hexadecimal digits"),
         ("/srv/a.deb#sha256=1", "with 64 hexadecimal digits"),
-        ("switch=1#sha256=" + 64 * "0", "stands after the path"),
-        ("--option", "is no package"),
+        ("switch=1#sha256=" + 64 * "0", "must follow the path"),
+        ("--option", "is not a package"),
     ],
 )
-def test_a_package_that_cannot_be_meant_is_refused(package: str, why: str) -> None:
+def test_an_invalid_package_is_rejected(package: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         BuildChoice.model_validate({"package": package})
 
 
-def test_a_package_that_cannot_be_had_is_reported_with_what_to_do(stage: Stage) -> None:
-    with pytest.raises(BuildError, match=r"dut.new.build: package no-such-package=1 cannot be had.*`apt-cache policy no-such-package`"):
+def test_an_unavailable_package_is_reported_with_a_remedy(stage: Stage) -> None:
+    with pytest.raises(BuildError, match=r"dut.new.build: package no-such-package=1 is not available.*`apt-cache policy no-such-package`"):
         staged(stage, package="no-such-package=1")
 
 
 @needs_image_tools
 @pytest.mark.parametrize("form", ["oci", "oci-archive", "docker-archive", "tar", "folder"])
-def test_an_image_of_any_form_is_unpacked(stage: Stage, tmp_path: Path, form: str) -> None:
+def test_an_image_in_any_format_is_unpacked(stage: Stage, tmp_path: Path, form: str) -> None:
     tree, layout = file_system(tmp_path / "tree"), tmp_path / "layout"
     image = tree if form == "folder" else tmp_path / "image"
     if form == "tar":
@@ -154,15 +154,15 @@ def test_an_image_of_any_form_is_unpacked(stage: Stage, tmp_path: Path, form: st
         subprocess.run(["umoci", "insert", "--image", f"{layout}:1.0", tree / "usr", "/usr"], check=True, capture_output=True)
         to = f"{form}:{image}" + (":lab:1.0" if form == "docker-archive" else "")
         subprocess.run(["skopeo", "copy", "--insecure-policy", f"oci:{layout}:1.0", to], check=True, capture_output=True)
-    root, told = staged(stage, image=str(image))
+    root, origin = staged(stage, image=str(image))
     assert (root / "usr/sbin/ovs-vswitchd").read_text() == "#!/bin/sh\n"
-    assert told.startswith(f"image {image}")
-    assert ("sha256:" in told) == (form != "folder")
+    assert origin.startswith(f"image {image}")
+    assert ("sha256:" in origin) == (form != "folder")
 
 
-def test_what_is_no_image_is_reported(stage: Stage, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_image_is_reported(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BuildError, match="neither an image of the OCI's form nor a file system"):
+    with pytest.raises(BuildError, match="neither an OCI image nor a file system"):
         staged(stage, image=str(tmp_path / "empty"))
-    with pytest.raises(BuildError, match="cannot be had"):
+    with pytest.raises(BuildError, match="is not available"):
         staged(stage, image=str(tmp_path / "absent"))

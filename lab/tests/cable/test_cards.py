@@ -1,4 +1,4 @@
-"""Network cards: given to vfio-pci, driven by DPDK, and put back, in a real kernel with an IOMMU (both emulated)."""
+"""Network cards: bound to vfio-pci, driven by DPDK, and restored, in a real kernel with an IOMMU (both emulated)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or None in map(shutil.which, needed) or not os.path.exists("/usr/sbin/sshd"),
     reason=f"needs root, sshd, {', '.join(needed)}",
 )
-# Its processor is emulated.
+# The machine's processor is emulated.
 TIMEOUT_S = 600
 
 
-def test_cards_are_given_to_vfio_pci_driven_by_dpdk_and_put_back() -> None:
+def test_cards_are_bound_to_vfio_pci_driven_by_dpdk_and_restored() -> None:
     # One test, so that the machine boots once.
     names = ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR")
     env = {name: os.environ[name] for name in names if name in os.environ}
-    told: dict[str, Any] = ask_in_sandbox(Path(__file__).with_name("vfio_machine.py"), {}, env, timeout_s=TIMEOUT_S)
-    assert "error" not in told, told["error"]
-    # Name, MTU and state come back with the driver.
-    given = told["given"]
+    results: dict[str, Any] = ask_in_sandbox(Path(__file__).with_name("vfio_machine.py"), {}, env, timeout_s=TIMEOUT_S)
+    assert "error" not in results, results["error"]
+    # Name, MTU and state are restored with the driver.
+    given = results["given"]
     assert given["address"] == given["again"] == given["by address"] == CARDS[1]
     assert given["given"] == "vfio-pci"
     assert not any(line.startswith("eth2") for line in given["links"])
@@ -37,11 +37,11 @@ def test_cards_are_given_to_vfio_pci_driven_by_dpdk_and_put_back() -> None:
     assert "has an address: it carries traffic of its machine" in given["in use"]
     assert "there is no interface and no PCI device eth9" in given["absent"]
     assert "eth1 has no virtual functions (SR-IOV)" in given["functions"]
-    killed = told["killed"]
+    killed = results["killed"]
     assert killed["given"] == "vfio-pci"
     assert any(line.startswith("eth2") and "mtu 9000" in line for line in killed["set"])
     assert killed["is put back"]
-    bed = told["bed"]
+    bed = results["bed"]
     assert bed["drivers"] == ["vfio-pci", "vfio-pci"]
     assert all(received > 0 for received in bed["received"])
     assert bed["counters"]["1.rx_frames"] > 0

@@ -1,4 +1,4 @@
-"""Cables, laid in the kernel."""
+"""Cables, created in the kernel."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_veth_pair_is_up_without_offloads_and_ipv6(host: LocalHost, name: str)
 
 
 @needs_root
-def test_a_tap_is_the_devices_end_and_the_far_one(host: LocalHost, name: str) -> None:
+def test_a_tap_is_both_the_devices_end_and_the_far_end(host: LocalHost, name: str) -> None:
     cable = lay_cable(Laying(CableKind.TAP, name, host))
     try:
         assert cable.far_end == cable.dut_end
@@ -76,7 +76,7 @@ def test_a_tap_is_the_devices_end_and_the_far_one(host: LocalHost, name: str) ->
 
 
 @needs_root
-def test_what_cannot_be_laid_is_reported_and_leaves_nothing(host: LocalHost, name: str) -> None:
+def test_a_cable_that_cannot_be_laid_is_reported_and_leaves_nothing(host: LocalHost, name: str) -> None:
     with pytest.raises(SandboxError, match=rf"cable {name} \(veth\): ip link set dev {name}-dut mtu 99982 up ended with status"):
         lay_cable(Laying(CableKind.VETH, name, host, max_frame_bytes=100_000))
     assert link(host, f"{name}-dut") is None

@@ -1,7 +1,7 @@
-"""A machine with an IOMMU and three network cards, emulated: one to reach it by SSH, two whose other ends are TAPs of this side.
+"""An emulated machine with an IOMMU and three network cards: one for SSH, two whose other ends are TAPs on this side.
 
-It is QEMU with Debian's kernel: what binds and drives its cards are a real kernel and a real DPDK, slow as they are. Runs in a sandbox, and
-writes what came of each check as one line of JSON.
+It is QEMU with Debian's kernel: a real kernel and a real DPDK bind and drive its cards, though slowly. Runs in a sandbox, and writes the
+results of all checks as one line of JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ringroad_lab.trial import Load, TrialRequest
 from sandboxed import answer
 
 PORT = 2222
-# What the client of DPDK's counters imports, compiled: an emulated processor would take long to do so each time.
+# Compiles the modules that the client of DPDK's counters imports: on an emulated processor, compiling them each time would take long.
 COMPILE = """
 import os, sys, zipfile
 home = os.path.dirname(os.__file__)
@@ -59,7 +59,7 @@ CARDS = ("0000:00:05.0", "0000:00:06.0")
 
 
 def build(host: Host, folder: Path) -> list[str]:
-    """Make what the machine boots from; return QEMU's command."""
+    """Create the machine's initramfs; return QEMU's command."""
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
     (folder / "known").write_text(f"[127.0.0.1]:{PORT} {(folder / 'host.pub').read_text()}")
@@ -82,7 +82,7 @@ echo 'sshd:x:1:1::/run/sshd:/bin/false' >>/etc/passwd
 echo 'root:x:0:' >/etc/group
 mount -t tmpfs tmpfs /dev/shm
 chmod 600 {folder}/host
-# DPDK looks for the names with its whole version; under two names the same file is loaded once.
+# DPDK searches for the names with its whole version; a file with two names is loaded once.
 for driver in {" ".join(drivers)}; do ln -s "$driver" "$driver.0"; done
 ip link set lo up
 ip link set eth0 up
@@ -128,50 +128,50 @@ def driver_of(host: Host, address: str) -> str:
 
 
 def links(host: Host) -> list[str]:
-    """Interfaces with their settings; their numbers may become others."""
+    """Return interfaces with their settings, without their indices, which may change."""
     return sorted(line.partition(": ")[2] for line in host.run(["ip", "-o", "link"]).stdout.splitlines())
 
 
 def check_given_and_put_back(place: SiteHost) -> dict[str, Any]:
-    """By the interface's name; what is up and has an MTU of its own gets them again."""
+    """Bind a card by its interface name; state and MTU are restored."""
     host = SshHost(place)
-    told: dict[str, Any] = {"before": links(host)}
-    told["address"] = give_card(host, nics("eth2"))
-    told["given"] = driver_of(host, CARDS[1])
-    told["links"] = links(host)
-    told["again"] = give_card(host, nics("eth2"))
-    told["by address"] = give_card(host, nics(CARDS[1]))
-    told["in use"] = error_of(lambda: give_card(host, nics("eth0")))
-    told["absent"] = error_of(lambda: give_card(host, nics("eth9")))
-    told["functions"] = error_of(lambda: give_card(host, nics("eth1").model_copy(update={"virtual_function": 0})))
+    results: dict[str, Any] = {"before": links(host)}
+    results["address"] = give_card(host, nics("eth2"))
+    results["given"] = driver_of(host, CARDS[1])
+    results["links"] = links(host)
+    results["again"] = give_card(host, nics("eth2"))
+    results["by address"] = give_card(host, nics(CARDS[1]))
+    results["in use"] = error_of(lambda: give_card(host, nics("eth0")))
+    results["absent"] = error_of(lambda: give_card(host, nics("eth9")))
+    results["functions"] = error_of(lambda: give_card(host, nics("eth1").model_copy(update={"virtual_function": 0})))
     host.close()
     host = SshHost(place)
-    told["after"], told["put back"] = links(host), driver_of(host, CARDS[1])
+    results["after"], results["put back"] = links(host), driver_of(host, CARDS[1])
     host.close()
-    return told
+    return results
 
 
 def check_put_back_after_a_kill(place: SiteHost) -> dict[str, Any]:
-    """The connection ends without a word, while a program holds the card."""
+    """Abort the connection while the card is bound."""
     host, other = SshHost(place), SshHost(place)
     try:
         before = links(other)
         give_card(host, nics("eth1"))
         set_card(host, "eth2", 9018)
-        told: dict[str, Any] = {"given": driver_of(other, CARDS[0]), "set": links(other)}
+        results: dict[str, Any] = {"given": driver_of(other, CARDS[0]), "set": links(other)}
         host._loop.call_soon_threadsafe(host.connection.abort)
-        told["is put back"] = wait_until(lambda: links(other) == before, 60)
-        return told
+        results["is put back"] = wait_until(lambda: links(other) == before, 60)
+        return results
     finally:
         host.close()
         other.close()
 
 
 def check_bed(place: SiteHost) -> dict[str, Any]:
-    """Frames from here through testpmd there, whose cards are vfio-pci's."""
+    """Send frames from here through testpmd on the machine, with cards bound to vfio-pci."""
     frame = {"name": "64", "parts": [[64, 1]]}
     pairs = [nics(card, number).model_dump(mode="json") for number, card in enumerate(("eth1", "eth2"), 1)]
-    asked = {
+    fields = {
         "name": "cards",
         "duts": [{"label": "testpmd", "driver": "testpmd", "host": place.name}],
         "physical": "vfio",
@@ -181,20 +181,20 @@ def check_bed(place: SiteHost) -> dict[str, Any]:
         "huge_pages": False,
         "hosts": [{**place.model_dump(mode="json"), "nics": pairs}],
     }
-    scenario = Scenario.model_validate(asked)
+    scenario = Scenario.model_validate(fields)
     host = SshHost(place)
     try:
         with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
             load = Load.model_validate({"frame": frame, "rate_fps": 500})
             result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
-            told: dict[str, Any] = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
-            told["drivers"] = [driver_of(host, card) for card in CARDS]
-        return told
+            results: dict[str, Any] = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+            results["drivers"] = [driver_of(host, card) for card in CARDS]
+        return results
     finally:
         host.close()
 
 
-def check(_asked: object) -> dict[str, Any]:
+def check(_request: object) -> dict[str, Any]:
     for number in (1, 2):
         subprocess.run(["ip", "tuntap", "add", "dev", f"near{number}", "mode", "tap"], check=True)
         subprocess.run(["ip", "link", "set", f"near{number}", "up"], check=True)
@@ -205,18 +205,18 @@ def check(_asked: object) -> dict[str, Any]:
         if why := machine.why_silent(READY, BOOT_S):
             return {"error": f"the machine {why}"}
         place = SiteHost(name="far", address="127.0.0.1", port=PORT, key_file=str(folder / "user"), known_hosts_file=str(folder / "known"))
-        told: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         try:
-            # Its SSH server listens a moment later.
+            # The SSH server listens a moment later.
             assert wait_until(lambda: not error_of(lambda: SshHost(place).close()), 60)
-            told["given"] = check_given_and_put_back(place)
-            told["killed"] = check_put_back_after_a_kill(place)
-            told["bed"] = check_bed(place)
+            results["given"] = check_given_and_put_back(place)
+            results["killed"] = check_put_back_after_a_kill(place)
+            results["bed"] = check_bed(place)
         except LabError as error:
-            told["error"] = f"{type(error).__name__}: {error}\n{machine.last_words()}"
+            results["error"] = f"{type(error).__name__}: {error}\n{machine.last_words()}"
         finally:
             host.close()
-        return told
+        return results
 
 
 if __name__ == "__main__":

@@ -65,12 +65,12 @@ def test_a_bed_is_listed_put_into_quarantine_and_released() -> None:
         (["dispatch", "--once", "--bed-class", "nic25g"], "no bed of the fleet"),
     ],
 )
-def test_what_there_is_not_is_said(arguments: list[str], words: str) -> None:
+def test_unknown_beds_and_missing_reasons_are_reported(arguments: list[str], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         lab(*arguments)
 
 
-def test_a_dispatcher_whose_machine_is_no_beds_generator_takes_nothing(fleet: Path) -> None:
+def test_a_dispatcher_without_a_bed_on_its_machine_does_not_start(fleet: Path) -> None:
     fleet.write_text('[bed.b]\nmachines.generator = "elsewhere"\n')
     with pytest.raises(ScenarioError, match=r"has machine .* as its generator"):
         lab("dispatch", "--once")
@@ -80,5 +80,5 @@ def test_the_manual_has_the_verb_that_lists_beds() -> None:
     group = typer.main.get_command(make_app())
     assert isinstance(group, typer.core.TyperGroup)
     page = roff(group)
-    for words in (".SS beds\n", ".SS beds release\n", "cannot be had, or failed its calibration"):
+    for words in (".SS beds\n", ".SS beds release\n", "is not available, or failed its calibration"):
         assert words in page

@@ -34,7 +34,7 @@ def lab(*arguments: str) -> Result:
     return result
 
 
-def test_a_request_is_made_listed_taken_back_and_tried_again() -> None:
+def test_a_request_is_made_listed_cancelled_and_retried() -> None:
     made = ("request", "ovs-3.5", "--scenario", "BRIDGE_VETH", "--label", "version=3.5", "--set", "queues=2", "--owner", "ann")
     assert lab(*made).stdout == "request 1: new\n"
     assert json.loads(lab(*made, "--json").stdout) == {"id": 1, "state": "new", "is_new": False}
@@ -78,7 +78,7 @@ def test_a_missing_request_is_named() -> None:
             lab(verb, "7")
 
 
-def test_a_message_is_read_again_by_the_rules_of_today(store: str, tmp_path: Path) -> None:
+def test_a_message_is_replayed_with_the_current_rules(store: str, tmp_path: Path) -> None:
     with ResultStore(store) as results:
         _, dead = Requests(results).add_dead(Message("koji", b'{"nvr": "ovs-3.5-1"}', 0.0), "a rule was wrong")
     assert dead
@@ -90,23 +90,23 @@ def test_a_message_is_read_again_by_the_rules_of_today(store: str, tmp_path: Pat
     states = {row["id"]: row["state"] for row in json.loads(lab("requests", "--json").stdout)}
     assert states == {1: "superseded", 2: "new"}
     lab("request", "x", "--scenario", "BRIDGE_VETH")
-    with pytest.raises(StoreError, match="came of no message"):
+    with pytest.raises(StoreError, match="is not from a message"):
         lab("replay", "3", "--fleet", str(fleet))
 
 
-def test_the_web_page_begins_only_with_the_secrets_of_its_sources(tmp_path: Path) -> None:
+def test_the_web_page_starts_only_with_the_secrets_of_its_sources(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text('[source.forge]\nkind = "github"\nsecret_file = "/nonexistent"\n')
     with pytest.raises(ScenarioError, match="source 'forge': /nonexistent cannot be read"):
         lab("serve", "--port", "0", "--fleet", str(fleet))
 
 
-def test_an_engine_that_is_not_there_is_reported_with_one_that_is() -> None:
+def test_an_unknown_engine_is_reported_with_a_suggestion() -> None:
     with pytest.raises(ScenarioError, match="no engine 'lokal'; did you mean 'local'"):
         lab("dispatch", "--engine", "lokal")
 
 
-def test_one_request_is_shown_with_who_was_told_and_told_again(store: str) -> None:
+def test_a_request_is_shown_with_its_notifications_and_renotified(store: str) -> None:
     lab("request", "ovs-3.5", "--scenario", "BRIDGE_VETH", "--label", "version=3.5")
     lab("cancel", "1")
     shown = lab("requests", "1").stdout
@@ -116,18 +116,18 @@ def test_one_request_is_shown_with_who_was_told_and_told_again(store: str) -> No
     with ResultStore(store) as results:
         outbox = Outbox(results, "here:1:1:1")
         outbox.address(lambda _notice: ["team"])
-        telling = outbox.claim("team", 60)
-        assert telling
-        outbox.refused(telling, "the server answers\nwith status 404")
+        notification = outbox.claim("team", 60)
+        assert notification
+        outbox.refused(notification, "the server answers\nwith status 404")
     assert "with status 404" in lab("requests", "1").stdout
-    told = json.loads(lab("requests", "1", "--json").stdout)
-    assert [change["new"] for change in told["changes"]] == ["new", "cancelled"]
-    assert [(each["stage"], each["state"], each["attempts"]) for each in told["told"]] == [
+    shown_as_json = json.loads(lab("requests", "1", "--json").stdout)
+    assert [change["new"] for change in shown_as_json["changes"]] == ["new", "cancelled"]
+    assert [(each["stage"], each["state"], each["attempts"]) for each in shown_as_json["notifications"]] == [
         ("queued", "undelivered", 1),
         ("error", "waiting", 0),
     ]
-    assert lab("renotify", "1").stdout == "request 1: 2 to be told\n"
-    assert lab("renotify", "1", "--all").stdout == "request 1: 2 to be told, and who is new in the settings\n"
+    assert lab("renotify", "1").stdout == "request 1: 2 notifications to send\n"
+    assert lab("renotify", "1", "--all").stdout == "request 1: 2 notifications to send, and those to new recipients in the settings\n"
     with pytest.raises(StoreError, match="no request 7"):
         lab("requests", "7")
     with pytest.raises(StoreError, match="no request 7"):

@@ -43,7 +43,7 @@ NEW = fabricated_run(
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store with two runs, in an empty folder where the user is."""
+    """A store with two runs; the current folder is empty."""
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -67,7 +67,7 @@ def lab(*arguments: str, status: int = 0) -> Result:
 
 
 @pytest.mark.usefixtures("location")
-def test_runs_are_listed_the_newest_first_and_steer_no_terminal() -> None:
+def test_runs_are_listed_newest_first_without_control_characters() -> None:
     lines = lab("runs").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", "11111111", "00000000"]
     assert "36 ok" in lines[1]
@@ -77,14 +77,14 @@ def test_runs_are_listed_the_newest_first_and_steer_no_terminal() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_a_report_is_written_to_a_file_of_its_name() -> None:
+def test_a_report_is_written_to_a_file_with_its_default_name() -> None:
     assert lab("report").stdout.strip() == "evil-name-11111111.html"
     assert [path.name for path in Path.cwd().iterdir()] == ["evil-name-11111111.html"]
     assert "<!doctype html>" in Path("evil-name-11111111.html").read_text()
 
 
 @pytest.mark.usefixtures("location")
-def test_a_report_tells_the_comparison_with_a_baseline() -> None:
+def test_a_report_has_the_comparison_with_a_baseline() -> None:
     lab("baseline", "set", "release", "0000")
     assert "release" in lab("baseline", "list").stdout
     text = lab("report", "latest", "--baseline", "release", "--format", "markdown").stdout
@@ -96,7 +96,7 @@ def test_a_report_tells_the_comparison_with_a_baseline() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_a_report_is_also_the_record_and_csv() -> None:
+def test_a_report_can_be_the_record_or_csv() -> None:
     assert read_records(lab("report", "1111", "--json").stdout, "stdout") == (NEW,)
     assert len(lab("report", "1111", "--format", "csv").stdout.splitlines()) == 1 + 2 * len(NEW.measurements)
 
@@ -112,13 +112,13 @@ def test_a_report_that_cannot_be_written_leaves_nothing() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_a_regression_can_be_a_status() -> None:
-    told = lab("compare", "0000", "1111")
-    assert "**regression**" in told.stdout
+def test_a_regression_can_set_the_exit_status() -> None:
+    compared = lab("compare", "0000", "1111")
+    assert "**regression**" in compared.stdout
     lab("compare", "0000", "1111", "--fail-on-regression", status=REGRESSION)
     lab("compare", "1111", "0000", "--fail-on-regression")
     lab("compare", "0000", "1111", "--fail-on-inconclusive")
-    # A run beside itself could have missed more than 0.1 %.
+    # A comparison of a run with itself could have missed more than 0.1 %.
     lab("compare", "0000", "0000", "--limit", "0.001", "--fail-on-inconclusive", status=INCONCLUSIVE)
     lab("compare", "0000", "0000", "--limit", "0.001", "--fail-on-regression")
     content = json.loads(lab("compare", "0000", "1111", "--json").stdout)
@@ -133,9 +133,9 @@ def test_a_verdict_makes_a_run_last_stable_and_keeps_its_comment() -> None:
         lab("judge", "0000", "needs rerun", "--comment", "noisy", "--bug", "https://bugs.example/1").stdout
         == f"{OLD.run_id}: needs rerun\n"
     )
-    told = json.loads(lab("judge", "0000", "pass", "--json").stdout)
-    assert told.pop("changed_at") > EPOCH
-    assert told == {
+    judged = json.loads(lab("judge", "0000", "pass", "--json").stdout)
+    assert judged.pop("changed_at") > EPOCH
+    assert judged == {
         "run_id": OLD.run_id,
         "verdict": "pass",
         "comment": "noisy",
@@ -157,12 +157,12 @@ def test_an_invalid_verdict_is_refused_without_a_change() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_runs_are_listed_with_what_their_comparison_found(location: str) -> None:
+def test_runs_are_listed_with_the_findings_of_their_comparison(location: str) -> None:
     lab("compare", "0000", "1111")
     lab("compare", "ovs", "\x1b[31mred", "--within", "0000")
     listed = lab("runs").stdout
-    assert f"beside P2P_FABRICATED (00000000): {len(FRAMES)} regression" in listed
-    assert "[31mred beside ovs: " in listed
+    assert f"compared with P2P_FABRICATED (00000000): {len(FRAMES)} regression" in listed
+    assert "[31mred compared with ovs: " in listed
     lab("compare", "0000", "0000")
     assert lab("runs").stdout == listed
     assert "\x1b" not in listed
@@ -194,18 +194,18 @@ def test_lists_are_reported_as_json() -> None:
 
 @pytest.mark.usefixtures("location")
 def test_devices_within_a_run_are_compared() -> None:
-    told = lab("compare", "ovs", "\x1b[31mred", "--within", "0000").stdout
-    assert "no difference" in told
-    assert "\x1b" not in told
+    compared = lab("compare", "ovs", "\x1b[31mred", "--within", "0000").stdout
+    assert "no difference" in compared
+    assert "\x1b" not in compared
     with pytest.raises(ReportError, match="no device"):
         lab("compare", "ovs", "ovs2", "--within", "0000")
 
 
-def test_runs_go_from_store_to_store_by_files(location: str, tmp_path: Path) -> None:
+def test_runs_are_copied_between_stores_by_files(location: str, tmp_path: Path) -> None:
     lab("export", "latest", "0000", "--output", "runs.json")
     other = str(tmp_path / "other.db")
-    assert lab("import", "runs.json", "--store", other).stdout == "2 added, 0 were there already\n"
-    assert lab("import", "runs.json", "--store", other).stdout == "0 added, 2 were there already\n"
+    assert lab("import", "runs.json", "--store", other).stdout == "2 added, 0 already exist\n"
+    assert lab("import", "runs.json", "--store", other).stdout == "0 added, 2 already exist\n"
     with ResultStore(other) as copy, ResultStore(location) as original:
         assert [copy.get_run(run_id) for run_id in (OLD.run_id, NEW.run_id)] == [original.get_run(OLD.run_id), NEW]
     with pytest.raises(StoreError, match="has 2 runs"):
@@ -228,5 +228,5 @@ def test_files_are_compared_without_a_store(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("file", "form"), [("a.html", "html"), ("a.md", "markdown"), ("a.csv", "csv"), ("a.json", "json"), ("a.xml", "junit"), ("a", "html")]
 )
-def test_the_ending_of_a_reports_file_names_its_form(file: str, form: str) -> None:
+def test_the_ending_of_a_report_file_selects_its_format(file: str, form: str) -> None:
     assert isinstance(reporter_of(Path(file)), REPORTERS[form])

@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Ended:
-    """What the program said, and its status."""
+    """Output and exit status of the program."""
 
     returncode: int
     stdout: str
@@ -81,7 +81,7 @@ def test_the_output_of_show_is_a_scenario(lab: Lab, folder: Path) -> None:
     assert {**again, "name": ""} == {**first, "name": ""}
 
 
-def test_show_tells_where_each_setting_is_from(lab: Lab, folder: Path) -> None:
+def test_show_prints_the_origin_of_each_setting(lab: Lab, folder: Path) -> None:
     (folder / "site.toml").write_text("\nflows = 7\n")
     lines = lab("show", "OVS_DPDK1q", "--origin", "-l", "quick", "-s", "queues=2").stdout.splitlines()
     origins = {line.split(" ")[0]: line.rpartition("  # ")[2] for line in lines}
@@ -93,7 +93,7 @@ def test_show_tells_where_each_setting_is_from(lab: Lab, folder: Path) -> None:
     assert origins["queues"] == "--set queues"
 
 
-def test_plan_tells_order_time_and_programs(lab: Lab) -> None:
+def test_plan_prints_order_time_and_programs(lab: Lab) -> None:
     planned = lab("plan", "compare-switches")
     assert planned.returncode == 0
     assert "15 measurements" in planned.stdout
@@ -104,7 +104,7 @@ def test_plan_tells_order_time_and_programs(lab: Lab) -> None:
 
 
 def test_plan_names_the_package_of_a_missing_program(lab: Lab, tmp_path: Path) -> None:
-    # Nothing is where a switch of our own is looked for.
+    # The folder with our own switch is empty.
     document = json.loads(lab("plan", "RINGROAD_VETH", "--json", RINGROAD_BIN_DIR=str(tmp_path / "none"), PATH="/usr/bin:/bin").stdout)
     if any(shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin") for name in ("ringroad", "ringroadd")):
         pytest.skip("Ringroad is installed on this machine")
@@ -114,7 +114,7 @@ def test_plan_names_the_package_of_a_missing_program(lab: Lab, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["show", "compare-switchs"], "ringroad-lab: there is no scenario 'compare-switchs'; did you mean 'compare-switches'?"),
         (["plan", "OVS_VANILLA", "--set", "queus=2"], "did you mean 'queues'?"),
@@ -126,11 +126,11 @@ def test_plan_names_the_package_of_a_missing_program(lab: Lab, tmp_path: Path) -
         ([], "Usage: ringroad-lab"),
     ],
 )
-def test_faults_are_reported_in_a_line_with_status_2(lab: Lab, arguments: list[str], told: str) -> None:
+def test_invalid_arguments_are_reported_with_status_2(lab: Lab, arguments: list[str], message: str) -> None:
     ended = lab(*arguments)
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -151,8 +151,8 @@ def test_foreign_text_loses_control_characters(lab: Lab, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "plan"])
-def test_json_is_one_document_and_nothing_else(lab: Lab, verb: str) -> None:
-    # With a warning beside it.
+def test_json_output_is_a_single_document(lab: Lab, verb: str) -> None:
+    # These arguments also cause a warning.
     arguments = [] if verb == "list" else ["OVS_VANILLA", "--set", "guest=testpmd"]
     assert json.loads(lab(verb, *arguments, "--json").stdout)
 
@@ -167,10 +167,10 @@ def test_an_unwritable_output_is_reported(lab: Lab, monkeypatch: pytest.MonkeyPa
 
 
 def test_version_and_help() -> None:
-    # A process of its own, as everywhere else it is this one.
+    # A separate process: the other tests run the program in this process.
     program = [sys.executable, "-P", "-m", "ringroad_lab.cli.main"]
-    told = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout.startswith("ringroad-lab ")
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert version.stdout.startswith("ringroad-lab ")
     wrong = subprocess.run([*program, "show", "none"], capture_output=True, text=True, timeout=60, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("ringroad-lab: there is no scenario 'none'")
@@ -178,9 +178,9 @@ def test_version_and_help() -> None:
 
 @pytest.mark.parametrize("verb", [[], *([verb] for verb in ("list", "show", "plan", "run", "resume", "man"))])
 def test_help_of_every_verb(lab: Lab, verb: list[str]) -> None:
-    told = lab(*verb, "--help")
-    assert told.returncode == 0
-    assert told.stdout.startswith("Usage: ringroad-lab")
+    shown = lab(*verb, "--help")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("Usage: ringroad-lab")
 
 
 def test_the_manual_page_has_every_verb_and_no_warning(lab: Lab) -> None:
@@ -190,7 +190,7 @@ def test_the_manual_page_has_every_verb_and_no_warning(lab: Lab) -> None:
     if (mandoc := shutil.which("mandoc")) is None:
         pytest.skip("mandoc is not installed")
     checked = subprocess.run([mandoc, "-T", "lint", "-W", "warning"], input=page, capture_output=True, text=True, timeout=30, check=False)
-    # It has no date: the version tells how old it is.
+    # The page has a version instead of a date.
     assert [line for line in checked.stdout.splitlines() if "missing date" not in line] == []
 
 

@@ -1,4 +1,4 @@
-"""Devices and guests whose programs are not there, end early, or say nothing."""
+"""Devices and guests whose programs are missing, end early, or print nothing."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def start_guest(placement: Placement) -> None:
     ("program", "reason"),
     [
         ("echo no memory; exit 3", "ended with status 3: no memory"),
-        ("exit 1", "ended with status 1: it said nothing"),
-        ("exec sleep 100", "is not ready after 0.3 s: it said nothing"),
+        ("exit 1", "ended with status 1: no output"),
+        ("exec sleep 100", "is not ready after 0.3 s: no output"),
         ("trap '' TERM; echo well; sleep 0.4; exec sleep 0.1", "is not ready after 0.3 s: well"),
     ],
     ids=["ends", "silent", "hangs", "slow"],
@@ -86,9 +86,9 @@ def test_a_program_that_is_never_ready_is_reported_with_its_output(
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     for module, limit in ((ringroad, "START_TIMEOUT_S"), (testpmd, "START_TIMEOUT_S"), (testpmd_guest, "START_LIMIT_S")):
         monkeypatch.setattr(module, limit, 0.3 if "exit" not in program else 30.0)
-    with pytest.raises((DutError, GuestError)) as told:
+    with pytest.raises((DutError, GuestError)) as raised:
         start(placement)
-    assert reason in str(told.value)
+    assert reason in str(raised.value)
 
 
 @pytest.mark.parametrize("driver", DUTS)
@@ -102,7 +102,7 @@ def test_a_device_that_was_not_started_can_be_stopped(driver: str, placement: Pl
 
 
 @pytest.mark.parametrize("kind", GUESTS)
-def test_a_guest_that_was_not_started_may_be_stopped(kind: str, placement: Placement) -> None:
+def test_a_guest_that_was_not_started_can_be_stopped(kind: str, placement: Placement) -> None:
     guest = GUESTS[kind]("guest1", placement)
     guest.stop()
     guest.stop()

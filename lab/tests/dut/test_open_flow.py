@@ -17,7 +17,7 @@ from ringroad_lab.topology import Topology, wire
 RULES = wire(Topology.P2P).rules
 
 
-def test_flows_of_ones_own_take_the_place_of_the_labs(tmp_path: Path) -> None:
+def test_user_flows_replace_the_flows_of_the_lab(tmp_path: Path) -> None:
     file = tmp_path / "my.flows"
     file.write_text("actions=drop\n")
     own, other = OpenFlowSettings(flows_file=file), OpenFlowSettings()
@@ -29,13 +29,13 @@ def test_flows_of_ones_own_take_the_place_of_the_labs(tmp_path: Path) -> None:
     assert flows_file_version("switch", other) == {}
 
 
-def test_a_file_of_flows_that_is_not_there_is_an_error() -> None:
+def test_a_missing_flows_file_is_an_error() -> None:
     with pytest.raises(DutError, match="switch: flows_file /nonexistent cannot be read: No such file"):
         rule_flows("switch", OpenFlowSettings(flows_file=Path("/nonexistent")), RULES)
 
 
 @pytest.mark.parametrize("settings", [LinuxBridgeSettings(), RingroadSettings(), RingroadSettings(forwarding="normal")])
-def test_a_device_without_rules_takes_no_flow_entries(settings: LinuxBridgeSettings | RingroadSettings) -> None:
+def test_a_device_without_rules_rejects_flow_entries(settings: LinuxBridgeSettings | RingroadSettings) -> None:
     host = LocalHost()
     try:
         dut_type = RingroadSwitch if isinstance(settings, RingroadSettings) else LinuxBridge

@@ -1,4 +1,4 @@
-"""What Open vSwitch's tools print, read. The texts are of version 3.1."""
+"""Parsers of the output of Open vSwitch's tools. The texts are of version 3.1."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ main thread:
 """
 
 
-def test_counters_of_ports_have_their_numbers() -> None:
+def test_counters_of_ports_have_the_port_numbers() -> None:
     assert parse_ports(PORTS) == {
         "1.rx_frames": 5003,
         "1.rx_bytes": 300180,
@@ -52,36 +52,36 @@ def test_counters_of_ports_have_their_numbers() -> None:
     }
 
 
-def test_polling_threads_are_called_by_their_processors() -> None:
-    told = parse_polling_threads(THREADS)
-    assert told["cpu1.packets_received"] == 10006
-    assert told["cpu1.processing_cycles"] == 330739347
-    assert told["cpu1.avg_processing_cycles_per_packet"] == 33054
-    assert told["cpu1.miss_with_success_upcall"] == 4
-    assert told["main.packets_received"] == 0
-    assert polling_cycles(told) == (1, 330739347, 330739347 + 4197023382)
+def test_polling_threads_are_named_by_their_processors() -> None:
+    parsed = parse_polling_threads(THREADS)
+    assert parsed["cpu1.packets_received"] == 10006
+    assert parsed["cpu1.processing_cycles"] == 330739347
+    assert parsed["cpu1.avg_processing_cycles_per_packet"] == 33054
+    assert parsed["cpu1.miss_with_success_upcall"] == 4
+    assert parsed["main.packets_received"] == 0
+    assert polling_cycles(parsed) == (1, 330739347, 330739347 + 4197023382)
     assert polling_cycles({"main.idle_cycles": 1}) is None
 
 
-def test_drops_have_their_causes() -> None:
-    told = parse_drops(
+def test_drops_are_parsed_by_cause() -> None:
+    parsed = parse_drops(
         "datapath_drop_upcall_error   0.0/sec     0.000/sec        0.0000/sec   total: 12\n"
         "bridge_reconfigure           0.0/sec     0.000/sec        0.0000/sec   total: 5\n"
     )
-    assert told == {"datapath_drop_upcall_error": 12}
+    assert parsed == {"datapath_drop_upcall_error": 12}
 
 
-def test_versions_are_those_of_both() -> None:
+def test_versions_of_both_builds_are_parsed() -> None:
     assert parse_version("ovs-vswitchd-dpdk (Open vSwitch) 3.1.0\nDPDK 22.11.11\n") == {"Open vSwitch": "3.1.0", "DPDK": "22.11.11"}
     assert parse_version("ovs-vswitchd (Open vSwitch) 3.1.0\n") == {"Open vSwitch": "3.1.0"}
 
 
-def test_interfaces_are_rows_by_name() -> None:
+def test_interfaces_are_parsed_by_name() -> None:
     table = {"headings": ["name", "error", "status"], "data": [["a", ["set", []], ["map", [["driver_name", "veth"]]]]]}
     assert parse_interfaces(table) == {"a": {"name": "a", "error": None, "status": {"driver_name": "veth"}}}
 
 
 @pytest.mark.parametrize("table", [None, {}, {"headings": ["name"], "data": [["a", "b"]]}, {"headings": [], "data": [[]]}])
-def test_an_invalid_table_is_refused(table: object) -> None:
+def test_an_invalid_table_is_rejected(table: object) -> None:
     with pytest.raises(ValueError, match="not a table of interfaces"):
         parse_interfaces(table)

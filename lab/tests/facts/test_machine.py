@@ -1,4 +1,4 @@
-"""Facts of machines: this one, and one made up of files."""
+"""Facts of machines: this machine, and a fabricated one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ringroad_lab.host.local import LocalHost
 
 
 class FabricatedHost(Host):
-    """Made up: its commands say what a test says, and all others fail."""
+    """A fabricated host: its files and commands have the contents that a test sets; all other commands fail."""
 
     name = "fabricated"
     folder = PurePosixPath("/nonexistent")
 
     def __init__(self, files: Mapping[str, str], commands: Mapping[str, str]) -> None:
-        """Take what its files and commands say."""
+        """Set the contents of files and the output of commands."""
         self._files = files
         self._commands = commands
 
@@ -35,12 +35,12 @@ class FabricatedHost(Host):
         stdin: str = "",
         check: bool = True,
     ) -> Completed:
-        """Answer for a command; a shell's is the one that reads files."""
+        """Return the output of a command; a shell command reads the files."""
         if argv[0] == "sh":
             lines = [f"{path}:{line}" for path, text in self._files.items() for line in text.split("\n")]
             return Completed(tuple(argv), 2, "\n".join(lines), "")
-        said = self._commands.get(" ".join(argv))
-        return Completed(tuple(argv), 127 if said is None else 0, said or "", "")
+        output = self._commands.get(" ".join(argv))
+        return Completed(tuple(argv), 127 if output is None else 0, output or "", "")
 
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
         """Refuse."""
@@ -55,7 +55,7 @@ class FabricatedHost(Host):
         raise HostError("it reads nothing")
 
     def find_program(self, program: str) -> str | None:
-        """Find what it has commands for."""
+        """Find programs that have a command."""
         return f"/usr/bin/{program}" if any(command.split()[0] == program for command in self._commands) else None
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ def test_facts_of_a_network_card() -> None:
         assert part in card
 
 
-def test_the_counting_of_cycles_is_reported_with_a_reason() -> None:
+def test_the_cycle_counter_is_reported_with_a_reason() -> None:
     def counters(commands: dict[str, str]) -> str:
         return machine_facts(FabricatedHost({}, commands))["counters"]["processor cycles"]
 
@@ -170,8 +170,8 @@ def test_the_counting_of_cycles_is_reported_with_a_reason() -> None:
 
 def test_unreadable_facts_are_unknown() -> None:
     facts = machine_facts(FabricatedHost({}, {}))
-    told = {value for group in ("machine", "system", "processor", "memory", "mitigations") for value in facts[group].values()}
-    assert told == {UNKNOWN}
+    values = {value for group in ("machine", "system", "processor", "memory", "mitigations") for value in facts[group].values()}
+    assert values == {UNKNOWN}
     assert facts["isolation"]["isolcpus"] == UNKNOWN
     assert facts["isolation"]["isolated processors"] == UNKNOWN
 
@@ -193,7 +193,7 @@ def test_facts_of_this_machine(host: LocalHost) -> None:
     assert all(isinstance(value, str) and value for group in facts.values() for value in group.values())
 
 
-def test_a_machine_is_known_by_its_id_and_without_one_by_its_name() -> None:
+def test_a_machine_is_identified_by_its_id_or_else_by_its_name() -> None:
     here, renamed = ({"machine": {"name": name, "id": "1"}} for name in ("here", "renamed"))
     other, old = {"machine": {"name": "here", "id": "2"}}, {"machine": {"name": "here"}}
     assert is_same_machine(here, renamed)

@@ -1,4 +1,4 @@
-"""What other programs take: real processes, and made-up ones for what a busy machine would hide."""
+"""Processor time of other programs: real processes, and fabricated ones for cases that a busy machine would hide."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ringroad_lab.facts.other_programs import KTHREADD, OtherPrograms
 Times = namedtuple("Times", "user system children_user children_system")
 
 
-class Made:
-    """A process, made up, that takes so much more each time."""
+class Fabricated:
+    """A fabricated process whose processor time grows by `step_s` at each query."""
 
     def __init__(self, pid: int, ppid: int, step_s: float) -> None:
         self.pid = pid
@@ -42,11 +42,9 @@ def values(others: OtherPrograms) -> list[float]:
     [([(500, 1)], True), ([(501, 500), (500, 1)], True), ([(500, os.getpid())], False), ([(501, 500), (500, os.getpid())], False)],
     ids=["other", "child of other", "own", "child of own"],
 )
-def test_only_programs_without_a_part_in_the_run_count(
-    monkeypatch: pytest.MonkeyPatch, line: list[tuple[int, int]], is_other: bool
-) -> None:
-    processes = [Made(1, 0, 0.0), Made(os.getpid(), 1, 50.0), Made(KTHREADD, 0, 50.0), Made(30, KTHREADD, 50.0)]
-    processes += [Made(pid, ppid, 50.0 * (number == 0)) for number, (pid, ppid) in enumerate(line)]
+def test_only_programs_outside_the_run_count(monkeypatch: pytest.MonkeyPatch, line: list[tuple[int, int]], is_other: bool) -> None:
+    processes = [Fabricated(1, 0, 0.0), Fabricated(os.getpid(), 1, 50.0), Fabricated(KTHREADD, 0, 50.0), Fabricated(30, KTHREADD, 50.0)]
+    processes += [Fabricated(pid, ppid, 50.0 * (number == 0)) for number, (pid, ppid) in enumerate(line)]
     monkeypatch.setattr(psutil, "process_iter", lambda _: processes)
     with OtherPrograms(interval_s=0.001) as others:
         assert wait_until(lambda: len(values(others)) > 2, 20)
@@ -58,8 +56,8 @@ def test_only_programs_without_a_part_in_the_run_count(
 
 
 @pytest.fixture
-def stranger() -> Iterator[int]:
-    """A busy process that is not of ours: whoever started it has ended."""
+def foreign_pid() -> Iterator[int]:
+    """A busy process that does not belong to the test: its parent has ended."""
     started = subprocess.run(
         ["sh", "-c", f"{sys.executable} -c 'while True: pass' >/dev/null & echo $!"], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -68,7 +66,7 @@ def stranger() -> Iterator[int]:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_real_stranger_is_seen(stranger: int) -> None:
+def test_a_real_foreign_program_is_seen(foreign_pid: int) -> None:
     with OtherPrograms(interval_s=0.05) as others:
         assert wait_until(lambda: sum(values(others)) > 0, 20)
-    assert psutil.pid_exists(stranger)
+    assert psutil.pid_exists(foreign_pid)

@@ -1,4 +1,4 @@
-"""The sampler: real processes, and made-up times for what this machine may not show."""
+"""The sampler: real processes, and fabricated times that this machine may not show."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_busy_process_is_seen_with_its_threads_and_memory(busy: subprocess.Pop
             lambda: sum(points(sampler, subject, "user time")) > 0 and len(points(sampler, subject, "resident memory")) > 3, 20
         )
     assert min(points(sampler, subject, "user time")) >= 0
-    # In processors, of which one that is preempted between two clocks may seem to take more.
+    # In processors. A process that is preempted between reading two clocks may seem to use more.
     assert median(points(sampler, subject, "user time")) < 3
     assert min(points(sampler, subject, "resident memory")) > 1 << 20
     threads = {series.subject for series in sampler.series() if series.name == "processor time"}
@@ -61,7 +61,7 @@ def test_times_only_grow(busy: subprocess.Popen[str]) -> None:
         assert times == sorted(times)
 
 
-def test_a_process_that_ends_ends_its_series(busy: subprocess.Popen[str]) -> None:
+def test_the_series_of_a_process_ends_with_it(busy: subprocess.Popen[str]) -> None:
     subject = f"spinner ({busy.pid})"
     with Sampler(interval_s=0.02) as sampler:
         sampler.watch(busy.pid, "spinner")
@@ -82,7 +82,7 @@ def test_a_missing_process_is_not_watched() -> None:
     assert {series.subject.split()[0] for series in sampler.series()} <= {MACHINE, "processor"}
 
 
-def test_it_stops_with_an_error_too_and_leaves_no_thread() -> None:
+def test_the_sampler_stops_after_an_error_and_leaves_no_thread() -> None:
     before = threading.active_count()
     with pytest.raises(RuntimeError, match="of the run"), Sampler(interval_s=3600):
         raise RuntimeError("of the run")
@@ -92,10 +92,10 @@ def test_it_stops_with_an_error_too_and_leaves_no_thread() -> None:
 Times = namedtuple("Times", "user system idle iowait steal guest")
 
 
-def test_steal_time_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A machine, made up, that loses 10 s of every 100 s, then nothing.
-    said = iter([Times(0, 0, 0, 0, 0, 0), Times(40, 10, 40, 0, 10, 40), *(Times(80 + n, 20, 80, 0, 10, 80) for n in range(10_000))])
-    monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
+def test_steal_time_causes_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A fabricated machine that loses 10 s of the first 100 s, then nothing.
+    samples = iter([Times(0, 0, 0, 0, 0, 0), Times(40, 10, 40, 0, 10, 40), *(Times(80 + n, 20, 80, 0, 10, 80) for n in range(10_000))])
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(samples))
     with Sampler(interval_s=0.01) as sampler:
         assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
     assert points(sampler, MACHINE, "steal time")[:2] == pytest.approx([0.1, 0.0])
@@ -105,9 +105,9 @@ def test_steal_time_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "10% at most" in warning
 
 
-def test_no_steal_time_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = iter(Times(n, 0, n, 0, 0, 0) for n in range(10_000))
-    monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
+def test_no_warning_without_steal_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = iter(Times(n, 0, n, 0, 0, 0) for n in range(10_000))
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(samples))
     with Sampler(interval_s=0.01) as sampler:
         assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
     assert sampler.warnings() == ()
@@ -115,19 +115,19 @@ def test_no_steal_time_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_run_keeps_a_bounded_number_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(periodic, "MOST_POINTS", 10)
-    said = 0
+    calls = 0
 
     def count() -> Times:
-        nonlocal said
-        said += 1
-        return Times(said, 0, said, 0, 0, 0)
+        nonlocal calls
+        calls += 1
+        return Times(calls, 0, calls, 0, 0, 0)
 
     monkeypatch.setattr(psutil, "cpu_times", count)
     with Sampler(interval_s=0.001) as sampler:
-        assert wait_until(lambda: said > 40, 20)
+        assert wait_until(lambda: calls > 40, 20)
     (busy,) = [series for series in sampler.series() if series.name == "busy time"]
     times = [time for time, _ in busy.points]
     assert len(times) <= 10
     assert times == sorted(times)
-    # From the first to the last.
+    # The points cover the whole time.
     assert times[-1] - times[0] > 40 * 0.001 / 2

@@ -1,4 +1,4 @@
-"""What others take of the run's processors during a trial: real programs, and files in place of what this machine does not show."""
+"""Disturbance of the run's processors during a trial: real programs, and files in place of counters that this machine does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAB = 100
 
 
 class Files:
-    """A machine of plain files, in place of the kernel's: two processors, and time that passes when it is told to."""
+    """A machine of plain files in place of the kernel's: two processors, and a simulated clock."""
 
     def __init__(self, folder: Path) -> None:
         self.view = View(folder / "proc", LAB, folder / "sys", folder / "proc")
@@ -57,7 +57,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
-    """Between two looks there is a second."""
+    """The time between two looks is a second."""
     now = iter(range(100))
     monkeypatch.setattr("ringroad_lab.facts.witness.time.monotonic", lambda: float(next(now)))
     return Files(tmp_path)
@@ -79,10 +79,10 @@ def test_the_processor_that_lost_the_most_is_reported(files: Files) -> None:
     assert seen.describe() == "40% of processor 1 (steal time 10%, cc1 (plus) 30%)"
 
 
-def test_what_the_run_and_the_kernel_do_and_other_processors_are_no_disturbance(files: Files) -> None:
+def test_the_run_the_kernel_and_other_processors_are_not_a_disturbance(files: Files) -> None:
     witness = Witness({1}, 0.05, view=files.view)
     before = witness.look()
-    # Of the lab, of a child of it, of the kernel, and of a stranger elsewhere.
+    # Time of the lab, of its child, of the kernel, and of another program on another processor.
     files.process(LAB, 1, run_ns=10**9)
     files.process(600, LAB, run_ns=10**9)
     files.process(30, 2, run_ns=10**9)
@@ -92,14 +92,14 @@ def test_what_the_run_and_the_kernel_do_and_other_processors_are_no_disturbance(
     assert (seen.ratio, seen.programs, seen.is_above_limit) == (0.0, {}, False)
 
 
-def test_programs_that_began_and_ended_meanwhile_are_in_their_parents_account(files: Files) -> None:
+def test_programs_that_began_and_ended_during_the_load_count_by_their_parent(files: Files) -> None:
     files.process(500, 1, name="make", reaped_ticks=1000)
-    # It waited for some itself.
+    # This program has ended children itself.
     files.process(501, 500, run_ns=2 * 10**9, reaped_ticks=300, name="cc1")
     (files.view.proc / "500/status").write_text("Name:\tmake\nCpus_allowed_list:\t1-4\n")
     witness = Witness({0, 1}, 0.05, view=files.view)
     before = witness.look()
-    # One of 5 s had its time before; another took a fifth of a second.
+    # The child that ended had used 5 s before the load; another child used a fifth of a second.
     files.process(500, 1, name="make", reaped_ticks=1000 + 520)
     for file in (files.view.proc / "501").rglob("*stat"):
         file.unlink()
@@ -121,11 +121,11 @@ def test_heat_and_frequency_are_reported_where_the_machine_shows_them(files: Fil
     assert seen.describe() == "0% of processor 0, 2 times too hot"
 
 
-def test_what_the_runs_own_parts_had_of_a_processor_no_other_took(files: Files) -> None:
+def test_time_of_the_runs_own_parts_is_not_counted_for_others(files: Files) -> None:
     files.process(600, LAB, processor=1)
     witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
     before = witness.look()
-    # A stranger that was seen last where a part of the run had nine tenths of the time.
+    # Another program was last seen on the processor where a part of the run had nine tenths of the time.
     files.process(600, LAB, run_ns=900_000_000, processor=1)
     files.process(500, 1, run_ns=600_000_000, processor=1, name="cc1")
     seen = witness.since(before)
@@ -133,7 +133,7 @@ def test_what_the_runs_own_parts_had_of_a_processor_no_other_took(files: Files) 
     assert seen.programs == {"cc1": pytest.approx(0.1)}
 
 
-def test_more_than_all_of_a_processor_cannot_be_taken(files: Files) -> None:
+def test_no_more_than_the_whole_time_of_a_processor_is_counted(files: Files) -> None:
     witness = Witness({1}, 0.05, view=files.view)
     before = witness.look()
     files.process(500, 1, run_ns=9 * 10**9)
@@ -144,8 +144,8 @@ def test_more_than_all_of_a_processor_cannot_be_taken(files: Files) -> None:
 
 
 @contextmanager
-def busy_stranger(processor: int) -> Iterator[int]:
-    """A program that is busy on a processor and not of ours: whoever started it has ended."""
+def busy_foreign_program(processor: int) -> Iterator[int]:
+    """Run a busy program on a processor that does not belong to the test: its parent has ended."""
     loop = f"import os\nos.sched_setaffinity(0, [{processor}])\nprint(os.getpid(), flush=True)\nos.close(1)\nwhile True: pass"
     started = subprocess.run(["sh", "-c", '"$0" -c "$1" &', sys.executable, loop], stdout=subprocess.PIPE, text=True, check=True)
     pid = int(started.stdout)
@@ -155,10 +155,10 @@ def busy_stranger(processor: int) -> Iterator[int]:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_real_stranger_is_seen_on_its_processor_and_by_its_name() -> None:
+def test_a_real_foreign_program_is_seen_on_its_processor_by_its_name() -> None:
     processor = max(os.sched_getaffinity(0))
     witness = Witness({processor}, 0.05, lambda: (os.getpid(),))
-    with busy_stranger(processor):
+    with busy_foreign_program(processor):
         before = witness.look()
         seen: list[Disturbance] = []
 
@@ -171,6 +171,6 @@ def test_a_real_stranger_is_seen_on_its_processor_and_by_its_name() -> None:
     assert seen[-1].wait_s is not None
 
 
-def test_a_view_that_is_not_there_is_that_of_the_own_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_outside_view_the_own_namespace_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RINGROAD_LAB_OUTSIDE", "987:1")
     assert View.outside() == View()

@@ -1,8 +1,8 @@
-"""A DOUBLE of Beaker's hub, for tests: it takes jobs by XML-RPC and tells of them, and nothing of it schedules or runs anything.
+"""A DOUBLE of Beaker's hub, for tests: it accepts jobs by XML-RPC and reports their state, but schedules and runs nothing.
 
-The server of Beaker needs Python 2 and cannot run here. What this one says has the form of Beaker 29's XML-RPC methods and results XML
-(documentation, "XML-RPC methods"; `complete-job-results.xml` of its integration tests); the real `bkr` client is its judge. The tests tell
-it what becomes of a job.
+Beaker's server needs Python 2 and cannot run here. The answers of this double have the format of Beaker 29's XML-RPC methods and results
+XML (documentation, "XML-RPC methods"; `complete-job-results.xml` of its integration tests); the real `bkr` client verifies them. The tests
+set the state of a job.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FINISHED = ("Completed", "Cancelled", "Aborted")
 
 @dataclass
 class BeakerJob:
-    """A job as the hub has it."""
+    """A job on the hub."""
 
     number: int
     xml: str
     status: str = "Queued"
     result: str = "New"
     results: dict[str, list[tuple[str, str, int, str]]] = field(default_factory=dict)
-    """By role, of the last task: path, result, score, message."""
+    """By role, the results of the last task: path, result, score, message."""
     logs: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -56,7 +56,7 @@ class BeakerJob:
 
 
 class BeakerHubDouble:
-    """The hub: its jobs, and what tests have it do wrong."""
+    """The hub with its jobs; tests can make it fail in several ways."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, BeakerJob] = {}
@@ -64,17 +64,17 @@ class BeakerHubDouble:
         self.logins = 0
         self.asked: list[str] = []
         self.loses_answers_to: set[str] = set()
-        """Methods that are carried out, and then the connection breaks."""
+        """Methods that are executed, but whose answer is lost: the connection closes."""
         self.answers_with: bytes | None = None
-        """In place of what XML-RPC has."""
+        """Body that replaces the XML-RPC answer."""
         self.waits: threading.Event | None = None
-        """Until this, no answer."""
+        """Answers wait for this event."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def handle(self, method: str, arguments: tuple[Any, ...], session: str) -> tuple[Any, str]:
-        """Carry out a method; return what it tells, and the session's cookie."""
+        """Execute a method; return its result and the session's cookie."""
         with self._lock:
             self.asked.append(method)
             if method == "auth.login_password":
@@ -158,8 +158,8 @@ class BeakerHubDouble:
                 arguments, method = xmlrpc.client.loads(body)
                 session = self.headers.get("Cookie", "").partition("beaker_auth_token=")[2].partition(";")[0]
                 try:
-                    told, session = hub.handle(str(method), arguments, session)
-                    answer = xmlrpc.client.dumps((told,), methodresponse=True, allow_none=True).encode()
+                    result, session = hub.handle(str(method), arguments, session)
+                    answer = xmlrpc.client.dumps((result,), methodresponse=True, allow_none=True).encode()
                 except xmlrpc.client.Fault as fault:
                     answer = xmlrpc.client.dumps(fault, methodresponse=True).encode()
                 if hub.waits is not None:
@@ -190,12 +190,12 @@ class BeakerHubDouble:
         return Handler
 
     def __enter__(self) -> BeakerHubDouble:
-        """Begin to listen."""
+        """Start to listen."""
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop the server."""
         if self.waits:
             self.waits.set()
         self._server.shutdown()
@@ -203,7 +203,7 @@ class BeakerHubDouble:
 
     @contextmanager
     def is_down(self) -> Iterator[None]:
-        """Have nobody listen at its port for a while."""
+        """Stop listening on the port for a while."""
         port = self._server.server_port
         self._server.shutdown()
         self._server.server_close()

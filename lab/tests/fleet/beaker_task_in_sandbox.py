@@ -1,7 +1,7 @@
-"""The task for Beaker on two machines, in a sandbox: a generator, and behind another network namespace a device with an sshd of its own.
+"""Runs the Beaker task on two machines in a sandbox: a generator, and in another network namespace a device with its own sshd.
 
-What a harness does for a task is done here: its parameters, from the engine's own job XML, and the variables of Beaker are its environment.
-Restraint's programs are stand-ins. Writes what came of it as one line of JSON.
+This module replaces the harness: it sets the task parameters, from the engine's own job XML, and Beaker's variables in the environment.
+Restraint's programs are stand-ins. Writes the result as one line of JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def command(text: str) -> None:
 
 
 def build(folder: Path) -> None:
-    """Make the device's machine: an address, a path for frames each way, and an sshd, which lets nobody in yet."""
+    """Create the device's machine: an address, a path for frames in each direction, and an sshd without any known key."""
     command(f"ip netns add {NETNS}")
     for number in range(3):
         command(f"ip link add near{number} type veth peer name far{number} netns {NETNS}")
@@ -93,7 +93,7 @@ def build(folder: Path) -> None:
 
 
 def job_params(folder: Path, role: str, arguments: tuple[str, ...], meet_within_s: int) -> dict[str, str]:
-    """Return the parameters of our task in the recipe of a role, as the engine writes them."""
+    """Return the parameters of our task in the recipe of a role, as written by the engine."""
     values = {"hub": "http://hub.example", "user": "lab", "password_env": "X", "task": "https://example.org/x", "recipe": {"distro": "x"}}
     own = BeakerSettings.model_validate({**values, "meet_within_s": meet_within_s, "max_time_s": 120})
     xml = folder / "job.xml"
@@ -107,7 +107,7 @@ def job_params(folder: Path, role: str, arguments: tuple[str, ...], meet_within_
 
 
 class Machines:
-    """Both, each with the task."""
+    """Both machines, each with the task."""
 
     def __init__(self, folder: Path, arguments: tuple[str, ...], meet_within_s: int = 60) -> None:
         self.folder = folder
@@ -139,8 +139,8 @@ class Machines:
         log = (self.folder / f"{role}.log").open("ab")
         return subprocess.Popen([*where, str(TASK / "runtest.sh")], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    def told(self, *processes: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """Wait for the tasks to end; what they reported, and what is left."""
+    def result(self, *processes: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """Wait for the tasks to end; return their reports and remains."""
         ended = time.monotonic() + PATIENCE_S
         statuses: list[int | None] = []
         for process in processes:
@@ -178,21 +178,21 @@ def _text(path: Path) -> str:
 
 def measured(folder: Path) -> dict[str, Any]:
     machines = Machines(folder, ("run", str(folder / "scenario.toml"), '--label=note=it\'s "a" b'))
-    # The device's machine is ready first: it has to wait.
+    # The device's machine is ready first and waits.
     dut = machines.start("dut")
     assert wait_until(lambda: f"{GENERATOR}:6778" in _text(folder / "dut.log"), 20)
-    return machines.told(machines.start("generator"), dut)
+    return machines.result(machines.start("generator"), dut)
 
 
 def failed(folder: Path) -> dict[str, Any]:
     machines = Machines(folder, ("run", "NO_SUCH_SCENARIO"))
-    return machines.told(machines.start("generator"), machines.start("dut"))
+    return machines.result(machines.start("generator"), machines.start("dut"))
 
 
 def alone(folder: Path) -> dict[str, Any]:
-    """The device's machine never comes."""
+    """The device's machine never arrives."""
     machines = Machines(folder, ("run", str(folder / "scenario.toml")), meet_within_s=10)
-    return machines.told(machines.start("generator"))
+    return machines.result(machines.start("generator"))
 
 
 def restarted(folder: Path) -> dict[str, Any]:
@@ -200,10 +200,10 @@ def restarted(folder: Path) -> dict[str, Any]:
     machines = Machines(folder, ("run", str(folder / "scenario.toml"), "--set=method.throughput.validation_s=60"))
     generator, dut = machines.start("generator"), machines.start("dut")
     assert wait_until(lambda: machines.store.exists() and "barrier 2" in _text(folder / "dut.log"), PATIENCE_S), _text(folder / "dut.log")
-    # As power goes: nothing of it has time for anything.
+    # As after a power failure: no process can clean up.
     kill_tree(generator.pid)
     generator.wait()
-    return machines.told(machines.start("generator", REBOOTCOUNT="1"), dut)
+    return machines.result(machines.start("generator", REBOOTCOUNT="1"), dut)
 
 
 def cancelled(folder: Path) -> dict[str, Any]:
@@ -212,18 +212,18 @@ def cancelled(folder: Path) -> dict[str, Any]:
     generator, dut = machines.start("generator"), machines.start("dut")
     assert wait_until(lambda: machines.store.exists() and "barrier 2" in _text(folder / "dut.log"), PATIENCE_S), _text(folder / "dut.log")
     generator.send_signal(signal.SIGTERM)
-    return machines.told(generator, dut)
+    return machines.result(generator, dut)
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all that came of it."""
+    """Kill a process and its descendants."""
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     for process in family:
         process.kill()
 
 
 def stranger(folder: Path) -> dict[str, Any]:
-    """Somebody without the job's secret hands over a key of his own."""
+    """A client without the job's secret offers its own key."""
     (folder / "key.pub").write_text("ssh-ed25519 AAAA the stranger's\n")
     (folder / "program").write_text("raise SystemExit(0)\n")
     env = {**os.environ, "RINGROAD_LAB_RENDEZVOUS_SECRET": "x" * 32}
@@ -231,7 +231,7 @@ def stranger(folder: Path) -> dict[str, Any]:
     server = subprocess.Popen(argv, env=env)
     try:
         machines = Machines(folder, ("run", str(folder / "scenario.toml")), meet_within_s=10)
-        return machines.told(machines.start("dut"))
+        return machines.result(machines.start("dut"))
     finally:
         server.kill()
         server.wait()
@@ -240,12 +240,12 @@ def stranger(folder: Path) -> dict[str, Any]:
 CHECKS = {"measured": measured, "failed": failed, "alone": alone, "restarted": restarted, "cancelled": cancelled, "stranger": stranger}
 
 
-def check(asked: str) -> dict[str, Any]:
+def check(part: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="beaker-") as name:
         folder = Path(name)
         build(folder)
         try:
-            return CHECKS[asked](folder)
+            return CHECKS[part](folder)
         finally:
             shutil.rmtree(folder / "programs")
 

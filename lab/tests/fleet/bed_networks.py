@@ -1,4 +1,4 @@
-"""Machines of beds as network namespaces of this machine: joined to it by a bridge, and those of a bed to each other by two cables."""
+"""Machines of beds as network namespaces: a bridge joins them to this machine, and two cables join the machines of a bed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ CABLES = 2
 # which slurmd needs.
 _OWN_SYS = 'cd /sys/fs/cgroup && mount -t sysfs sysfs /sys && mount -c --rbind . /sys/fs/cgroup && cd / && exec "$0" "$@"'
 _PATIENCE_S = 60.0
-# Of it each process of tests has a part: RFC 2544 has it for tests of devices.
+# Each test process uses a part of this network, which RFC 2544 reserves for tests of devices.
 _NETWORK = "198.18"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One of them."""
+    """A machine of a bed."""
 
     namespace: str
     address: str
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """What a program is started by, to be there."""
+        """The command prefix that starts a program in the machine."""
         own_mounts = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _OWN_SYS)
         return ("nsenter", f"--net=/run/netns/{self.namespace}", "--", *own_mounts)
 
 
 class BedNetworks:
-    """Those of some beds, of a generator and a device each; they may be used as a context. In them cables are called near1, far1, ..."""
+    """Networks of beds with a generator and a device each; a context manager. The ends of the cables are named near1, far1, ..."""
 
     def __init__(self, beds: Sequence[str]) -> None:
         """Take the names of the beds."""
@@ -45,16 +45,16 @@ class BedNetworks:
         parts = (f"{_NETWORK}.{(os.getpid() + number) % 256}" for number in range(256))
         part = next(part for part in parts if f" {part}." not in there)
         self.address = f"{part}.1"
-        """That of this machine, by which they reach it."""
+        """Address of this machine in the networks."""
         self._bridge = f"rrlab-{unique}"
         self._beds = beds
         roles = [f"{bed}{number}" for bed in beds for number in (1, 2)]
         self.machines = {name: Machine(f"rrlab-{unique}-{name}", f"{part}.{number}") for number, name in enumerate(roles, 10)}
-        """By names as a1 and a2: bed and number, of which 1 is the generator."""
+        """By name, such as a1 and a2: bed and number; number 1 is the generator."""
         self._servers: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> BedNetworks:
-        """Make them."""
+        """Make the networks."""
         try:
             self._make()
         except BaseException:
@@ -63,7 +63,7 @@ class BedNetworks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take them away."""
+        """Remove the networks."""
         self.close()
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class BedNetworks:
             _ip(f"link delete {self._bridge}")
 
     def start_sshd(self, name: str, folder: Path) -> None:
-        """Have a machine let in by SSH who has the key `user` in a folder that is made here, in which `known` has the machine's key."""
+        """Start sshd on a machine; make a folder with the login key `user` and the machine's key in `known`."""
         machine = self.machines[name]
         folder.mkdir()
         for key in ("host", "user"):
@@ -87,10 +87,10 @@ class BedNetworks:
         (folder / "config").write_text(
             f"ListenAddress {machine.address}\nPort {SSH_PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
             "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
-            # To bash it is the sign of a shell in a shell: what the user's start file does would take longer than all else here.
+            # A sign of a nested shell to bash, which then skips the user's start file: that would take longer than everything else here.
             "SetEnv SHLVL=2\n"
         )
-        # Where sshd puts itself before anybody has logged in.
+        # Where sshd confines itself before a user has logged in.
         Path("/run/sshd").mkdir(parents=True, exist_ok=True)
         argv = [*machine.inside, "/usr/sbin/sshd", "-D", "-f", str(folder / "config")]
         nothing = subprocess.DEVNULL

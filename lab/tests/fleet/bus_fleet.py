@@ -1,6 +1,6 @@
 """A whole fleet for tests: a bus, Slurm on the machines of two beds, a store in PostgreSQL, and `ringroad-lab dispatch` between them.
 
-Bus and store are reached through proxies, which fail when the test says so.
+Bus and store are reached through proxies, which fail when a test requests that.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ TOPIC = "org.fedoraproject.prod.buildsys.build.state.change"
 CI_TOPIC = "org.centos.prod.ci.koji-build.test"
 # Basic.Ack of AMQP 0-9-1: class 60, method 80.
 ACKNOWLEDGEMENT = b"\x00\x3c\x00\x50"
-# What PostgreSQL says when a transaction is committed (CommandComplete).
+# The answer of PostgreSQL when a transaction is committed (CommandComplete).
 COMMITTED = b"COMMIT\0"
 HERE = Path(__file__).parent
 
 
 def nodes(networks: BedNetworks) -> list[Node]:
-    """The machines of the beds as nodes of Slurm."""
+    """Return the machines of the beds as nodes of Slurm."""
     return [Node(f"host-{name}", f"bed-{name[0]}", each.address, each.inside) for name, each in networks.machines.items()]
 
 
 @dataclass
 class Parts:
-    """What a fleet is made of."""
+    """The parts of a fleet."""
 
     networks: BedNetworks
     cluster: SlurmCluster
@@ -64,13 +64,13 @@ class Parts:
     source: FaultyProxy
     """Between the bus and the source."""
     told: FaultyProxy
-    """Between the teller and the bus."""
+    """Between the outbox sender and the bus."""
     database: FaultyProxy
-    """Between the store and everybody of the fleet."""
+    """Between the store and all programs of the fleet."""
 
 
 def to_unix(path: Path) -> Callable[[], socket.socket]:
-    """Return what connects to a socket of this machine."""
+    """Return a function that connects to a Unix socket."""
 
     def connect() -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
@@ -82,7 +82,7 @@ def to_unix(path: Path) -> Callable[[], socket.socket]:
 
 @dataclass
 class BusFleet:
-    """That fleet, with what runs are called and what the fleet's file has besides."""
+    """The fleet, with the program of its jobs and additional keys for its settings file."""
 
     parts: Parts
     program: Sequence[str]
@@ -92,7 +92,7 @@ class BusFleet:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Write its files, and have its queues."""
+        """Write the fleet's files, and declare its queues."""
         parts, folder = self.parts, self.parts.folder
         self.store = ResultStore(f"postgresql://{parts.database_user}@/postgres?unix_sock={parts.postgres_socket}")
         self.location = f"postgresql://{parts.database_user}@{parts.networks.address}:{parts.database.port}/postgres"
@@ -113,14 +113,14 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         self.environment = {**parts.cluster.environment(), **own}
         values = own | {name: os.environ[name] for name in ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR") if name in os.environ}
         lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
-        # A lock for each node, as if each was a machine.
+        # A lock for each node, as if each were a machine.
         lines.append(f'RINGROAD_LAB_LOCK={shlex.quote(str(folder))}/lock-"$SLURMD_NODENAME"')
         (folder / "environment").write_text("\n".join(lines) + "\n")
         parts.rabbitmq.declare(QUEUE, TOPIC)
         parts.rabbitmq.declare(JUDGE, f"{CI_TOPIC}.#")
 
     def close(self) -> None:
-        """End what of it still goes on."""
+        """Stop everything that still runs."""
         for process in self.processes:
             process.kill()
             process.wait()
@@ -134,7 +134,7 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
     # The bus
 
     def publish(self, build: str) -> None:
-        """Tell of a build by its version: the same message twice, and once again as another."""
+        """Publish a build by its version: the same message twice, and once more as another message."""
         number = int.from_bytes(build.encode()) % 10**6
         fields = {"build_id": number, "task_id": number + 1, "name": "openvswitch", "version": build, "release": "1.fc43"}
         body = json.dumps({**fields, "old": 0, "new": 1, "attribute": "state", "owner": "jdoe", "instance": "primary"}).encode()
@@ -142,7 +142,7 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
             self.parts.rabbitmq.publish(TOPIC, body, message_id=message_id)
 
     def ci_messages(self) -> dict[tuple[str, str, str], list[tuple[str, bytes]]]:
-        """Take what the bus was told: ids and bodies, by build, scenario and stage."""
+        """Take the CI messages from the bus: ids and bodies, by build, scenario and stage."""
         found: defaultdict[tuple[str, str, str], list[tuple[str, bytes]]] = defaultdict(list)
         while message := self.parts.rabbitmq.take(JUDGE):
             body = json.loads(message.body)
@@ -162,17 +162,17 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         return process
 
     def kill_dispatcher(self) -> None:
-        """Kill -9 of the last one."""
+        """Kill the last dispatcher with SIGKILL."""
         self.processes[-1].kill()
         self.processes[-1].wait()
 
     def end_dispatcher(self) -> None:
-        """Have the last one end in order."""
+        """Stop the last dispatcher in order."""
         self.processes[-1].terminate()
         assert self.processes[-1].wait(PATIENCE_S) == 0, self.said()
 
     def left(self) -> list[psutil.Process]:
-        """Jobs and dispatchers of the fleet that go on."""
+        """Return the jobs and dispatchers of the fleet that still run."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -182,24 +182,24 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         return found
 
     def dispatchers_said(self) -> str:
-        """Return what dispatchers said."""
+        """Return the output of the dispatchers."""
         return (self.parts.folder / "dispatchers.said").read_text()
 
     def said(self) -> str:
-        """Return what its programs said, and how requests stand."""
+        """Return the output of the fleet's programs, and the changes of requests."""
         logs = [self.parts.folder / "dispatchers.said", *(self.parts.folder / "jobs").glob("*.log")]
-        told = [f"{path.name}:\n{path.read_text()[-3000:]}" for path in logs if path.exists()]
+        outputs = [f"{path.name}:\n{path.read_text()[-3000:]}" for path in logs if path.exists()]
         changes = [str(change) for each in self.requests.find() for change in self.requests.changes(each.id)]
-        return "\n".join([*told, *changes, self.parts.cluster.said()])
+        return "\n".join([*outputs, *changes, self.parts.cluster.said()])
 
     # Its requests
 
     def of(self, build: str) -> list[Request]:
-        """The requests for a build, by its version."""
+        """Return the requests for a build, by its version."""
         return [each for each in self.requests.find() if each.build == nvr(build)]
 
     def await_requests(self, build: str) -> list[Request]:
-        """Wait until there is one for each scenario."""
+        """Wait until a build has a request for each scenario."""
         self.await_that(lambda: len(self.of(build)) == len(self.scenarios))
         return self.of(build)
 
@@ -209,18 +209,18 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         return self.of(build)
 
     def await_told(self, build: str, stages: int) -> None:
-        """Wait until the bus was told of so many stages of each request."""
-        self.await_that(lambda: all(self._stages_told(each) == stages for each in self.of(build)))
+        """Wait until the bus has this many stages of each request."""
+        self.await_that(lambda: all(self._delivered_stages(each) == stages for each in self.of(build)))
 
     def await_that(self, happens: Callable[[], bool]) -> None:
         """Wait until something happens."""
         assert wait_until(happens, PATIENCE_S), self.said()
 
     def queued_jobs(self) -> list[str]:
-        """What Slurm has to do."""
+        """Return the jobs in Slurm's queue."""
         return self.parts.cluster.call("squeue", "--noheader", "--format=%j %T %B").splitlines()
 
-    # What is to be in the end
+    # Final checks
 
     def check_one_verdict_each(self, builds: Collection[str]) -> int:
         """Each build and scenario has one request, one finished run, one verdict, and one message of each stage; nothing is left.
@@ -233,8 +233,8 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         assert len(requests) == len(wanted) == self.store.count(RunFilter(state=RunState.FINISHED)), self.said()
         for build in builds:
             self.await_told(build, 3)
-        told = self.ci_messages()
-        assert {key: len(set(sent)) for key, sent in told.items()} == {
+        messages = self.ci_messages()
+        assert {key: len(set(sent)) for key, sent in messages.items()} == {
             (*key, stage): 1 for key in wanted for stage in ("queued", "running", "complete")
         }
         for each in requests:
@@ -245,12 +245,12 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
             assert changes.count("done") == 1
             record = self.store.get_run(str(each.run_id))
             assert (record.state, record.labels["build"], record.name) == (RunState.FINISHED, each.build, each.scenario)
-            _, body = told[each.build, each.scenario, "complete"][0]
+            _, body = messages[each.build, each.scenario, "complete"][0]
             assert json.loads(body)["test"]["result"] == result_of(each.verdict)
-        ids = [message_id for sent in told.values() for message_id, _ in sent]
-        assert len(set(ids)) == len(told)
+        ids = [message_id for sent in messages.values() for message_id, _ in sent]
+        assert len(set(ids)) == len(messages)
         self.check_nothing_left()
-        return len(ids) - len(told)
+        return len(ids) - len(messages)
 
     def check_nothing_left(self) -> None:
         """No message, no job, no bed, no process is left."""
@@ -261,7 +261,7 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         assert {name: (bed.is_free, bed.quarantine) for name, bed in beds.items()} == dict.fromkeys(BEDS, (True, "")), self.said()
         self.await_that(lambda: not self.left())
 
-    def _stages_told(self, request: Request) -> int:
+    def _delivered_stages(self, request: Request) -> int:
         return [row.state for row in Outbox(self.store).of_request(request.id)].count(DeliveryState.DELIVERED)
 
     def _write_bus_urls(self) -> None:
@@ -312,10 +312,10 @@ machines = {{generator = "host-{bed}1", dut = "host-{bed}2"}}
 
 
 def nvr(build: str) -> str:
-    """Return what a build is called whose version is given."""
+    """Return the name, version and release of a build, given its version."""
     return f"openvswitch-{build}-1.fc43"
 
 
 def proxy_of(rabbitmq: RabbitMq) -> FaultyProxy:
-    """Return a proxy before the bus."""
+    """Return a proxy in front of the bus."""
     return FaultyProxy(HOST, lambda: socket.create_connection((HOST, rabbitmq.port)))

@@ -1,6 +1,6 @@
 """`ringroad-lab dispatch`, with jobs that measure nothing: `python dispatch_fabricated.py STORE FOLDER [SLURM-SETTINGS]`.
 
-Those are told whom the folder's `notifications.toml` has.
+The recipients are those of the folder's `notifications.toml`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ if __name__ == "__main__":
         engine = LocalEngine(EngineSettings(location, Path(folder), program))
     with ResultStore(location) as results:
         settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.05, notify_wait_s=0.05)
-        told = Path(folder) / FILE_NAME
-        recipients = targets(read_notifications(told)) if told.exists() else []
+        notifications = Path(folder) / FILE_NAME
+        recipients = targets(read_notifications(notifications)) if notifications.exists() else []
         Dispatcher(results, engine, Leases(results, engine.name), settings, recipients=recipients).run(stopping, once=True)

@@ -1,7 +1,7 @@
-"""`ringroad-lab` as an engine calls it, but for the measuring: the run is fabricated.
+"""`ringroad-lab` as an engine calls it, except that nothing is measured: the run is fabricated.
 
-It measures half, says so by a file of its run's name in $FABRICATED_FOLDER, and goes on when there is a file `go` there. A build that has
-`slow` in its name carries half of what others do. On a bed it has the bed's lease, as any run.
+The job measures half, writes a file with its run's name in $FABRICATED_FOLDER, and continues when the file `go` exists there. A build with
+`slow` in its name carries half as much as others. On a bed the job holds the bed's lease, like any run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def begin(store: ResultStore, run_id: str) -> RunRecord:
-    """Begin the run, unless it was begun; return what it will have measured in the end."""
+    """Begin the run, unless it was begun; return the complete run."""
     if run_id in [run.run_id for run in store.summaries()]:
         begun = store.get_run(run_id)
     else:
@@ -57,7 +57,7 @@ def begin(store: ResultStore, run_id: str) -> RunRecord:
 
 
 def measure(store: ResultStore, record: RunRecord, is_stopped: threading.Event) -> int:
-    """Measure half, wait until it may go on, and measure the rest; return the exit status."""
+    """Measure half, wait until the file `go` exists, and measure the rest; return the exit status."""
     folder, run_id = Path(os.environ["FABRICATED_FOLDER"]), record.run_id
     there = len(store.get_run(run_id).measurements)
     for measurement in record.measurements[there:3]:

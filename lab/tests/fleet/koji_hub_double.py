@@ -1,6 +1,6 @@
-"""A double of a Koji hub: what it is told was tagged, it answers as a hub does (hub's source: kojihub.py, query_history). It is no hub.
+"""A double of a Koji hub: it answers for the tagged builds that a test gives, as a hub does (hub's source: kojihub.py, query_history).
 
-It has the calls that the laboratory makes, and the real `koji` client reads it (test_koji_judge.py).
+It has the calls that the laboratory makes, and the real `koji` client reads it (test_bus_judges.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TAGGER = "bodhi"
 
 
 class KojiHubDouble:
-    """What it holds, and what it was asked."""
+    """The data of the hub, and the calls it received."""
 
     def __init__(self) -> None:
         self.events: list[tuple[int, float]] = [(1000, time.time() - 86_400)]
@@ -27,11 +27,11 @@ class KojiHubDouble:
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.status = 200
         self.answer: bytes | None = None
-        """What it answers instead of what is right."""
+        """The answer to send instead of the right one."""
         self.url = ""
 
     def event(self, ago_s: float = 0.0, number: int | None = None) -> int:
-        """Make an event that happened so long ago."""
+        """Make an event that happened `ago_s` seconds ago."""
         self.events.append((number or self.events[-1][0] + 1, time.time() - ago_s))
         self.events.sort()
         return self.events[-1][0] if number is None else number
@@ -55,7 +55,7 @@ class KojiHubDouble:
         return event
 
     def untag(self, event: int) -> None:
-        """Take the tag back that was given by an event."""
+        """Remove the tag that an event gave."""
         (row,) = (each for each in self.rows if each["create_event"] == event)
         revoked = self.event()
         row.update(active=None, revoke_event=revoked, revoker_id=7, revoker_name=TAGGER, revoke_ts=dict(self.events)[revoked])
@@ -95,7 +95,7 @@ class KojiHubDouble:
             before = {"_created_before_event": created < beforeEvent, "_revoked_before_event": revoked and revoked < beforeEvent}
             if row["tag.name"] == tag and any(after.values()) and any(before.values()):
                 found.append({**row, **after, **before})
-        # A hub's database promises no order.
+        # A hub's database guarantees no order.
         return {"tag_listing": found[::-1]}
 
     def _getBuild(self, build: int) -> dict[str, Any] | None:  # noqa: N802
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def koji_hub(hub: KojiHubDouble | None = None, port: int = 0) -> Iterator[KojiHubDouble]:
-    """Have it answer at its URL."""
+    """Serve the double at its URL."""
     made = hub or KojiHubDouble()
     server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": made}))
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Requests that are told of, without measuring: messages of which nothing can be made, and requests that are moved by hand."""
+"""Requests with notifications, without measuring: unusable messages, and requests that are moved by hand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def ask(store: ResultStore, build: str = "ovs-3.5", **labels: str) -> int:
 
 
 def make_dead(store: ResultStore, number: int = 0) -> int:
-    """Keep a message of which nothing can be made; return the id of its request."""
-    added = Requests(store).add_dead(Message("forge", f"poison {number}".encode(), 0.0), "it is no JSON")[1]
+    """Keep an unusable message; return the id of its request."""
+    added = Requests(store).add_dead(Message("forge", f"poison {number}".encode(), 0.0), "invalid JSON")[1]
     assert added
     return added.id
 

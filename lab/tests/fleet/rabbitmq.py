@@ -1,6 +1,6 @@
-"""A RabbitMQ server of the tests' own, without systemd: all its ports are on loopback, and all its files are in one folder.
+"""A RabbitMQ server for the tests, without systemd: all its ports are on loopback, and all its files are in one folder.
 
-Take the fixture `rabbitmq` by importing it; the server is one for all tests of a process, and starts with the first that wants it.
+Import the fixture `rabbitmq`. All tests of a process share the server, which starts with the first test that needs it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ringroad_lab.deadline import wait_until
 HOST = "127.0.0.1"
 T = TypeVar("T")
 _START_S = 300.0
-# RabbitMQ 3.10 loses the leader of a quorum queue for a minute where it is killed within a second of the queue's declaration.
+# RabbitMQ 3.10 loses the leader of a quorum queue for a minute if it is killed within a second of the queue's declaration.
 _QUEUE_SETTLED_S = 8.0
 
 
 class RabbitMq:
-    """The server; with a user `guest` whose password is `guest`, and who needs none with the certificate."""
+    """The server. Its user `guest` has the password `guest`, and needs no password with the certificate."""
 
     def __init__(self, folder: Path) -> None:
-        """Prepare all in a folder."""
+        """Prepare the server's files in a folder."""
         self.folder = folder
         self.authority, self.certificate = _write_certificates(folder)
         self.port, self.tls_port, dist_port, epmd_port = _free_ports(4)
@@ -81,7 +81,7 @@ class RabbitMq:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "ERL_EPMD_PORT": str(epmd_port),
             "ERL_EPMD_ADDRESS": HOST,
-            # One scheduler that does not spin; other nodes are not waited for.
+            # One scheduler that does not spin; the server does not wait for other nodes.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none",
         }
         self._server: subprocess.Popen[bytes] | None = None
@@ -89,16 +89,16 @@ class RabbitMq:
 
     @property
     def url(self) -> str:
-        """Where it is, with the password."""
+        """The URL of the server, with the password."""
         return f"amqp://guest:guest@{HOST}:{self.port}/%2F"
 
     @property
     def tls_url(self) -> str:
-        """Where it is for those who show the certificate."""
+        """The URL of the server for clients with the certificate."""
         return f"amqps://{HOST}:{self.tls_port}/%2F"
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         log = (self.folder / "output").open("ab")
         with log:
             self._server = subprocess.Popen(
@@ -112,7 +112,7 @@ class RabbitMq:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """Kill it with all that it started, and wait for the end; its queues are in its folder."""
+        """Kill the server and all its processes, and wait for their end; its queues stay in its folder."""
         mine = self._processes()
         for process in mine:
             with suppress(psutil.NoSuchProcess):
@@ -123,17 +123,17 @@ class RabbitMq:
         assert not self._processes()
 
     def hang(self) -> None:
-        """Have it hang: it keeps its connections and does not answer."""
+        """Make the server hang: it keeps its connections and does not answer."""
         for process in self._processes():
             process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Have it work again."""
+        """Make the server work again."""
         for process in self._processes():
             process.send_signal(signal.SIGCONT)
 
     def declare(self, queue: str, *topics: str, kind: str = "classic", exchange: str = "amq.topic") -> None:
-        """Have a lasting queue for the messages of an exchange; the same again does nothing."""
+        """Declare a durable queue for the messages of an exchange; a repetition does nothing."""
 
         async def act(channel: aio_pika.abc.AbstractChannel) -> None:
             made = await channel.declare_queue(queue, durable=True, arguments={"x-queue-type": "quorum"} if kind == "quorum" else None)
@@ -144,7 +144,7 @@ class RabbitMq:
         self._declared.setdefault(queue, time.monotonic())
 
     def await_settled(self, queue: str) -> None:
-        """Wait until the server may be killed without losing a queue; nothing tells when that is."""
+        """Wait until the server can be killed without losing a queue; the server does not report this state."""
         wait_until(lambda: time.monotonic() > self._declared[queue] + _QUEUE_SETTLED_S, 2 * _QUEUE_SETTLED_S)
 
     def publish(self, topic: str, *bodies: bytes, message_id: str | None = None, sent_at: str | None = None) -> None:
@@ -160,11 +160,11 @@ class RabbitMq:
         self._do(act)
 
     def delete(self, queue: str) -> None:
-        """Delete a queue, whoever waits for its messages."""
+        """Delete a queue, even if it has consumers."""
         self._do(lambda channel: channel.queue_delete(queue))
 
     def waiting(self, queue: str) -> int:
-        """How many messages of a queue nobody has taken."""
+        """Return how many messages wait in a queue."""
 
         async def act(channel: aio_pika.abc.AbstractChannel) -> int:
             return (await channel.declare_queue(queue, passive=True)).declaration_result.message_count or 0
@@ -172,7 +172,7 @@ class RabbitMq:
         return self._do(act)
 
     def consumers(self, queue: str) -> int:
-        """How many wait for messages of a queue."""
+        """Return how many consumers a queue has."""
 
         async def act(channel: aio_pika.abc.AbstractChannel) -> int:
             return (await channel.declare_queue(queue, passive=True)).declaration_result.consumer_count or 0
@@ -180,7 +180,7 @@ class RabbitMq:
         return self._do(act)
 
     def take(self, queue: str) -> aio_pika.abc.AbstractIncomingMessage | None:
-        """Take a message of a queue; None where there is none."""
+        """Take a message from a queue; None if there is none."""
 
         async def act(channel: aio_pika.abc.AbstractChannel) -> aio_pika.abc.AbstractIncomingMessage | None:
             return await (await channel.get_queue(queue)).get(no_ack=True, fail=False)
@@ -204,7 +204,7 @@ class RabbitMq:
             return False
 
     def _processes(self) -> list[psutil.Process]:
-        """Those that have its folder in their environment: the server, its helpers, and the daemon that knows its port."""
+        """Return the processes with the server's folder in their environment: the server, its helpers, and the port mapper."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -215,7 +215,7 @@ class RabbitMq:
 
 
 def _write_certificates(folder: Path) -> tuple[Path, Path]:
-    """Write the certificate of an authority, and one that it signed, of 127.0.0.1 and of the user `guest`, with its key."""
+    """Write a CA certificate, and a certificate it signed for 127.0.0.1 and the user `guest`, with its key."""
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("authority", "guest")]
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
@@ -244,7 +244,7 @@ def _free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMq]:
-    """The server, started."""
+    """The running server."""
     if not list(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*")):
         pytest.skip("RabbitMQ is not installed: apt-get install rabbitmq-server")
     folder = Path(tempfile.mkdtemp(prefix="lab-rabbitmq-"))

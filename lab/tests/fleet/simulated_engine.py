@@ -1,4 +1,4 @@
-"""An engine whose jobs are simulated: their runs are fabricated, and nothing is measured. Its jobs outlive dispatchers, as real ones do."""
+"""An engine with simulated jobs: their runs are fabricated, and nothing is measured. The jobs outlive dispatchers, as real ones do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def key_of(name: str) -> str:
 
 @dataclass
 class Cluster:
-    """What goes on whichever dispatcher looks at it."""
+    """The jobs, independent of any dispatcher."""
 
     store: ResultStore
     submitted: list[Job] = field(default_factory=list)
@@ -35,10 +35,10 @@ class Cluster:
     is_down: bool = False
     rooms: int = 1
     on_submit: Callable[[Job], None] = lambda _job: None
-    """What a job does as soon as it is there."""
+    """What a job does as soon as it is submitted."""
 
     def begin(self, name: str) -> None:
-        """Have a job measure half of its run, unless an earlier one did."""
+        """Measure half of the run of a job, unless an earlier job did."""
         record = tiny_run(name)
         if self.under_way[name].arguments[0] == "run":
             self.store.begin_run(head_of(record))
@@ -46,7 +46,7 @@ class Cluster:
                 self.store.add_measurement(name, measurement)
 
     def finish(self, name: str, **values: float) -> None:
-        """Have a job measure the whole of its run, and end."""
+        """Measure the whole run of a job, and end the job."""
         record = tiny_run(name, **values)
         if self.under_way[name].arguments[0] == "run":
             self.store.begin_run(head_of(record))
@@ -67,12 +67,12 @@ class Cluster:
         self.ended[name] = JobReport(JobState.ENDED, status, output)
 
     def lose(self, name: str) -> None:
-        """Have no trace of a job any more."""
+        """Lose all trace of a job."""
         del self.under_way[name]
         self.ended[name] = JobReport(JobState.ENDED, None, "no trace of it", is_lost=True)
 
     def stop(self, name: str) -> None:
-        """End a job as its run ends that is stopped: it can be gone on with."""
+        """End a job whose run was stopped: the run can be resumed."""
         record = self.store.get_run(name)
         self.store.end_run(record.model_copy(update={"state": RunState.STOPPED}))
         self.end(name, 130)
@@ -100,8 +100,8 @@ class SimulatedEngine(Engine):
 
     def submit(self, job: Job) -> str:
         self._check()
-        assert job.name not in self.cluster.under_way, "a run that is under way was submitted again"
-        assert len(self.cluster.under_way) < self.cluster.rooms, "the machine measures already"
+        assert job.name not in self.cluster.under_way, "a job that is under way was submitted again"
+        assert len(self.cluster.under_way) < self.cluster.rooms, "the machine is measuring already"
         self.cluster.submitted.append(job)
         self.cluster.under_way[job.name] = job
         self.cluster.on_submit(job)

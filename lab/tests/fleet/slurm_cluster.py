@@ -1,7 +1,7 @@
-"""A Slurm of the tests' own: slurmctld and a slurmd for each node, without systemd, munge or cgroups, on ports of its own.
+"""A Slurm cluster for tests: slurmctld and a slurmd for each node, without systemd, munge or cgroups, on its own ports.
 
-All of it ends with `close`, also what daemons and jobs that were killed left behind: daemons and steps have the cluster's folder as their
-own, jobs its configuration in their environment, and the rest are their children.
+`close` ends all processes, including those that killed daemons and jobs left. It finds daemons and steps by their working directory, the
+cluster's folder; jobs by the configuration in their environment; and their children.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import psutil
 from ringroad_lab.deadline import wait_until
 
 PATIENCE_S = 120.0
-# Debian has the daemons where only root's PATH leads.
+# Debian installs the daemons in folders that only root's PATH contains.
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _CONFIG = """
 ClusterName=ringroad-test
@@ -70,7 +70,7 @@ class Node:
     features: str
     address: str = "127.0.0.1"
     inside: tuple[str, ...] = ()
-    """What its slurmd is started by, to be in a network namespace: `ip netns exec NAME`. It reaches the controller's address."""
+    """Prefix of slurmd's command for a network namespace: `ip netns exec NAME`. The namespace must reach the controller's address."""
 
 
 # The generator is the first of a bed, the device under test the second.
@@ -83,10 +83,10 @@ TWO_BEDS = (
 
 
 class SlurmCluster:
-    """A cluster that is up after `start`; it may be used as a context."""
+    """A cluster that is up after `start`; also a context manager."""
 
     def __init__(self, nodes: Sequence[Node] = TWO_BEDS, address: str = "127.0.0.1") -> None:
-        # Not in the test's folder: the names of sockets have to be short.
+        # Not in the test's folder: socket paths must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         self.nodes = {node.name: node for node in nodes}
         self.config = self.folder / "slurm.conf"
@@ -103,7 +103,7 @@ class SlurmCluster:
         self.config.write_text("\n".join(lines) + "\n")
 
     def __enter__(self) -> SlurmCluster:
-        """Start it."""
+        """Start the cluster."""
         try:
             self.start()
         except BaseException:
@@ -112,7 +112,7 @@ class SlurmCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """Stop the cluster."""
         self.close()
 
     def start(self) -> None:
@@ -141,30 +141,30 @@ class SlurmCluster:
         self._start(name, [*self.nodes[name].inside, "slurmd", "-D", "-N", name, "-f", str(self.config)])
 
     def kill(self, daemon: str) -> None:
-        """Kill -9 of `slurmctld`, or of the slurmd of a node; steps and scripts of its jobs go on."""
+        """Kill `slurmctld`, or the slurmd of a node, with SIGKILL; steps and scripts of its jobs continue."""
         self._processes[daemon].kill()
         self._processes[daemon].wait()
 
     def lose(self, node: str) -> None:
-        """Kill -9 of a slurmd, and have slurmctld know what it finds out by itself after half a minute."""
+        """Kill a slurmd with SIGKILL, and report this to slurmctld, which would notice only after half a minute."""
         self.kill(node)
         self.call("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def freeze(self, daemon: str) -> None:
-        """Have a daemon answer nobody, though it is there."""
+        """Stop a daemon, so that it exists but does not answer."""
         self._processes[daemon].send_signal(signal.SIGSTOP)
 
     def thaw(self, daemon: str) -> None:
         self._processes[daemon].send_signal(signal.SIGCONT)
 
     def call(self, *argv: str) -> str:
-        """Run a program of Slurm as an administrator does."""
+        """Run a Slurm program as an administrator."""
         done = subprocess.run(argv, env=self.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
     def states(self) -> dict[str, str]:
-        """Return the states of the nodes, by their names."""
+        """Return the states of the nodes by name."""
         try:
             lines = self.call("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
         except AssertionError:
@@ -179,16 +179,16 @@ class SlurmCluster:
         return {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.config)}
 
     def said(self) -> str:
-        """Return the end of what the daemons said, but for plugins of MPI, which nobody needs here."""
+        """Return the end of the daemons' logs, without messages about MPI plugins, which the tests do not use."""
         return "\n".join(
             f"{path.name}:\n" + "".join(line for line in path.read_text().splitlines(keepends=True) if "mpi" not in line.lower())[-2000:]
             for path in sorted(self.folder.glob("*.log"))
         )
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
-        with (self.folder / f"{name}.said.log").open("ab") as said:
+        with (self.folder / f"{name}.output.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                argv, env=self.environment(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                argv, env=self.environment(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def _left(self) -> list[psutil.Process]:
@@ -201,14 +201,14 @@ class SlurmCluster:
 
 
 def _free_ports(addresses: Sequence[str]) -> list[int]:
-    """Return a port for each address, below those that the kernel gives to anybody."""
+    """Return a port for each address, below the kernel's range of ephemeral ports."""
     with ExitStack() as stack:
         ports: list[int] = []
         while len(ports) < len(addresses):
             port = random.randrange(10000, 32000)
             listener = stack.enter_context(socket.socket())
             with suppress(OSError):
-                # An address of a namespace is not here, and nobody else is there.
+                # An address of a namespace cannot be bound here, and has no other users.
                 listener.bind(("127.0.0.1", port))
                 ports.append(port)
         return ports

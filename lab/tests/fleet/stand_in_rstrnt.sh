@@ -1,5 +1,5 @@
 #!/bin/sh
-# A STAND-IN for restraint's rstrnt-report-result and rstrnt-report-log, for tests: writes down what it is told, in $STAND_IN_RESULTS.
+# A STAND-IN for restraint's rstrnt-report-result and rstrnt-report-log, for tests: appends the reports to $STAND_IN_RESULTS.
 set -eu
 case ${0##*/} in
     rstrnt-report-result)

@@ -1,6 +1,6 @@
-"""A source of AMQP that is killed between the commit of its first message and the acknowledgement: `python take_and_die.py STORE QUEUE`.
+"""An AMQP source that is killed between the commit of its first message and the acknowledgement: `python take_and_die.py STORE QUEUE`.
 
-Where the broker is stands in $BROKER_URL.
+$BROKER_URL is the URL of the broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringroad_lab.store.result_store import ResultStore
 
 
 class Dying(Requests):
-    """Requests, of which the process adds one."""
+    """Requests that kill the process after it has added one."""
 
     def add(self, *arguments: Any) -> Any:  # noqa: ANN401
         super().add(*arguments)

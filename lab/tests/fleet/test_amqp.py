@@ -1,4 +1,4 @@
-"""A broker of AMQP as a source, by a real RabbitMQ: what it confirmed comes to one request each, whatever is killed or hangs."""
+"""An AMQP broker as a source, with a real RabbitMQ: each confirmed message leads to one request, whatever is killed or hangs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def queue(rabbitmq: RabbitMq) -> Iterator[str]:
 
 
 class Bench:
-    """A source at work, and what it says."""
+    """A running source and its output."""
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
@@ -126,7 +126,7 @@ def tagged(release: str, **more: object) -> bytes:
     ).encode()
 
 
-def test_a_message_comes_to_one_request_however_often_it_is_delivered(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
+def test_a_message_makes_one_request_however_often_it_is_delivered(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
     bench.start(queue=queue)
     for _ in range(2):
         rabbitmq.publish(TOPIC, tagged("1.fc43"), message_id="8b9d")
@@ -137,12 +137,12 @@ def test_a_message_comes_to_one_request_however_often_it_is_delivered(rabbitmq: 
     assert request.duplicates == 2
     assert bench.requests.payload(request.id) == tagged("1.fc43")
     assert bench.said == ["source 'bus': message 8b9d: requested, request 1"]
-    # All of them are acknowledged: none comes back.
+    # All messages are acknowledged: none is delivered again.
     bench.stop()
     assert rabbitmq.waiting(queue) == 0
 
 
-def test_what_nothing_can_be_made_of_is_kept_and_acknowledged(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
+def test_an_unusable_message_is_kept_and_acknowledged(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
     bench.start(queue=queue)
     long = tagged("2.fc43", more="x" * MAX_PAYLOAD_BYTES)
     rabbitmq.publish(TOPIC, b"\xff\x00 no JSON", b"[]", b'{"name": "openvswitch"}', long, long, tagged("1.fc43"))
@@ -157,7 +157,7 @@ def test_what_nothing_can_be_made_of_is_kept_and_acknowledged(rabbitmq: RabbitMq
     assert (len(bench.requests.payload(cut.id)), cut.duplicates) == (1 << 16, 1)
 
 
-def test_a_message_that_the_laboratory_fails_at_stops_no_other(
+def test_a_message_that_cannot_be_processed_does_not_block_others(
     rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = receive
@@ -174,11 +174,11 @@ def test_a_message_that_the_laboratory_fails_at_stops_no_other(
     assert {str(each.state): "a fault of ours" in each.last_error for each in bench.requests.find()} == {"dead": True, "new": False}
 
 
-def test_of_messages_that_overtook_each_other_the_one_that_was_sent_last_wins(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
+def test_the_message_that_was_sent_last_wins_in_any_order_of_arrival(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
     bench.start(queue=queue)
     rabbitmq.publish(TOPIC, tagged("2.fc43"), sent_at="2026-01-02T10:00:00+00:00")
     rabbitmq.publish(TOPIC, tagged("1.fc43"), sent_at="2026-01-02T09:00:00")
-    # Of a sender whose clock is wrong, or who wants to win for ever.
+    # From a sender whose clock is wrong, or that always wants to win.
     rabbitmq.publish(TOPIC, tagged("3.fc43"), sent_at="9000-01-01T00:00:00+00:00")
     rabbitmq.publish(TOPIC, tagged("4.fc43"), sent_at="yesterday")
     bench.await_requests(4)
@@ -186,7 +186,7 @@ def test_of_messages_that_overtook_each_other_the_one_that_was_sent_last_wins(ra
     assert states == {"1.fc43": "superseded", "2.fc43": "superseded", "3.fc43": "superseded", "4.fc43": "new"}
 
 
-def test_without_its_store_it_acknowledges_nothing(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
+def test_without_the_store_no_message_is_acknowledged(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
     class Failing(Requests):
         is_down = True
 
@@ -206,21 +206,21 @@ def test_without_its_store_it_acknowledges_nothing(rabbitmq: RabbitMq, bench: Be
     assert rabbitmq.waiting(queue) == 0
 
 
-def test_killed_between_commit_and_acknowledgement_it_gets_the_message_again(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
+def test_a_source_killed_between_commit_and_acknowledgement_gets_the_message_again(rabbitmq: RabbitMq, bench: Bench, queue: str) -> None:
     rabbitmq.publish(TOPIC, tagged("1.fc43"), message_id="8b9d")
     program = Path(__file__).parent / "take_and_die.py"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     died = subprocess.run([sys.executable, program, bench.requests.store.location, queue], env=env, timeout=PATIENCE_S, capture_output=True)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert bench.requests.count() == 1
-    # Under the same name, as the same source at the next start has it.
+    # With the same source name, as after a restart.
     bench.start(queue=queue, kept_as="bus")
     assert wait_until(lambda: bench.requests.get(1).duplicates == 1, PATIENCE_S)
     bench.stop()
     assert (bench.requests.count(), rabbitmq.waiting(queue)) == (1, 0)
 
 
-def test_a_broker_that_is_killed_loses_nothing_that_it_confirmed(rabbitmq: RabbitMq, bench: Bench) -> None:
+def test_a_killed_broker_loses_no_confirmed_message(rabbitmq: RabbitMq, bench: Bench) -> None:
     names = {kind: f"killed-{kind}" for kind in ("quorum", "classic")}
     for kind, name in names.items():
         rabbitmq.declare(name, TOPIC, kind=kind)
@@ -243,16 +243,14 @@ def test_a_broker_that_is_killed_loses_nothing_that_it_confirmed(rabbitmq: Rabbi
         rabbitmq.delete(name)
 
 
-def test_a_broker_that_hangs_is_reported_and_taken_up_again(
-    rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(amqp, "_ASK_EVERY_S", 0.2)
+def test_a_hanging_broker_is_reported_and_used_again(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp, "_CHECK_EVERY_S", 0.2)
     bench.start(Patience(answer_s=2.0, first_wait_s=0.05, longest_wait_s=0.5), queue=queue)
     assert wait_until(lambda: rabbitmq.consumers(queue) == 1, PATIENCE_S)
     rabbitmq.hang()
     try:
         bench.await_problem("does not answer within 2 s")
-        # Neither is a new connection answered.
+        # A new connection is not answered either.
         bench.await_problem("does not answer within 2 s")
     finally:
         rabbitmq.go_on()
@@ -260,8 +258,8 @@ def test_a_broker_that_hangs_is_reported_and_taken_up_again(
     bench.await_requests(1)
 
 
-def test_a_queue_that_somebody_deletes_is_made_again(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp, "_ASK_EVERY_S", 0.2)
+def test_a_deleted_queue_is_made_again(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp, "_CHECK_EVERY_S", 0.2)
     bench.start(queue=queue)
     assert wait_until(lambda: rabbitmq.consumers(queue) == 1, PATIENCE_S)
     rabbitmq.delete(queue)
@@ -284,7 +282,7 @@ def test_a_temporary_queue_is_named_by_the_broker_and_ends_with_the_source(rabbi
         rabbitmq.consumers(named)
 
 
-def test_a_queue_that_others_have_to_make_is_waited_for(rabbitmq: RabbitMq, bench: Bench) -> None:
+def test_the_source_waits_until_an_existing_queue_is_made(rabbitmq: RabbitMq, bench: Bench) -> None:
     name = f"later-{uuid.uuid4()}"
     bench.start(queue=name, queue_type="existing", topics=[])
     bench.await_problem("NOT_FOUND")
@@ -295,22 +293,22 @@ def test_a_queue_that_others_have_to_make_is_waited_for(rabbitmq: RabbitMq, benc
     rabbitmq.delete(name)
 
 
-def test_it_is_known_by_its_certificate(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_authenticates_by_certificate(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_URL", rabbitmq.tls_url)
     files: dict[str, Any] = {"ca_file": rabbitmq.authority, "certificate_file": rabbitmq.certificate, "key_file": rabbitmq.certificate}
     bench.start(queue=queue, **files)
     rabbitmq.publish(TOPIC, tagged("1.fc43"))
     bench.await_requests(1)
-    # A broker whose certificate nobody has signed that the system knows.
+    # No authority that the system knows has signed the certificate of this broker.
     del files["ca_file"]
     bench.start(queue=queue, **files)
     bench.await_problem("certificate verify failed")
 
 
-def test_a_wrong_password_is_reported_without_it(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_password_is_reported_but_not_shown(rabbitmq: RabbitMq, bench: Bench, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_URL", rabbitmq.url.replace("guest:guest", "guest:secret-password"))
     bench.start(queue=queue)
-    bench.await_problem("does not let us in")
+    bench.await_problem("rejected the login")
     assert "secret-password" not in "".join(bench.problems())
 
 
@@ -348,44 +346,44 @@ def test_a_broker_that_answers_nonsense_is_reported(bench: Bench, monkeypatch: p
         {"queue": "a", "as": "a b"},
     ],
 )
-def test_settings_that_are_none_are_refused(values: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(values: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         AmqpSource.model_validate({"url_env": "BROKER_URL", "topics": [TOPIC], **values})
 
 
 @pytest.mark.parametrize("url", ["https://example.org/", "example.org", "amqp://", "amqp://[::1", "amqp://host:x/"])
-def test_a_url_that_is_none_of_a_broker_is_refused_and_not_told(url: str, tmp_path: Path) -> None:
+def test_an_invalid_broker_url_is_rejected_and_not_shown(url: str, tmp_path: Path) -> None:
     (tmp_path / "url").write_text(url)
-    with pytest.raises(ScenarioError, match=r"source 'bus': the broker's URL is none: write amqps://") as raised:
+    with pytest.raises(ScenarioError, match=r"source 'bus': the broker's URL is invalid: write amqps://") as raised:
         Broker.of(BrokerSettings(url_file=tmp_path / "url"), "source 'bus'")
     assert raised.value.__cause__ is None
 
 
-def test_certificates_that_are_none_are_refused(tmp_path: Path, rabbitmq: RabbitMq) -> None:
+def test_invalid_certificates_are_rejected(tmp_path: Path, rabbitmq: RabbitMq) -> None:
     url, none = tmp_path / "url", tmp_path / "none.pem"
     url.write_text(rabbitmq.tls_url)
     none.write_text("no certificate")
     for files in ({"ca_file": none}, {"certificate_file": none, "key_file": none}, {"ca_file": tmp_path / "absent"}):
-        with pytest.raises(ScenarioError, match="cannot be read, or is no certificate"):
+        with pytest.raises(ScenarioError, match="cannot be read, or is not a certificate"):
             Broker.of(BrokerSettings(url_file=url, **files), "source 'bus'")
     url.write_text(rabbitmq.url)
     with pytest.raises(ScenarioError, match="amqps://"):
         Broker.of(BrokerSettings(url_file=url, ca_file=none), "source 'bus'")
 
 
-def test_a_source_that_cannot_work_answers_at_once(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dispatcher that asks goes on while the source waits for its broker."""
-    waits, went_on = threading.Event(), threading.Event()
+def test_a_blocked_source_does_not_block_the_dispatcher(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dispatcher continues while the source waits for its broker."""
+    waits, resumed = threading.Event(), threading.Event()
 
     class Stuck(AmqpWatcher):
         def work(self) -> float:
             waits.set()
-            assert went_on.wait(PATIENCE_S)
+            assert resumed.wait(PATIENCE_S)
             return 0.0
 
     stuck = Stuck("bus", AmqpSource(url_env="BROKER_URL", queue="a", topics=(TOPIC,)), Intake(requests, [RULE]), QUICK)
     stuck.look()
     assert waits.wait(PATIENCE_S)
     stuck.look()
-    went_on.set()
+    resumed.set()
     stuck.close()

@@ -1,4 +1,4 @@
-"""The engine for Beaker, with a DOUBLE of the hub: what it submits, finds again and reads; whatever fails on the way."""
+"""The Beaker engine with a DOUBLE of the hub: submitting, finding and reading jobs, and failures on the way."""
 
 from __future__ import annotations
 
@@ -89,22 +89,22 @@ def test_generator_and_device_are_in_one_recipe_set_on_the_machines_of_the_bed(h
     assert [recipe.get("role") for recipe in recipes] == ["GENERATOR", "DUT"]
     assert [recipe.find("hostRequires").get("force") for recipe in recipes] == ["gen-1.example", "dut-1.example"]  # type: ignore[union-attr]
     for recipe, role in zip(recipes, ("generator", "dut"), strict=True):
-        told = params(recipe)
-        assert told["RINGROAD_LAB_JOB"] == RUN
-        assert told["RINGROAD_LAB_BED"] == "bed-1"
-        assert told["RINGROAD_LAB_ROLE"] == role
+        values = params(recipe)
+        assert values["RINGROAD_LAB_JOB"] == RUN
+        assert values["RINGROAD_LAB_BED"] == "bed-1"
+        assert values["RINGROAD_LAB_ROLE"] == role
     mark = root.find("lab:run", NAMESPACES)
     assert mark is not None
     assert (mark.get("id"), mark.get("bed")) == (RUN, "bed-1")
     assert RUN in hub.jobs[1].whiteboard
-    # Only these two know the secret by which they know each other, and another job has another.
+    # Both machines share a secret for authentication; another job has a different secret.
     one, other = (params(recipe)["RINGROAD_LAB_RENDEZVOUS_SECRET"] for recipe in recipes)
     assert one == other
     engine(hub, folder).submit(job("another"))
     assert params(uploaded(hub, 2).findall("recipeSet/recipe")[0])["RINGROAD_LAB_RENDEZVOUS_SECRET"] != one
 
 
-def test_tasks_stand_at_the_same_positions_and_recipes_have_what_their_role_asks_for(hub: BeakerHubDouble, folder: Path) -> None:
+def test_tasks_are_at_the_same_positions_and_recipes_meet_the_requirements_of_their_role(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(
         hub,
         folder,
@@ -146,7 +146,7 @@ def test_tasks_stand_at_the_same_positions_and_recipes_have_what_their_role_asks
     assert root.find("recipeSet").get("priority") == "High"  # type: ignore[union-attr]
 
 
-def test_of_several_beds_the_one_with_the_fewest_jobs_is_taken(hub: BeakerHubDouble, folder: Path) -> None:
+def test_of_several_beds_the_one_with_the_fewest_jobs_is_used(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     for number in (1, 2, 3):
         made.submit(job(f"run-{number}", BEDS))
@@ -161,7 +161,7 @@ def test_of_several_beds_the_one_with_the_fewest_jobs_is_taken(hub: BeakerHubDou
     ("beaker", "state"),
     [("New", "queued"), ("Queued", "queued"), ("Scheduled", "queued"), ("Installing", "queued"), ("Running", "running")],
 )
-def test_the_state_is_what_the_hub_says(hub: BeakerHubDouble, folder: Path, beaker: str, state: str) -> None:
+def test_the_state_is_taken_from_the_hub(hub: BeakerHubDouble, folder: Path, beaker: str, state: str) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     hub.jobs[1].status = beaker
@@ -169,7 +169,7 @@ def test_the_state_is_what_the_hub_says(hub: BeakerHubDouble, folder: Path, beak
 
 
 @pytest.mark.parametrize("status", ["Completed", "Reserved"])
-def test_an_ended_job_has_its_status_and_last_words(hub: BeakerHubDouble, folder: Path, status: str) -> None:
+def test_an_ended_job_has_its_status_and_the_end_of_its_output(hub: BeakerHubDouble, folder: Path, status: str) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     ended = hub.jobs[1]
@@ -184,11 +184,11 @@ def test_an_ended_job_has_its_status_and_last_words(hub: BeakerHubDouble, folder
     assert "openvswitch is not installed" in report.output
     assert len(report.output) < 5000
     assert "GENERATOR machine-1.example: /ringroad/measure: Fail: /ringroad/measure/exit-status" in report.output
-    # For people, whole.
+    # The complete files are kept for users.
     assert sorted(path.name for path in (folder / "jobs").iterdir()) == ["beaker-1.log", "beaker-1.results.xml"]
 
 
-def test_a_job_that_the_watchdog_aborts_tells_why_and_may_be_tried_again(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_job_aborted_by_the_watchdog_reports_the_reason_and_can_be_retried(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     hub.jobs[1].status, hub.jobs[1].result = "Aborted", "Warn"
@@ -197,11 +197,11 @@ def test_a_job_that_the_watchdog_aborts_tells_why_and_may_be_tried_again(hub: Be
     assert (report.state, report.exit_status) == (JobState.ENDED, None)
     assert "Beaker: Aborted, Warn" in report.output
     assert "DUT machine-2.example: /ringroad/measure: Warn: / External Watchdog Expired" in report.output
-    # The next attempt may get other machines, so it begins a run of its own.
+    # The next attempt may get other machines, so it starts a new run.
     assert not made.may_go_on(key)
 
 
-def test_a_machine_that_no_job_can_have_ends_it_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_job_without_a_matching_machine_ends_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     hub.jobs[1].status, hub.jobs[1].result = "Aborted", "Warn"
@@ -209,7 +209,7 @@ def test_a_machine_that_no_job_can_have_ends_it_with_the_hubs_reason(hub: Beaker
     assert "does not match any systems" in made.state(key).output
 
 
-def test_a_hub_that_is_down_delays(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_hub_that_is_down_causes_a_delay(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     with hub.is_down():
         with pytest.raises(EngineError, match="cannot be reached"):
@@ -221,19 +221,19 @@ def test_a_hub_that_is_down_delays(hub: BeakerHubDouble, folder: Path) -> None:
     assert made.submit(job()) == "J:1"
 
 
-def test_a_hub_that_does_not_answer_is_given_up_and_left_alone_for_a_while(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_hub_that_does_not_answer_times_out_and_is_not_called_for_a_while(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder, answer_within_s=0.2, look_every_s=600)
     made.submit(job())
-    asked = len(hub.asked)
+    calls = len(hub.asked)
     hub.waits = threading.Event()
     with pytest.raises(EngineError, match=r"does not answer within 0.2 s"):
         made.state("J:1")
-    with pytest.raises(EngineError, match="is left alone for 600 s"):
+    with pytest.raises(EngineError, match="calls are suspended for 600 s"):
         made.state("J:1")
-    assert len(hub.asked) == asked + 1
+    assert len(hub.asked) == calls + 1
 
 
-def test_an_expired_session_is_begun_again(hub: BeakerHubDouble, folder: Path) -> None:
+def test_an_expired_session_is_renewed(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     made.submit(job())
     hub.sessions.clear()
@@ -244,7 +244,7 @@ def test_an_expired_session_is_begun_again(hub: BeakerHubDouble, folder: Path) -
 def test_an_accepted_job_whose_answer_was_lost_is_found_by_its_name(hub: BeakerHubDouble, folder: Path) -> None:
     hub.loses_answers_to = {"jobs.upload"}
     assert engine(hub, folder).submit(job()) == "J:1"
-    # Nor does another dispatcher submit it again, even where the first could not look.
+    # Another dispatcher does not submit the job again, even if the first one could not find it.
     hub.loses_answers_to = set()
     other = engine(hub, folder)
     assert other.find(RUN) == "J:1"
@@ -253,15 +253,15 @@ def test_an_accepted_job_whose_answer_was_lost_is_found_by_its_name(hub: BeakerH
     assert other.find("another") is None
 
 
-def test_a_refused_job_is_reported_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_rejected_job_is_reported_with_the_hubs_reason(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     made._hub._password = "wrong"
-    with pytest.raises(EngineError, match=r"does not let lab in: .*Invalid username or password"):
+    with pytest.raises(EngineError, match=r"rejects the login of lab: .*Invalid username or password"):
         made.submit(job())
     assert not hub.jobs
 
 
-def test_a_cancelled_job_ends_and_one_that_ended_is_not_cancelled_again(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_cancelled_job_ends_and_an_ended_job_can_be_cancelled_again(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     made.cancel(key)
@@ -272,7 +272,7 @@ def test_a_cancelled_job_ends_and_one_that_ended_is_not_cancelled_again(hub: Bea
         made.cancel("J:7")
 
 
-def test_a_job_that_somebody_deleted_has_ended(hub: BeakerHubDouble, folder: Path) -> None:
+def test_a_deleted_job_has_ended(hub: BeakerHubDouble, folder: Path) -> None:
     made = engine(hub, folder)
     key = made.submit(job())
     del hub.jobs[1]
@@ -306,15 +306,18 @@ BOMB = (
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"<html>", "no XML-RPC"),
-        (b"", "no XML-RPC"),
+        (b"<html>", "invalid XML-RPC"),
+        (b"", "invalid XML-RPC"),
         (BOMB, "declares a document type"),
-        (b"<methodResponse/>", "no XML-RPC"),
-        (b"<methodResponse><params><param><value><int>7</int></value></param></params></methodResponse>", "no list|no structure"),
+        (b"<methodResponse/>", "invalid XML-RPC"),
+        (
+            b"<methodResponse><params><param><value><int>7</int></value></param></params></methodResponse>",
+            "did not return a list|did not return a structure",
+        ),
         (b" " * (17 << 20), f"longer than {16 << 20} bytes"),
     ],
 )
-def test_whatever_the_hub_answers_is_an_error_and_no_more(hub: BeakerHubDouble, folder: Path, answer: bytes, why: str) -> None:
+def test_an_invalid_answer_of_the_hub_is_only_an_error(hub: BeakerHubDouble, folder: Path, answer: bytes, why: str) -> None:
     made = engine(hub, folder)
     made.reserve()
     hub.answers_with = answer
@@ -327,38 +330,38 @@ def test_whatever_the_hub_answers_is_an_error_and_no_more(hub: BeakerHubDouble, 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"hub": "ftp://x"}, "no URL of a hub"),
+        ({"hub": "ftp://x"}, "not a hub URL"),
         ({"hub": "https://u:p@example.org/bkr"}, "without a password"),
         ({"recipe": {}}, "one of distro and distro_requires"),
-        ({"recipe": {"distro": "x", "host_requires": "<a>"}}, "no XML"),
-        ({"recipe": {"distro": "x", "host_requires": "memory"}}, "text beside"),
+        ({"recipe": {"distro": "x", "host_requires": "<a>"}}, "invalid XML"),
+        ({"recipe": {"distro": "x", "host_requires": "memory"}}, "text between"),
         ({"password_env": "X"}, "one of password_file and password_env"),
         ({"roles": ["dut"]}, "no 'generator'"),
     ],
 )
-def test_settings_that_are_wrong_are_reported(hub: BeakerHubDouble, folder: Path, settings: dict[str, Any], why: str) -> None:
+def test_invalid_settings_are_reported(hub: BeakerHubDouble, folder: Path, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         engine(hub, folder, settings)
 
 
-def test_without_its_password_it_does_not_begin(hub: BeakerHubDouble, tmp_path: Path) -> None:
+def test_without_a_password_the_engine_does_not_start(hub: BeakerHubDouble, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="the password for Beaker"):
         engine(hub, tmp_path)
 
 
-def test_a_request_goes_by_beaker_to_its_verdict(hub: BeakerHubDouble, folder: Path) -> None:
-    """Through a hub that is down, an answer that is lost, a watchdog that expires, and dispatchers that come and go."""
+def test_a_request_gets_its_verdict_through_beaker(hub: BeakerHubDouble, folder: Path) -> None:
+    """Despite a hub that is down, a lost answer, an expired watchdog, and restarted dispatchers."""
     with ResultStore(str(folder / "results.db")) as store:
         requests = Requests(store)
         wanted = Wanted(build="ovs-3.5", scenario="BRIDGE_VETH", built_at=EPOCH)
         request_id = requests.add(Message("koji", b"{}", EPOCH), [wanted])[1][0].id
-        said: list[str] = []
+        output: list[str] = []
 
         def dispatcher() -> Dispatcher:
             settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.01)
-            # Each is a process that is gone when the next one comes.
+            # Each dispatcher is a process that has ended when the next one starts.
             leases = Leases(store, "beaker", holder=f"{this_process().rpartition(':')[0]}:1.00")
-            return Dispatcher(store, engine(hub, folder), leases, settings, say=said.append)
+            return Dispatcher(store, engine(hub, folder), leases, settings, say=output.append)
 
         first = dispatcher()
         with hub.is_down(), pytest.raises(EngineError, match="cannot be reached"):
@@ -381,7 +384,7 @@ def test_a_request_goes_by_beaker_to_its_verdict(hub: BeakerHubDouble, folder: P
         assert again.run_id is not None
         assert again.run_id in hub.jobs[2].whiteboard
         assert again.run_id not in hub.jobs[1].whiteboard
-        # What the job does: it measures into the store, and ends.
+        # Simulates the job: it stores its measurements, and ends.
         store.add_run(tiny_run(again.run_id))
         hub.jobs[2].status, hub.jobs[2].result = "Completed", "Pass"
         dispatcher().run(threading.Event(), once=True)

@@ -1,4 +1,4 @@
-"""Beaker's own schema and client as judges of what the engine submits. The hub that both speak to is a DOUBLE."""
+"""Checks the submitted jobs with Beaker's own schema and client. The hub for client and engine is a DOUBLE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
 from ringroad_lab.fleet.inventory import Bed
 
 BKR = Path(os.environ.get("RINGROAD_BKR", "/nonexistent"))
-"""The environment with beaker-client, which `make lab` makes."""
+"""The environment with beaker-client, which `make lab` creates."""
 VALIDATE = """\
 import os, sys
 import bkr.common
@@ -63,7 +63,7 @@ BED = Bed.model_validate({"machines": {"generator": "gen.example", "dut": "dut.e
 
 @pytest.fixture(autouse=True)
 def _needs_bkr() -> None:
-    # CI has it: `make lab` sets the variable.
+    # In CI, `make lab` sets the variable.
     if "RINGROAD_BKR" not in os.environ:
         pytest.skip("RINGROAD_BKR does not name an environment with beaker-client")
 
@@ -81,7 +81,7 @@ def settings(hub_url: str, folder: Path, **values: Any) -> BeakerSettings:  # no
 
 
 class Client:
-    """The real `bkr`, which knows the hub by its file of settings."""
+    """The real `bkr`, configured for the hub by its settings file."""
 
     def __init__(self, hub: BeakerHubDouble, folder: Path) -> None:
         file = folder / "client.conf"
@@ -102,7 +102,7 @@ def bkr(hub: BeakerHubDouble, tmp_path: Path) -> Client:
     return Client(hub, tmp_path)
 
 
-def judged_by_schema(xml: str) -> str:
+def schema_errors(xml: str) -> str:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([BKR / "bin" / "python", "-c", VALIDATE], env=env, input=xml, capture_output=True, text=True, timeout=120)
     return done.stderr
@@ -110,19 +110,19 @@ def judged_by_schema(xml: str) -> str:
 
 @pytest.mark.parametrize("values", [PLAIN, EVERYTHING], ids=["plain", "everything"])
 @pytest.mark.parametrize("machines", [{"generator": "", "dut": ""}, BED.machines], ids=["by requirements", "of a bed"])
-def test_jobs_are_valid_by_beakers_schema(tmp_path: Path, values: dict[str, Any], machines: dict[str, str]) -> None:
+def test_jobs_are_valid_in_beakers_schema(tmp_path: Path, values: dict[str, Any], machines: dict[str, str]) -> None:
     job = Job(RUN, ("run", "OVS_DPDK1q", '--label=what=it\'s "new" <&>'))
     xml = job_xml(settings("http://127.0.0.1:9", tmp_path, **values), job, "bed-1", machines)
-    assert judged_by_schema(xml) == ""
+    assert schema_errors(xml) == ""
 
 
-def test_the_schema_is_a_judge(tmp_path: Path) -> None:
+def test_the_schema_rejects_invalid_jobs(tmp_path: Path) -> None:
     xml = job_xml(settings("http://127.0.0.1:9", tmp_path), Job(RUN, ("run",)), "", {"generator": ""})
     for broken in (xml.replace("hostRequires", "hostWishes"), xml.replace('panic="', 'alarm="').replace("<watchdog", '<watchdog a="1"')):
-        assert "DocumentInvalid" in judged_by_schema(broken)
+        assert "DocumentInvalid" in schema_errors(broken)
 
 
-def test_beakers_client_sees_watches_and_cancels_what_the_engine_submitted(hub: BeakerHubDouble, bkr: Client, tmp_path: Path) -> None:
+def test_beakers_client_lists_watches_and_cancels_jobs_of_the_engine(hub: BeakerHubDouble, bkr: Client, tmp_path: Path) -> None:
     engine = BeakerEngine(EngineSettings(None, tmp_path / "jobs", own=settings(hub.url, tmp_path, **EVERYTHING)))
     key = engine.submit(Job(RUN, ("run", "OVS_DPDK1q"), {"bed-1": BED}))
     other = engine.submit(Job("another", ("run", "OVS_DPDK1q")))
@@ -141,10 +141,10 @@ def test_beakers_client_sees_watches_and_cancels_what_the_engine_submitted(hub: 
     assert hub.jobs[2].status == "Cancelled"
 
 
-def test_the_engine_sees_and_cancels_what_beakers_client_submitted(hub: BeakerHubDouble, bkr: Client, tmp_path: Path) -> None:
+def test_the_engine_finds_and_cancels_jobs_of_beakers_client(hub: BeakerHubDouble, bkr: Client, tmp_path: Path) -> None:
     own = settings(hub.url, tmp_path)
     xml = job_xml(own, Job(RUN, ("run", "OVS_DPDK1q")), "bed-1", {"generator": "gen.example", "dut": "dut.example"})
-    # Valid by its own check too: it warns else.
+    # The client's own check finds no error either: otherwise it would warn.
     assert "J:1" in bkr("job-submit", "-", stdin=xml)
     engine = BeakerEngine(EngineSettings(None, tmp_path / "jobs", own=own))
     assert engine.find(RUN) == "J:1"

@@ -1,4 +1,4 @@
-"""The task for Beaker, run for real on two machines: network namespaces with sshd. Restraint's programs are stand-ins."""
+"""The Beaker task, executed on two machines: network namespaces with sshd. Restraint's programs are stand-ins."""
 
 from __future__ import annotations
 
@@ -22,63 +22,63 @@ pytestmark = [
 OTHERS = "ssh-ed25519 AAAA somebody else\n"
 
 
-def told(what: str) -> dict[str, Any]:
-    return ask_in_sandbox(Path(__file__).parent / "beaker_task_in_sandbox.py", what)
+def result_of(part: str) -> dict[str, Any]:
+    return ask_in_sandbox(Path(__file__).parent / "beaker_task_in_sandbox.py", part)
 
 
-def logs(said: dict[str, Any]) -> str:
-    return f"{said['generator']}\n--- dut\n{said['dut']}\n--- results\n{said['results']}"
+def logs(seen: dict[str, Any]) -> str:
+    return f"{seen['generator']}\n--- dut\n{seen['dut']}\n--- results\n{seen['results']}"
 
 
-def test_the_device_is_measured_over_ssh_and_all_is_put_back() -> None:
-    said = told("measured")
-    assert said["statuses"] == [0, 0], logs(said)
-    assert said["results"] == [
+def test_the_device_is_measured_over_ssh_and_both_machines_are_cleaned_up() -> None:
+    seen = result_of("measured")
+    assert seen["statuses"] == [0, 0], logs(seen)
+    assert seen["results"] == [
         "dut /ringroad/measure/exit-status PASS 0: the generator has ended",
         "generator /ringroad/measure/exit-status PASS 0: ringroad-lab ended with status 0",
-    ], logs(said)
-    assert said["run"] == {"state": "finished", "failure": "", "measurements": ["ok"]}, logs(said)
-    assert "finished: 1 measurements" in said["log"]
-    assert said["authorized"] == OTHERS
-    assert said["left"] == []
-    assert not said["fleet"]
+    ], logs(seen)
+    assert seen["run"] == {"state": "finished", "failure": "", "measurements": ["ok"]}, logs(seen)
+    assert "finished: 1 measurements" in seen["log"]
+    assert seen["authorized"] == OTHERS
+    assert seen["left"] == []
+    assert not seen["fleet"]
 
 
-def test_a_run_that_fails_has_its_status_as_score() -> None:
-    said = told("failed")
-    assert said["results"][0].startswith("dut /ringroad/measure/exit-status PASS 0"), logs(said)
-    assert said["results"][1].startswith("generator /ringroad/measure/exit-status FAIL 2: ringroad-lab ended with status 2: "), logs(said)
-    assert "NO_SUCH_SCENARIO" in said["log"]
-    assert said["authorized"] == OTHERS
+def test_the_score_of_a_failed_run_is_its_exit_status() -> None:
+    seen = result_of("failed")
+    assert seen["results"][0].startswith("dut /ringroad/measure/exit-status PASS 0"), logs(seen)
+    assert seen["results"][1].startswith("generator /ringroad/measure/exit-status FAIL 2: ringroad-lab ended with status 2: "), logs(seen)
+    assert "NO_SUCH_SCENARIO" in seen["log"]
+    assert seen["authorized"] == OTHERS
 
 
-def test_a_generator_that_is_left_alone_gives_up() -> None:
-    said = told("alone")
-    assert said["results"] == ["generator /ringroad/measure/exit-status FAIL 1: the device's machine did not come within 10 s"], logs(said)
+def test_a_generator_without_a_device_gives_up() -> None:
+    seen = result_of("alone")
+    assert seen["results"] == ["generator /ringroad/measure/exit-status FAIL 1: the device's machine did not come within 10 s"], logs(seen)
 
 
-def test_after_a_restart_of_the_generator_the_device_is_reported() -> None:
-    said = told("restarted")
-    assert said["statuses"] == [0, 0], logs(said)
-    assert said["results"] == [
+def test_a_restart_of_the_generator_is_reported_to_the_device() -> None:
+    seen = result_of("restarted")
+    assert seen["statuses"] == [0, 0], logs(seen)
+    assert seen["results"] == [
         "dut /ringroad/measure/exit-status FAIL 1: the generator ended early",
         "generator /ringroad/measure/exit-status FAIL 1: the generator restarted while it measured",
-    ], logs(said)
-    assert said["authorized"] == OTHERS
+    ], logs(seen)
+    assert seen["authorized"] == OTHERS
 
 
-def test_a_task_that_is_ended_tells_the_device() -> None:
-    said = told("cancelled")
-    assert said["statuses"] == [0, 0], logs(said)
-    assert said["results"] == [
+def test_the_end_of_the_generators_task_is_reported_to_the_device() -> None:
+    seen = result_of("cancelled")
+    assert seen["statuses"] == [0, 0], logs(seen)
+    assert seen["results"] == [
         "dut /ringroad/measure/exit-status FAIL 1: the generator ended early",
         "generator /ringroad/measure/exit-status FAIL 1: the task was ended",
-    ], logs(said)
-    assert said["authorized"] == OTHERS
+    ], logs(seen)
+    assert seen["authorized"] == OTHERS
 
 
-def test_a_strangers_key_is_not_let_in() -> None:
-    said = told("stranger")
-    assert "is not signed by this job's secret" in said["dut"]
-    assert said["authorized"] == OTHERS
-    assert said["results"] == ["dut /ringroad/measure/exit-status FAIL 1: the generator's machine did not come within 10 s"], logs(said)
+def test_an_unauthenticated_key_is_rejected() -> None:
+    seen = result_of("stranger")
+    assert "is not signed by this job's secret" in seen["dut"]
+    assert seen["authorized"] == OTHERS
+    assert seen["results"] == ["dut /ringroad/measure/exit-status FAIL 1: the generator's machine did not come within 10 s"], logs(seen)

@@ -1,6 +1,6 @@
-"""The real clients of Fedora's bus and of Koji judge the laboratory: they send to it, read what it sends, and see in a hub what it sees.
+"""The real clients of Fedora's bus and of Koji check the laboratory: they send to it, read its messages, and query the same hub.
 
-They stand in an environment of their own, which $RINGROAD_FLEET_JUDGES names (`make lab` has it), and run as programs.
+The clients are installed in a separate environment, which $RINGROAD_FLEET_JUDGES names (`make lab` makes it), and run as programs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RULE = Rule(
 )
 CONTACT = {"team": "switches", "email": "switches@example.org", "docs": "https://lab.example/docs"}
 
-# Sends the message about a tagged build whose fields are the argument, as the hub's plug-in does.
+# Sends a message about a tagged build with the fields in the argument, as the hub's plug-in does.
 PUBLISH = """
 import json, sys
 from fedora_messaging import api
@@ -58,7 +58,7 @@ message.validate()
 api.publish(message, timeout=120)
 print(message.id)
 """
-# Reads messages until it has one about an end, and says what each is, in a line.
+# Reads messages until one reports an end, and prints each in a line.
 CONSUME = """
 import json
 from fedora_messaging import api, exceptions
@@ -73,7 +73,7 @@ try:
 except exceptions.HaltConsumer as halt:
     assert halt.exit_code == 0
 """
-# Says what a hub holds: the last event, what was tagged after another, and a build.
+# Prints data of a hub: the last event, the builds tagged after another event, and a build.
 ASK_HUB = """
 import json, sys, koji
 session = koji.ClientSession(sys.argv[1])
@@ -88,13 +88,13 @@ def judge() -> Path:
     """The interpreter of the environment."""
     folder = os.environ.get("RINGROAD_FLEET_JUDGES")
     if not folder:
-        pytest.skip("RINGROAD_FLEET_JUDGES names no environment with the clients of the bus and the hub: `make lab` makes one")
+        pytest.skip("RINGROAD_FLEET_JUDGES does not name an environment with the clients of the bus and the hub: `make lab` makes one")
     return Path(folder) / "bin" / "python"
 
 
 @pytest.fixture
 def settings(rabbitmq: RabbitMq, tmp_path: Path) -> dict[str, str]:
-    """The environment in which fedora-messaging finds its settings; its queue is for the messages of CI."""
+    """The environment in which fedora-messaging finds its settings; its queue receives the CI messages."""
     rabbitmq.declare(queue := str(uuid.uuid4()), "org.centos.prod.ci.#")
     (tmp_path / "bus.toml").write_text(
         f"""
@@ -147,7 +147,7 @@ def tag_message(hub: KojiHubDouble, event: int) -> str:
 
 
 @pytest.mark.parametrize(("capacity", "verdict", "result"), [(0.7e6, "regression", "failed"), (1.3e6, "improvement", "passed")])
-def test_from_a_message_of_the_bus_to_a_message_of_ci(
+def test_from_a_bus_message_to_a_ci_message(
     rabbitmq: RabbitMq,
     judge: Path,
     settings: dict[str, str],
@@ -170,7 +170,7 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
     )
     rabbitmq.declare(queue, *bus.topics)
     poll = KojiSource.model_validate({"hub": hub.url, "as": "koji", "tags": [TAG], "every_s": 1})
-    told = CiMessage.model_validate({"url_env": "BROKER_URL", "hub": hub.url, "contact": CONTACT, "web_url": "https://lab.example"})
+    notifier = CiMessage.model_validate({"url_env": "BROKER_URL", "hub": hub.url, "contact": CONTACT, "web_url": "https://lab.example"})
     watchers = [found for name, source in (("bus", bus), ("hub", poll)) if (found := source.watcher(name, intake))]
     dispatcher = Dispatcher(
         store,
@@ -178,7 +178,7 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
         Leases(store, "local"),
         DispatcherSettings(retry_wait_s=0.0, poll_s=0.05),
         watchers=watchers,
-        recipients=targets([told]),
+        recipients=targets([notifier]),
         say=lambda _text: None,
     )
     stopping = threading.Event()
@@ -189,7 +189,7 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
         assert wait_until(lambda: bool(rabbitmq.consumers(queue)), PATIENCE_S)
         event = hub.tag("openvswitch", "1.fc43")
         message_id = run(judge, PUBLISH, tag_message(hub, event), env=settings).strip()
-        said = [json.loads(line) for line in run(judge, CONSUME, env=settings).splitlines()]
+        received = [json.loads(line) for line in run(judge, CONSUME, env=settings).splitlines()]
         assert wait_until(lambda: requests.get(1).duplicates >= 1, PATIENCE_S)
     finally:
         stopping.set()
@@ -197,11 +197,11 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
     rabbitmq.delete(queue)
     (request,) = requests.find()
     assert (request.state, request.verdict, request.owner) == (RequestState.DONE, verdict, "jdoe")
-    # The bus told of it, or the hub, whichever was faster.
+    # The message came from the bus or from the hub, whichever was faster.
     assert request.delivery in ("", message_id)
-    assert [each["topic"].rpartition(".")[2] for each in said][-1] == "complete"
-    assert len({each["id"] for each in said}) == len(said)
-    last: dict[str, Any] = said[-1]
+    assert [each["topic"].rpartition(".")[2] for each in received][-1] == "complete"
+    assert len({each["id"] for each in received}) == len(received)
+    last: dict[str, Any] = received[-1]
     assert (last["topic"], last["class"], last["severity"]) == ("org.centos.prod.ci.koji-build.test.complete", "Message", 20)
     body = last["body"]
     assert body["artifact"] == {
@@ -210,10 +210,10 @@ def test_from_a_message_of_the_bus_to_a_message_of_ci(
     }
     assert (body["test"]["result"], body["test"]["category"], body["test"]["type"]) == (result, "performance", "BRIDGE_VETH")
     assert body["run"]["url"] == f"https://lab.example/runs/{request.run_id}"
-    assert {each["body"]["pipeline"]["id"] for each in said} == {body["pipeline"]["id"]}
+    assert {each["body"]["pipeline"]["id"] for each in received} == {body["pipeline"]["id"]}
 
 
-def test_the_real_client_sees_in_the_double_what_we_see(judge: Path, hub: KojiHubDouble) -> None:
+def test_the_real_client_and_ours_read_the_same_from_the_double(judge: Path, hub: KojiHubDouble) -> None:
     first = hub.tag("openvswitch", "1.fc43", ago_s=3600)
     second = hub.tag("openvswitch", "2.fc43")
     hub.untag(first)

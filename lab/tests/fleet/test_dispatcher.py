@@ -1,4 +1,4 @@
-"""The dispatcher over a simulated engine: from a request to its verdict, whatever fails, ends or is killed on the way."""
+"""The dispatcher with a simulated engine: from a request to its verdict, whatever fails, ends or is killed on the way."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def cluster(store: ResultStore) -> Cluster:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A folder for a store that is synced hundreds of times."""
+    """A folder in memory, for a store that is synced hundreds of times."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         yield Path(folder)
 
 
 class Listener(Sender):
-    """Somebody who is told."""
+    """A recipient that keeps its notifications."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
@@ -80,7 +80,7 @@ class Listener(Sender):
 
 
 class ListenerSettings(Notifier):
-    """Told of every end."""
+    """Notified of every end."""
 
     kind = "listener"
     title = "Listens"
@@ -100,16 +100,16 @@ def ask(requests: Requests, build: str = "ovs-3.5", **values: Any) -> int:  # no
 
 
 def dispatcher(cluster: Cluster, number: int = 1, **values: Any) -> Dispatcher:  # noqa: ANN401
-    """The dispatcher of a process of this machine that has ended."""
+    """Return the dispatcher of an ended process of this machine."""
     leases = Leases(cluster.store, "local", holder=values.pop("holder", f"{HERE}:{number}.00"), clock=values.pop("clock", lambda: EPOCH))
-    said = values.pop("said", [])
-    return Dispatcher(cluster.store, SimulatedEngine(cluster), leases, values.pop("settings", QUICK), say=said.append, **values)
+    output = values.pop("output", [])
+    return Dispatcher(cluster.store, SimulatedEngine(cluster), leases, values.pop("settings", QUICK), say=output.append, **values)
 
 
 def dispatch(cluster: Cluster, number: int = 1, **values: Any) -> list[str]:  # noqa: ANN401
-    said: list[str] = []
-    dispatcher(cluster, number, said=said, **values).run(threading.Event(), once=True)
-    return said
+    output: list[str] = []
+    dispatcher(cluster, number, output=output, **values).run(threading.Event(), once=True)
+    return output
 
 
 def one(requests: Requests) -> Request:
@@ -133,7 +133,7 @@ def test_a_request_becomes_a_run_and_a_verdict_that_is_reported(requests: Reques
 
 
 @pytest.mark.parametrize(("capacity", "verdict"), [(0.7e6, "regression"), (1.3e6, "improvement")])
-def test_the_verdict_is_what_the_comparison_with_the_baseline_found(
+def test_the_verdict_is_the_result_of_the_comparison_with_the_baseline(
     requests: Requests, cluster: Cluster, store: ResultStore, capacity: float, verdict: str
 ) -> None:
     store.add_run(tiny_run("00000000-before"))
@@ -149,14 +149,14 @@ def test_the_verdict_is_what_the_comparison_with_the_baseline_found(
     assert store.comparisons(str(done.run_id))[0].baseline_run_id == "00000000-before"
 
 
-def test_the_first_build_has_nothing_to_be_compared_with(requests: Requests, cluster: Cluster) -> None:
+def test_the_first_build_has_no_run_to_compare_with(requests: Requests, cluster: Cluster) -> None:
     ask(requests, order=Order(baseline="last-stable"))
     dispatch(cluster)
     assert (one(requests).state, one(requests).verdict) == (RequestState.DONE, "measured")
     assert "no finished run" in requests.changes(1)[-1].why
 
 
-def test_a_run_that_fails_is_gone_on_with_and_at_last_given_up(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
+def test_a_failing_run_is_resumed_and_finally_given_up(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
     def half(job: Job) -> None:
         cluster.begin(job.name)
         cluster.end(job.name, 1, "Traceback\nthe disk is full")
@@ -178,29 +178,29 @@ def test_a_run_that_fails_is_gone_on_with_and_at_last_given_up(requests: Request
 
 
 @pytest.mark.parametrize("status", [2, 3])
-def test_what_no_attempt_mends_is_given_up_at_once(requests: Requests, cluster: Cluster, status: int) -> None:
+def test_a_permanent_failure_is_given_up_at_once(requests: Requests, cluster: Cluster, status: int) -> None:
     cluster.on_submit = lambda job: cluster.end(job.name, status, "no such setting")
     ask(requests)
     dispatch(cluster)
     assert (one(requests).state, one(requests).attempts) == (RequestState.DEAD, 1)
 
 
-def test_an_engine_that_is_down_delays_and_loses_nothing(requests: Requests, cluster: Cluster) -> None:
+def test_an_unavailable_engine_delays_requests_but_loses_none(requests: Requests, cluster: Cluster) -> None:
     ask(requests)
     cluster.is_down = True
-    said: list[str] = []
+    output: list[str] = []
 
     def say(text: str) -> None:
-        said.append(text)
+        output.append(text)
         cluster.is_down = False
 
     made = Dispatcher(cluster.store, SimulatedEngine(cluster), Leases(cluster.store, "local", holder=f"{HERE}:1.00"), QUICK, say=say)
     made.run(threading.Event(), once=True)
-    assert "the cluster is down" in said[0]
+    assert "the cluster is down" in output[0]
     assert (one(requests).state, one(requests).attempts) == (RequestState.DONE, 1)
 
 
-def test_a_job_that_its_engine_lost_is_submitted_again_and_that_is_no_attempt(requests: Requests, cluster: Cluster) -> None:
+def test_a_lost_job_is_submitted_again_and_does_not_count_as_an_attempt(requests: Requests, cluster: Cluster) -> None:
     def lose(job: Job) -> None:
         cluster.lose(job.name)
         if len(cluster.submitted) == QUICK.attempts + 1:
@@ -214,16 +214,16 @@ def test_a_job_that_its_engine_lost_is_submitted_again_and_that_is_no_attempt(re
     assert len(cluster.submitted) == QUICK.attempts + 2
 
 
-def test_a_job_that_was_never_submitted_does_not_end_as_the_attempt_before_it(
+def test_a_job_that_was_never_submitted_does_not_end_like_the_previous_attempt(
     requests: Requests, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As Slurm: what a job's key is, is known once it is submitted.
+    # As with Slurm: the key of a job is known once the job is submitted.
     monkeypatch.setattr(SimulatedEngine, "expected_key", lambda *_: "")
 
     def fail(job: Job) -> None:
         cluster.end(job.name, 1, "it failed")
         cluster.on_submit = cluster.finish_job
-        # The dispatcher is gone as it has claimed the request again.
+        # The dispatcher is killed when it has claimed the request again.
         monkeypatch.setattr(SimulatedEngine, "submit", lambda *_: sys.exit("killed"))
 
     cluster.on_submit = fail
@@ -236,24 +236,24 @@ def test_a_job_that_was_never_submitted_does_not_end_as_the_attempt_before_it(
     assert (one(requests).state, one(requests).attempts, len(cluster.submitted)) == (RequestState.DONE, 2, 2)
 
 
-def test_a_source_that_is_away_is_reported_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:
-    class Away(Watcher):
+def test_an_unavailable_source_is_reported_once_and_delays_no_request(requests: Requests, cluster: Cluster) -> None:
+    class Unavailable(Watcher):
         def look(self) -> None:
-            raise LabError("the broker is away")
+            raise LabError("the broker is unavailable")
 
     cluster.rooms = 2
     for build in ("ovs-3.5", "ovs-3.6"):
         ask(requests, build)
-    said: list[str] = []
-    made = dispatcher(cluster, watchers=[Away()], said=said)
+    output: list[str] = []
+    made = dispatcher(cluster, watchers=[Unavailable()], output=output)
     made._step()
     assert len(cluster.submitted) == 2
     made.run(threading.Event(), once=True)
-    assert said.count("the broker is away") == 1
+    assert output.count("the broker is unavailable") == 1
     assert [each.state for each in requests.find()] == [RequestState.DONE] * 2
 
 
-def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster: Cluster) -> None:
+def test_cancelled_and_superseded_requests_are_stopped(requests: Requests, cluster: Cluster) -> None:
     cluster.on_submit = lambda job: cluster.begin(job.name)
     request_id = ask(requests, package="ovs")
     made = dispatcher(cluster)
@@ -267,7 +267,7 @@ def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster
     cluster.stop(key.rpartition("/")[2])
     assert made._step()
     assert (one(requests).state, one(requests).lease_holder) == (RequestState.CANCELLED, "")
-    # Taken, and not yet begun: a newer build takes its place.
+    # Claimed, but not begun: a newer build supersedes it.
     requests.retry(request_id, "tester")
     assert Leases(cluster.store, "local", holder=f"{HERE}:2.00").claim(lambda _key: False, str)
     newer = ask(requests, "ovs-3.6", package="ovs", built_at=EPOCH + 1)
@@ -277,7 +277,7 @@ def test_what_is_taken_back_or_superseded_is_stopped(requests: Requests, cluster
     assert requests.get(newer).state is RequestState.DONE
 
 
-def test_ended_in_order_it_stops_its_run_which_then_goes_on(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
+def test_an_orderly_stop_ends_the_run_and_the_next_dispatcher_resumes_it(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
     cluster.on_submit = lambda job: cluster.begin(job.name)
     ask(requests)
     ask(requests, "ovs-3.6")
@@ -323,9 +323,7 @@ def test_jobs_that_outlive_dispatchers_are_left_to_the_next_one(
     assert (one(requests).state, one(requests).attempts, len(cluster.submitted)) == (RequestState.DONE, 1, 1)
 
 
-def test_a_machine_that_is_gone_is_waited_for_and_then_another_measures_anew(
-    requests: Requests, cluster: Cluster, store: ResultStore
-) -> None:
+def test_a_lost_machine_is_waited_for_and_then_another_measures_again(requests: Requests, cluster: Cluster, store: ResultStore) -> None:
     now = [1e10]
     ask(requests)
     gone = Leases(store, "local", holder="gone:1:2:3", clock=lambda: now[0] - 100)
@@ -333,7 +331,7 @@ def test_a_machine_that_is_gone_is_waited_for_and_then_another_measures_anew(
     assert taken
     store.begin_run(tiny_run(str(taken.run_id)).model_copy(update={"measurements": (), "state": RunState.STOPPED}))
     made = dispatcher(cluster, clock=lambda: now[0])
-    # By this machine's time the lease ended long ago only in the second try.
+    # By this machine's clock the lease ended long ago only at the second attempt.
     assert not made._leases.adopt(lambda request, is_gone: request.lease_until + ABANDONED_S < now[0])
     now[0] += ABANDONED_S + 100
     assert made._leases.adopt(lambda request, is_gone: request.lease_until + ABANDONED_S < now[0])
@@ -344,11 +342,11 @@ def test_a_machine_that_is_gone_is_waited_for_and_then_another_measures_anew(
 
 
 class Killed(BaseException):
-    """Nothing of the process goes on from here."""
+    """The process ends here without cleaning up."""
 
 
 class CountedStore(ResultStore):
-    """A store that a dispatcher loses at its n-th use: before or after the transaction, once or for good."""
+    """A store that a dispatcher loses at its n-th use, before or after the transaction, once or permanently."""
 
     left = 10**9
     after = False
@@ -377,10 +375,10 @@ class CountedStore(ResultStore):
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("what", [Killed, StoreFailedError])
-def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
+def test_each_request_has_one_verdict_if_dispatcher_or_store_fail_at_any_step(
     in_memory: Path, what: type[BaseException], after: bool
 ) -> None:
-    """The dispatcher ends, or loses the store, at its n-th use of the store, for every n until there is nothing more to do."""
+    """The dispatcher ends, or loses the store, at its n-th use of the store, for every n until nothing is left to do."""
     ended_early = 0
     location = str(in_memory / "results.db")
     counted = CountedStore(location)
@@ -404,11 +402,11 @@ def test_killed_or_without_its_store_at_any_step_each_request_has_one_verdict(
             assert [change.new for change in requests.changes(request_id) if change.old != change.new].count("done") == 1
             assert plain.count() == plain.count(RunFilter(state=RunState.FINISHED)) == step
             assert {notice.record and notice.record.run_id for notice in listener.notices} == {request.run_id}
-            # Told again only where nobody knew whether it was, and then as the same.
+            # Sent again only if the result was unknown, and then as the same delivery.
             assert len(set(listener.deliveries)) == 1
-            (told,) = Outbox(plain).of_request(request_id)
-            assert told.state is DeliveryState.DELIVERED
-            assert 1 <= len(listener.deliveries) <= told.attempts <= 2
+            (notification,) = Outbox(plain).of_request(request_id)
+            assert notification.state is DeliveryState.DELIVERED
+            assert 1 <= len(listener.deliveries) <= notification.attempts <= 2
             if not was_hit:
                 break
     assert 10 < step < 299

@@ -1,4 +1,4 @@
-"""The dispatcher and beds: jobs get those that are free, one that is unfit costs no attempt, and who waits is told why."""
+"""The dispatcher and beds: jobs get free beds, an unfit bed costs no attempt, and the reason for waiting is reported."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def ask(store: ResultStore, bed_class: str = "veth") -> None:
 
 
 def dispatch(cluster: Cluster) -> list[str]:
-    said: list[str] = []
+    output: list[str] = []
     settings = DispatcherSettings(attempts=1, retry_wait_s=0.0, poll_s=0.01)
     leases = Leases(cluster.store, "local", beds=BEDS)
-    Dispatcher(cluster.store, SimulatedEngine(cluster), leases, settings, say=said.append).run(threading.Event(), once=True)
-    return said
+    Dispatcher(cluster.store, SimulatedEngine(cluster), leases, settings, say=output.append).run(threading.Event(), once=True)
+    return output
 
 
-def test_a_bed_that_fails_its_calibration_costs_no_attempt_and_another_is_had(store: ResultStore) -> None:
+def test_a_bed_that_fails_its_calibration_costs_no_attempt_and_another_is_used(store: ResultStore) -> None:
     cluster, runs = Cluster(store), BedLeases(store, holder="elsewhere:1:2:3")
 
     def measure(job: Job) -> None:
@@ -63,33 +63,31 @@ def test_a_bed_that_fails_its_calibration_costs_no_attempt_and_another_is_had(st
     ask(store)
     dispatch(cluster)
     (request,) = Requests(store).find()
-    # One attempt is all that it has.
+    # The request is allowed only one attempt.
     assert (request.state, request.attempts, request.beds) == (RequestState.DONE, 1, ("b",))
     first, second = cluster.submitted
     assert (set(first.beds), set(second.beds)) == ({"a", "b"}, {"b"})
-    # A run is of one bed.
+    # A run belongs to one bed.
     assert (first.name != second.name, second.arguments[0]) == (True, "run")
     assert any("bed a failed its calibration" in change.why for change in Requests(store).changes(1))
 
 
-def test_who_waits_for_a_person_is_reported_why_and_in_nobodys_way(store: ResultStore) -> None:
+def test_a_request_that_waits_for_an_operator_is_reported_and_does_not_block_others(store: ResultStore) -> None:
     cluster = Cluster(store)
     cluster.on_submit = cluster.finish_job
     ask(store, "nic400g")
     ask(store)
-    said = dispatch(cluster)
-    assert (
-        said.count("requests for class nic400g, BRIDGE_VETH wait: no bed fits: none is of class nic400g and for scenario BRIDGE_VETH") == 1
-    )
+    output = dispatch(cluster)
+    assert output.count("requests for class nic400g, BRIDGE_VETH wait: no bed of class nic400g fits scenario BRIDGE_VETH") == 1
     assert {each.build: each.state for each in Requests(store).find()} == {"for nic400g": RequestState.NEW, "for veth": RequestState.DONE}
     for name in BEDS:
-        BedLeases(store).quarantine(name, "somebody works on it", "ann")
+        BedLeases(store).quarantine(name, "under repair", "ann")
     ask(store, "any")
     assert any("all beds that fit are in quarantine: a, b" in each for each in dispatch(cluster))
     assert len(cluster.submitted) == 1
 
 
-def test_the_local_engine_names_the_bed_to_the_run(tmp_path: Path) -> None:
+def test_the_local_engine_passes_the_bed_to_the_run(tmp_path: Path) -> None:
     program = (sys.executable, "-c", "import os; print(os.environ['RINGROAD_LAB_BED'])")
     engine = LocalEngine(EngineSettings(None, tmp_path, program))
     key = engine.submit(Job("00000000-run", (), {"b": BEDS["b"]}))

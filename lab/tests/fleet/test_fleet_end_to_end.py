@@ -45,7 +45,7 @@ package = "{{name}}"
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
-def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_path: Path) -> None:
+def test_a_package_in_a_folder_gets_one_verdict_although_everything_is_killed(tmp_path: Path) -> None:
     folder, location, fleet = tmp_path / "packages", str(tmp_path / "results.db"), tmp_path / "fleet.toml"
     folder.mkdir()
     fleet.write_text(FLEET.format(folder=folder))
@@ -76,16 +76,16 @@ def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_pat
 
             assert wait_until(lambda: measured() > 0 or processes[0].poll() is not None, PATIENCE_S)
             processes[0].kill()
-            # The run holds the machine by itself, and is the one that is killed next.
+            # The run itself holds the machine, and is killed next.
             holder = machine_holder()
             assert holder, processes[0].communicate()[0]
             os.kill(holder.pid, signal.SIGKILL)
             processes.append(start("--once"))
-            # A look that finds nothing new leaves nothing to do.
+            # A poll that finds nothing new leaves nothing to do.
             assert processes[1].wait(PATIENCE_S) == 0, processes[1].communicate()[0]
             (request,) = requests.find()
-            said = [(change.old, change.new, change.why) for change in requests.changes(request.id)]
-            assert request.state is RequestState.DONE, said
+            changes = [(change.old, change.new, change.why) for change in requests.changes(request.id)]
+            assert request.state is RequestState.DONE, changes
             assert (request.build, request.verdict, request.attempts) == ("my-switch-3.5.0-1", "measured", 2)
             assert json.loads(requests.payload(request.id))["arch"] == "all"
             (summary,) = store.summaries()
@@ -94,7 +94,7 @@ def test_a_package_in_a_folder_comes_to_one_verdict_though_all_is_killed(tmp_pat
             assert summary.labels["request"] == str(request.id)
             assert sum(summary.statuses.values()) == 2
             record = store.get_run(summary.run_id)
-            # As anybody repeats it: without what made it a job.
+            # The command as a user repeats it, without what made it a job.
             assert record.command[:3] == ("ringroad-lab", "run", "BRIDGE_VETH")
             assert [(each.target, each.state) for each in Outbox(store).of_request(request.id)] == [("CI", DeliveryState.DELIVERED)]
             (suite,) = JUnitXml.fromfile(str(results / f"request-{request.id}.xml"))

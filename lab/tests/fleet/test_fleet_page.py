@@ -1,4 +1,4 @@
-"""The examples of the documentation's pages about fleets are what they say they are."""
+"""The examples in the documentation's pages about fleets are valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ringroad_lab.fleet.settings import read_fleet
 DOCS = Path(__file__).parents[3] / "docs" / "lab"
 PAGES = [(DOCS / f"{name}.md").read_text() for name in ("fleet", "sources", "beds", "engines")]
 FOUND = [textwrap.dedent(found) for page in PAGES for found in re.findall(r"^ *```toml\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)]
-# The others are of notifications.toml, or a part of a rule.
+# The other examples belong to notifications.toml, or are a part of a rule.
 EXAMPLES = [found for found in FOUND if re.match(r"\[+(source|rule|engine|bed)\b", found)]
 KOJI = {"new": 1, "name": "openvswitch3.5", "version": "3.5.0", "release": "1.el9"}
 PUSH = {
@@ -29,7 +29,7 @@ PUSH = {
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"example {number}" for number in range(len(EXAMPLES))])
-def test_an_example_is_a_file_of_settings(tmp_path: Path, example: str) -> None:
+def test_an_example_is_a_valid_settings_file(tmp_path: Path, example: str) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text(example)
     settings = read_fleet(file)
@@ -55,9 +55,9 @@ def test_its_rules_name_the_build_of_a_message(tmp_path: Path, source: str, even
     assert setting in wanted.order.settings
 
 
-def test_a_field_in_a_recipe_is_refused(tmp_path: Path) -> None:
+def test_a_field_in_a_recipe_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     example = next(example for example in EXAMPLES if "recipe = " in example)
     file.write_text(example.replace('recipe = "', 'recipe = "echo {pusher.name}; '))
-    with pytest.raises(ScenarioError, match="a recipe or a test step's run is for the shell"):
+    with pytest.raises(ScenarioError, match="the shell executes a recipe or a test step's run"):
         read_fleet(file)

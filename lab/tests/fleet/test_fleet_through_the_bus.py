@@ -1,6 +1,6 @@
 """From a message on the bus about a new build to the message on the bus with its verdict, through a whole fleet, whatever is killed.
 
-Real are RabbitMQ, Slurm, PostgreSQL, sshd, the machines' networks, and `ringroad-lab dispatch`; in one test the measurements as well.
+RabbitMQ, Slurm, PostgreSQL, sshd, the machines' networks and `ringroad-lab dispatch` are real; in one test the measurements as well.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ def parts(rabbitmq: RabbitMq, postgres_socket: Path, tmp_path: Path) -> Iterator
     with ExitStack() as stack:
         networks = stack.enter_context(BedNetworks(BEDS))
         database = stack.enter_context(FaultyProxy(networks.address, to_unix(postgres_socket)))
-        source, told = (stack.enter_context(proxy_of(rabbitmq)) for _ in range(2))
+        source, outgoing = (stack.enter_context(proxy_of(rabbitmq)) for _ in range(2))
         cluster = stack.enter_context(SlurmCluster(nodes(networks), networks.address))
-        yield Parts(networks, cluster, rabbitmq, postgres_socket, make_user(postgres_socket), tmp_path, source, told, database)
+        yield Parts(networks, cluster, rabbitmq, postgres_socket, make_user(postgres_socket), tmp_path, source, outgoing, database)
 
 
 class KilledFleet(BusFleet):
-    """A fleet whose runs are fabricated: they wait in their middle until told to go on."""
+    """A fleet with fabricated runs, which wait halfway until the test lets them continue."""
 
     def pids(self, build: str) -> dict[str, int]:
-        """The processes of a build's runs that have come to their middle, by run."""
+        """Return the processes of a build's runs that are halfway, by run."""
         files = [self.parts.folder / str(each.run_id) for each in self.of(build)]
         return {file.name: int(text) for file in files if file.exists() and (text := file.read_text())}
 
     def await_middle(self, build: str, before: dict[str, int] | None = None) -> dict[str, int]:
-        """Wait until all runs of a build have come to their middle, in other processes than before."""
+        """Wait until all runs of a build are halfway, in other processes than before."""
         old = set((before or {}).values())
         self.await_that(lambda: len(pids := self.pids(build)) == len(self.scenarios) and old.isdisjoint(pids.values()))
         return self.pids(build)
 
     def go(self, is_going: bool = True) -> None:
-        """Have runs go on."""
+        """Let runs continue, or have them wait halfway again."""
         if is_going:
             (self.parts.folder / "go").touch()
         else:
             (self.parts.folder / "go").unlink()
 
     def finish(self, build: str) -> list[Request]:
-        """Have a build's runs go on, and wait for the verdicts."""
+        """Let a build's runs continue, and wait for the verdicts."""
         self.go()
         done = self.await_done(build)
         self.go(False)
@@ -78,16 +78,16 @@ def fleet(parts: Parts) -> Iterator[KilledFleet]:
     made.close()
 
 
-def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: KilledFleet) -> None:
+def test_each_build_has_one_verdict_per_scenario_whatever_is_killed(fleet: KilledFleet) -> None:
     cluster = fleet.parts.cluster
-    # The first build has nothing to be compared with; a tester says that it is good.
+    # The first build has no run to compare with; a tester judges it good.
     fleet.dispatch()
     fleet.publish("1.0")
     for request in fleet.finish("1.0"):
         assert request.verdict == "measured"
         judge(fleet, request)
 
-    # The source, its message in the store and not acknowledged.
+    # Kill the source when its message is stored and not acknowledged.
     fleet.parts.source.keep(ACKNOWLEDGEMENT)
     fleet.publish("1.1")
     fleet.await_requests("1.1")
@@ -97,7 +97,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.dispatch()
     fleet.finish("1.1")
 
-    # The dispatcher, with jobs that Slurm took a moment ago; then slurmctld, which forgets them.
+    # Kill the dispatcher when Slurm has just accepted jobs; then slurmctld, which loses them.
     cluster.call("scontrol", "update", "PartitionName=lab", "State=DOWN")
     fleet.publish("1.2")
     fleet.await_that(lambda: len(fleet.queued_jobs()) == 2)
@@ -110,7 +110,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     cluster.call("scontrol", "update", "PartitionName=lab", "State=UP")
     fleet.finish("1.2")
 
-    # slurmctld and the dispatcher, while runs measure and end.
+    # Kill slurmctld and the dispatcher while runs measure and end.
     fleet.publish("1.3")
     fleet.await_middle("1.3")
     cluster.kill("slurmctld")
@@ -120,7 +120,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     cluster.start_controller()
     fleet.finish("1.3")
 
-    # Both runs.
+    # Kill both runs.
     fleet.publish("1.4-slow")
     pids = fleet.await_middle("1.4-slow")
     for pid in pids.values():
@@ -128,7 +128,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.await_middle("1.4-slow", pids)
     assert {each.verdict for each in fleet.finish("1.4-slow")} == {Verdict.REGRESSION}
 
-    # slurmd of a generator and of a device; Slurm begins the jobs anew, and their first copies end, the one as its slurmd is back.
+    # Kill slurmd of a generator and of a device. Slurm restarts the jobs; their first copies end, one when its slurmd is back.
     fleet.publish("1.5")
     pids = fleet.await_middle("1.5")
     lost = ("host-a1", "host-b2")
@@ -139,7 +139,7 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.await_middle("1.5", pids)
     fleet.finish("1.5")
 
-    # The store's connections: for a while, and then as a transaction is committed.
+    # Cut the store's connections: for a while, and then when a transaction is committed.
     fleet.publish("1.6")
     fleet.await_middle("1.6")
     fleet.parts.database.is_refusing = True
@@ -153,14 +153,14 @@ def test_whatever_is_killed_each_build_has_one_verdict_by_scenario(fleet: Killed
     fleet.finish("1.6")
     assert "Traceback" not in fleet.dispatchers_said()
 
-    # The bus: the verdicts have to wait until it is back.
+    # Kill the bus: the verdicts have to wait until it is back.
     fleet.publish("1.7")
     fleet.await_middle("1.7")
     fleet.parts.rabbitmq.kill()
     fleet.finish("1.7")
     fleet.parts.rabbitmq.start()
 
-    # The dispatcher, as the bus has the verdict, and has confirmed it in vain.
+    # Kill the dispatcher when the bus has the verdict and its confirmation is held back.
     fleet.publish("1.8")
     fleet.await_middle("1.8")
     fleet.await_told("1.8", 2)
@@ -181,7 +181,7 @@ def judge(fleet: BusFleet, request: Request) -> None:
     subprocess.run(argv, env=fleet.environment, check=True, capture_output=True)
 
 
-# Of a build that is slow the bridge sends less out of one port than the links carry.
+# For a slow build the bridge sends less out of one port than the links carry.
 SETTINGS = """
 match.version = {glob = "1.*"}
 layers = ["quick"]
@@ -209,7 +209,7 @@ run = "tc -n $BRIDGE_NETNS qdisc add dev far2 root tbf rate 2mbit burst 3000 lat
 """
 
 
-def test_a_build_is_measured_between_two_machines_and_compared_with_the_one_before(parts: Parts) -> None:
+def test_a_build_is_measured_between_two_machines_and_compared_with_the_previous_one(parts: Parts) -> None:
     def settings(bed: str) -> str:
         nics = ", ".join(f"{{generator_interface = 'near{n}', dut_interface = 'far{n}'}}" for n in range(1, CABLES + 1))
         keys = parts.folder / f"ssh-{bed}"

@@ -1,4 +1,4 @@
-"""A folder of packages as a source: what is whole is taken once, and told by its own name, version and architecture."""
+"""A folder of packages as a source: a complete file is taken once, and described by its own name, version and architecture."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ def without_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _program: None)
 
 
-def watcher(packages: Path, requests: Requests, said: list[str] | None = None) -> FolderWatcher:
-    return FolderWatcher("packages", packages, Intake(requests, [RULE], (said if said is not None else []).append))
+def watcher(packages: Path, requests: Requests, output: list[str] | None = None) -> FolderWatcher:
+    return FolderWatcher("packages", packages, Intake(requests, [RULE], (output if output is not None else []).append))
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_a_file_is_taken_once_when_two_looks_saw_the_same(packages: Path, requests: Requests) -> None:
-    said: list[str] = []
-    looks = watcher(packages, requests, said)
+def test_a_file_is_taken_once_after_two_equal_polls(packages: Path, requests: Requests) -> None:
+    output: list[str] = []
+    folder_watcher = watcher(packages, requests, output)
     package = packages / "ovs_3.5.0-1_amd64.deb"
     package.write_bytes(b"half")
     for hidden in (".ovs_1_all.deb", "notes.txt"):
         (packages / hidden).touch()
     (packages / "folder.deb").mkdir()
-    looks.look()
+    folder_watcher.look()
     assert requests.count() == 0
-    # It grows: not whole yet.
+    # The file grows: it is not complete yet.
     package.write_bytes(b"half and half")
-    looks.look()
+    folder_watcher.look()
     assert requests.count() == 0
-    looks.look()
+    folder_watcher.look()
     (request,) = requests.find()
     assert (request.build, request.source, request.event) == ("ovs-3.5.0-1.amd64", "packages", "package")
-    assert said == [f"{package}: requested, request 1"]
-    # Neither another look nor another dispatcher takes it again.
-    looks.look()
+    assert output == [f"{package}: requested, request 1"]
+    # Neither another poll nor another dispatcher takes the file again.
+    folder_watcher.look()
     for again in (watcher(packages, requests), watcher(packages, requests)):
         again.look()
         again.look()
     assert requests.get(1).duplicates == 0
     os.utime(package, ns=(1, 1))
-    looks.look()
-    looks.look()
+    folder_watcher.look()
+    folder_watcher.look()
     assert requests.get(1).duplicates == 1
     with pytest.raises(LabError, match="No such file"):
         watcher(packages / "gone", requests).look()
@@ -86,7 +86,7 @@ def test_a_file_is_taken_once_when_two_looks_saw_the_same(packages: Path, reques
         ("open-vswitch-3.5.0-1.fc43.x86_64.rpm", ("open-vswitch", "3.5.0", "1.fc43", "x86_64", "3.5.0-1.fc43")),
     ],
 )
-def test_without_a_program_that_reads_packages_the_names_of_files_tell(packages: Path, name: str, fields: tuple[str, ...]) -> None:
+def test_without_package_tools_the_file_names_describe_packages(packages: Path, name: str, fields: tuple[str, ...]) -> None:
     (packages / name).write_bytes(b"x")
     found = describe_package(packages / name)
     assert tuple(found[key] for key in ("name", "version", "release", "arch", "full_version")) == fields
@@ -95,11 +95,11 @@ def test_without_a_program_that_reads_packages_the_names_of_files_tell(packages:
 
 @pytest.mark.usefixtures("without_tools")
 @pytest.mark.parametrize("name", ["ovs.deb", "a_b_c_d.deb", "ovs.rpm", "-1-2.x.rpm"])
-def test_what_tells_nothing_is_kept_as_dead(packages: Path, requests: Requests, name: str) -> None:
+def test_a_package_that_cannot_be_described_is_kept_as_dead(packages: Path, requests: Requests, name: str) -> None:
     (packages / name).write_bytes(b"x")
-    looks = watcher(packages, requests)
-    looks.look()
-    looks.look()
+    folder_watcher = watcher(packages, requests)
+    folder_watcher.look()
+    folder_watcher.look()
     (dead,) = requests.find()
     assert (dead.state, dead.is_poison) == (RequestState.DEAD, True)
     assert name in dead.last_error
@@ -107,7 +107,7 @@ def test_what_tells_nothing_is_kept_as_dead(packages: Path, requests: Requests, 
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
-def test_a_debian_package_tells_itself_whatever_its_file_is_called(packages: Path, tmp_path: Path, requests: Requests) -> None:
+def test_a_debian_package_is_described_by_its_metadata_not_its_file_name(packages: Path, tmp_path: Path, requests: Requests) -> None:
     control = tmp_path / "made" / "DEBIAN" / "control"
     control.parent.mkdir(parents=True)
     control.write_text("Package: ovs\nVersion: 1:3.5.0-1\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: none\n")
@@ -117,9 +117,9 @@ def test_a_debian_package_tells_itself_whatever_its_file_is_called(packages: Pat
     assert (found["name"], found["version"], found["release"], found["arch"]) == ("ovs", "3.5.0", "1", "all")
     assert found["full_version"] == "1:3.5.0-1"
     (packages / "broken.deb").write_bytes(b"no archive")
-    looks = watcher(packages, requests)
-    looks.look()
-    looks.look()
+    folder_watcher = watcher(packages, requests)
+    folder_watcher.look()
+    folder_watcher.look()
     assert {each.state: each.build for each in requests.find()}[RequestState.NEW] == "ovs-1:3.5.0-1.all"
     (dead,) = [each for each in requests.find() if each.is_poison]
     assert "broken.deb" in dead.last_error

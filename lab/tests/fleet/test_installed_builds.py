@@ -1,6 +1,6 @@
-"""From a message about a build to that very build, measured: a package in a folder, an RPM package of a Koji, a commit of a forge.
+"""From a message about a build to the measured build: a package in a folder, an RPM package of a Koji, a commit of a forge.
 
-All goes through `ringroad-lab dispatch` itself, with real switches. A build that cannot be installed is a verdict, and no lost night.
+The tests run `ringroad-lab dispatch` itself, with real switches. A build that cannot be installed gets a verdict at once.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def git(repository: Path, *arguments: str) -> str:
 
 
 class Fleet:
-    """Messages, the program that carries out what they ask for, and what came of it."""
+    """Messages, the program that processes them, and the results."""
 
     def __init__(self, folder: Path, url: str, store: ResultStore) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class Fleet:
         self.packages.mkdir()
         rules = FLEET.format(packages=self.packages, url=url, binaries=BINARIES)
         self.file = folder / "fleet.toml"
-        # What all three measure stands in each.
+        # All three rules have the same measurement settings.
         self.file.write_text(rules.replace("[[rule]]\n", f"[[rule]]\n{COMMON}"))
         self.store = store
         self.requests = Requests(store)
@@ -155,7 +155,7 @@ def programs(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.skipif(not all(map(shutil.which, ("rpm", "rpm2cpio", "rpmbuild", "cpio"))), reason="needs rpm, rpm2cpio and cpio")
-def test_the_build_that_a_message_names_is_what_is_measured(fleet: Fleet, location: str, tmp_path: Path) -> None:
+def test_the_build_that_a_message_names_is_measured(fleet: Fleet, location: str, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "ringroad-switch", files=programs(Path("usr/bin"))).rename(fleet.packages / "switch.deb")
     served = tmp_path / "served/packages/ringroad-switch/1.2/3/x86_64"
     served.mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_the_build_that_a_message_names_is_what_is_measured(fleet: Fleet, locati
     place, commit = repository(tmp_path, MAKE_IT)
     fleet.say("koji", {"name": "ringroad-switch", "version": "1.2", "release": "3", "new": 1})
     fleet.say("forge", push(place, commit))
-    said = fleet.dispatch(location)
+    output = fleet.dispatch(location)
     ringroadd = hashlib.sha256((BINARIES / "ringroadd").read_bytes()).hexdigest()
     facts = {
         "packages": ("package ringroad-switch=1.2-3", {"switch.deb": f"sha256:{hashlib.sha256(package.read_bytes()).hexdigest()}"}),
@@ -172,22 +172,22 @@ def test_the_build_that_a_message_names_is_what_is_measured(fleet: Fleet, locati
     }
     for source, (origin, sums) in facts.items():
         request, record = fleet.of(source)
-        assert (request.verdict, record.state) == ("measured", RunState.FINISHED), said
+        assert (request.verdict, record.state) == ("measured", RunState.FINISHED), output
         (dut,) = record.duts
         assert dut.build == origin
-        # The program of the build is what ran.
+        # The program of the build ran.
         assert [found for path, found in dut.files.items() if path.endswith("/ringroadd")] == [ringroadd]
         if sums is not None:
             assert record.facts["dut.ringroad.build"] == sums
         else:
             assert record.facts["dut.ringroad.build"]["commit"] == commit
     assert not Path("/tmp/never").exists()
-    # Nothing of it is left but the build that may be asked for again.
+    # Only the build is left, which can be requested again.
     (log,) = (tmp_path / "cache").rglob("log")
     assert log.read_text() == "of $(touch /tmp/never) it's me\n"
 
 
-def test_a_build_that_cannot_be_installed_is_a_verdict_that_is_reported(fleet: Fleet, location: str, tmp_path: Path) -> None:
+def test_a_build_that_cannot_be_installed_gets_a_verdict_that_is_reported(fleet: Fleet, location: str, tmp_path: Path) -> None:
     place, commit = repository(tmp_path, "#!/bin/sh\necho compiling; echo 'no rule to make switch' >&2; exit 2\n")
     fleet.say("forge", push(place, commit))
     fleet.say("koji", {"name": "absent", "version": "1", "release": "1", "new": 1})
@@ -208,9 +208,9 @@ def test_a_build_that_cannot_be_installed_is_a_verdict_that_is_reported(fleet: F
     absent, _ = fleet.of("koji")
     assert absent.verdict == NOT_INSTALLED
     assert "answers with status 404" in absent.last_error
-    told = [json.loads(body) for _, _, body in receiver.got]
-    assert sorted(each["state"] for each in told) == ["not installed", "not installed"]
-    # Mended, it is measured anew when somebody says so.
+    notifications = [json.loads(body) for _, _, body in receiver.got]
+    assert sorted(each["state"] for each in notifications) == ["not installed", "not installed"]
+    # After a repair a user can have the build measured again.
     fleet.requests.retry(request.id, "tester")
     again = fleet.requests.get(request.id)
     assert (again.state, again.verdict, again.run_id, again.attempts) == (RequestState.NEW, "", None, 0)
@@ -234,5 +234,5 @@ def test_a_package_of_the_systems_repository_is_measured_by_name(location: str, 
     assert dut.build.startswith("package openvswitch-switch=")
     (sum_of_package,) = record.facts["dut.ovs.build"].values()
     assert sum_of_package == f"sha256:{hashlib.sha256(package.read_bytes()).hexdigest()}"
-    # What ran is what was unpacked, and not the machine's.
+    # The unpacked program ran, not the machine's.
     assert any(path.endswith("/ovs-vswitchd") and not path.startswith("/usr/sbin") for path in dut.files)

@@ -1,4 +1,4 @@
-"""Dispatchers and runs as processes of their own that are killed: the next dispatcher goes on with what the kernel leaves."""
+"""Dispatchers and runs as separate processes that are killed: the next dispatcher resumes from what the kernel leaves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Bench:
         return request
 
     def await_run(self, other_than: int = 0) -> int:
-        """Wait until a run has measured half; return its process."""
+        """Wait until a run has measured half; return its process id."""
         assert wait_until(lambda: self.run_pid() not in (0, other_than), PATIENCE_S), self.said()
         return self.run_pid()
 
@@ -70,7 +70,7 @@ class Bench:
         (self.folder / "go").touch()
 
     def check_done(self, dispatcher: subprocess.Popen[str]) -> None:
-        """Wait for the end; there is one run, and one verdict."""
+        """Wait for the end; check that there is one run and one verdict."""
         assert dispatcher.wait(PATIENCE_S) == 0, self.said()
         request = self.request
         assert (request.state, request.verdict, request.lease_holder) == (RequestState.DONE, "measured", "")
@@ -93,12 +93,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.store.close()
 
 
-def test_the_run_of_a_killed_dispatcher_goes_on_and_another_sees_to_it(bench: Bench) -> None:
+def test_the_run_of_a_killed_dispatcher_continues_and_another_takes_it_over(bench: Bench) -> None:
     first = bench.dispatch()
     pid = bench.await_run()
     first.kill()
     first.wait()
-    # The machine is the run's as before.
+    # The run still holds the machine.
     with pytest.raises(MachineBusyError, match=str(pid)):
         take_machine("another")
     second = bench.dispatch()
@@ -108,7 +108,7 @@ def test_the_run_of_a_killed_dispatcher_goes_on_and_another_sees_to_it(bench: Be
     assert (bench.run_pid(), bench.request.attempts) == (pid, 1)
 
 
-def test_a_killed_run_is_gone_on_with_also_when_its_dispatcher_was_killed_too(bench: Bench) -> None:
+def test_a_killed_run_is_resumed_even_if_its_dispatcher_was_killed_too(bench: Bench) -> None:
     first = bench.dispatch()
     pid = bench.await_run()
     os.kill(pid, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_killed_run_is_gone_on_with_also_when_its_dispatcher_was_killed_too(be
     assert bench.request.attempts == 3
 
 
-def test_two_dispatchers_and_one_that_is_ended_in_order(bench: Bench) -> None:
+def test_two_dispatchers_follow_one_that_is_stopped_in_order(bench: Bench) -> None:
     first = bench.dispatch()
     pid = bench.await_run()
     first.send_signal(signal.SIGTERM)
@@ -136,7 +136,7 @@ def test_two_dispatchers_and_one_that_is_ended_in_order(bench: Bench) -> None:
     assert bench.request.attempts == 1
 
 
-def test_a_request_that_is_taken_back_ends_the_run_of_a_killed_dispatcher(bench: Bench) -> None:
+def test_a_cancelled_request_ends_the_run_of_a_killed_dispatcher(bench: Bench) -> None:
     first = bench.dispatch()
     bench.await_run()
     first.kill()
@@ -145,14 +145,14 @@ def test_a_request_that_is_taken_back_ends_the_run_of_a_killed_dispatcher(bench:
     second = bench.dispatch()
     assert second.wait(PATIENCE_S) == 0, bench.said()
     assert (bench.request.state, bench.request.lease_holder) == (RequestState.CANCELLED, "")
-    # It has let the machine go, and may be about to end.
+    # The run has released the machine, and may be about to end.
     assert machine_holder() is None
     assert [run.state for run in bench.store.summaries()] == [RunState.STOPPED]
 
 
 @pytest.fixture
 def hook(bench: Bench) -> Iterator[HttpReceiver]:
-    """A server that is told by the bench's dispatchers of all that ends."""
+    """A server that the bench's dispatchers notify of every end."""
     with http_receiver(HttpReceiver()) as receiver:
         text = f'[[webhook]]\nname = "hook"\nurl = "{receiver.url}"\non = ["always"]\n'
         (bench.folder / "notifications.toml").write_text(text)
@@ -163,11 +163,11 @@ def deliveries(hook: HttpReceiver) -> list[str]:
     return [headers["x-ringroad-lab-delivery"] for _, headers, _ in hook.got]
 
 
-def test_a_dispatcher_that_is_killed_as_it_tells_is_followed_by_another_that_tells_the_same(bench: Bench, hook: HttpReceiver) -> None:
+def test_a_notification_that_a_killed_dispatcher_was_sending_is_repeated_unchanged_by_the_next(bench: Bench, hook: HttpReceiver) -> None:
     hook.holding.set()
     bench.go()
     first = bench.dispatch()
-    # The server has it all, and this dispatcher never learns of that.
+    # The server has the whole notification, and this dispatcher never learns that.
     assert wait_until(lambda: len(hook.got) == 1, PATIENCE_S), bench.said()
     first.kill()
     first.wait()
@@ -180,13 +180,13 @@ def test_a_dispatcher_that_is_killed_as_it_tells_is_followed_by_another_that_tel
     assert (row.state, row.attempts, row.delivery) == (DeliveryState.DELIVERED, 2, deliveries(hook)[0])
 
 
-def test_two_dispatchers_tell_each_thing_once(bench: Bench, hook: HttpReceiver) -> None:
+def test_two_dispatchers_send_each_notification_once(bench: Bench, hook: HttpReceiver) -> None:
     hook.holding.set()
     bench.go()
     count = 30
     dead = [make_dead(bench.store, number) for number in range(count)]
     both = [bench.dispatch(), bench.dispatch()]
-    # Both are at it, each with a message of its own.
+    # Both are sending, each its own message.
     assert wait_until(lambda: len(hook.got) == 2, PATIENCE_S), bench.said()
     hook.holding.clear()
     for each in both:

@@ -1,4 +1,4 @@
-"""Others are told of requests by real servers that fail, hang, refuse and come back; what is told does not wait for them."""
+"""Notifications of requests to real servers that fail, hang, reject and recover; a slow server delays no other target."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def hook(server: HttpReceiver, name: str = "hook", **more: Any) -> Webhook:  # n
     return Webhook.model_validate({"url": server.url, "name": name, "on": ["always"], **more})
 
 
-def teller(store: ResultStore, *notifiers: Notifier, said: list[str] | None = None) -> OutboxSender:
-    say = (said if said is not None else []).append
+def outbox_sender(store: ResultStore, *notifiers: Notifier, output: list[str] | None = None) -> OutboxSender:
+    say = (output if output is not None else []).append
     return OutboxSender(Outbox(store, this_process()), targets(notifiers), say, first_wait_s=0.02)
 
 
-def tell_until(told: OutboxSender, is_over: Callable[[], bool]) -> bool:
-    """Have it tell until something is so, as a dispatcher does."""
+def send_until(sender: OutboxSender, is_over: Callable[[], bool]) -> bool:
+    """Send notifications as a dispatcher does, until a condition holds."""
 
-    def is_it() -> bool:
-        told.look()
-        told.attend(threading.Event(), 0.05)
+    def is_reached() -> bool:
+        sender.look()
+        sender.attend(threading.Event(), 0.05)
         return is_over()
 
-    return wait_until(is_it, PATIENCE_S)
+    return wait_until(is_reached, PATIENCE_S)
 
 
 def row(store: ResultStore, request_id: int, target: str = "hook") -> Notification:
@@ -79,59 +79,59 @@ def deliveries(server: HttpReceiver) -> list[str]:
     return [headers["x-ringroad-lab-delivery"] for _, headers, _ in server.got]
 
 
-def test_what_fails_is_tried_again_as_the_same_until_it_is_delivered(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
-    server, said = servers(503, 500, 429, 200), list[str]()
+def test_a_failed_notification_is_retried_unchanged_until_it_is_delivered(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    server, output = servers(503, 500, 429, 200), list[str]()
     request_id = make_dead(store)
-    told = teller(store, hook(server), said=said)
-    assert tell_until(told, lambda: told.is_done and row(store, request_id).state is DeliveryState.DELIVERED)
+    sender = outbox_sender(store, hook(server), output=output)
+    assert send_until(sender, lambda: sender.is_done and row(store, request_id).state is DeliveryState.DELIVERED)
     assert len(server.got) == 4
     assert len({(delivery, body) for delivery, (_, _, body) in zip(deliveries(server), server.got, strict=True)}) == 1
     content = json.loads(server.got[0][2])
-    assert (content["stage"], content["verdict"], content["reason"]) == ("error", "dead", "it is no JSON")
+    assert (content["stage"], content["verdict"], content["reason"]) == ("error", "dead", "invalid JSON")
     assert content["request"]["id"] == request_id
     assert row(store, request_id).attempts == 4
     assert row(store, request_id).delivery == deliveries(server)[0]
-    # The log has it once.
-    assert said == [f"request {request_id}: hook was not told of error: the server answers with status 503"]
+    # The failure is printed once.
+    assert output == [f"request {request_id}: hook was not notified of error: the server answers with status 503"]
 
 
-def test_what_is_refused_is_not_tried_again_before_somebody_asks(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+def test_a_rejected_notification_is_retried_only_on_request(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
     server = servers(404)
     request_id = make_dead(store)
-    told = teller(store, hook(server))
-    assert tell_until(told, lambda: told.is_done)
+    sender = outbox_sender(store, hook(server))
+    assert send_until(sender, lambda: sender.is_done)
     refused = row(store, request_id)
     assert (refused.state, refused.last_error) == (DeliveryState.UNDELIVERED, "the server answers with status 404")
     server.statuses = [200]
-    assert tell_until(told, lambda: told.is_done)
+    assert send_until(sender, lambda: sender.is_done)
     assert len(server.got) == 1
     Outbox(store).send_again(request_id, "tester")
-    assert tell_until(told, lambda: told.is_done)
+    assert send_until(sender, lambda: sender.is_done)
     assert row(store, request_id).state is DeliveryState.DELIVERED
     assert len(server.got) == 2
     assert len(set(deliveries(server))) == 1
 
 
-def test_a_server_that_hangs_delays_nobody_else_and_gets_all_when_it_is_back(
+def test_a_hanging_server_delays_no_other_and_gets_everything_when_it_recovers(
     store: ResultStore, servers: Callable[..., HttpReceiver]
 ) -> None:
     hanging, good = servers(), servers()
     hanging.holding.set()
     ids = [make_dead(store, number) for number in range(8)]
-    told = teller(store, hook(hanging, "hanging", within_s=0.3), hook(good, "good"))
-    assert tell_until(told, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
+    sender = outbox_sender(store, hook(hanging, "hanging", within_s=0.3), hook(good, "good"))
+    assert send_until(sender, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
     assert {row(store, each, "hanging").state for each in ids} == {DeliveryState.WAITING}
-    assert tell_until(told, lambda: any("in time" in row(store, each, "hanging").last_error for each in ids))
+    assert send_until(sender, lambda: any("in time" in row(store, each, "hanging").last_error for each in ids))
     hanging.holding.clear()
-    assert tell_until(told, lambda: all(row(store, each, "hanging").state is DeliveryState.DELIVERED for each in ids))
+    assert send_until(sender, lambda: all(row(store, each, "hanging").state is DeliveryState.DELIVERED for each in ids))
     assert len(good.got) == len(ids)
     assert set(deliveries(hanging)) == {row(store, each, "hanging").delivery for each in ids}
 
 
 @contextmanager
 def dripping_server(over: threading.Event) -> Iterator[tuple[int, list[int]]]:
-    """A server that answers a byte every now and then, and never ends; its port, and how often it was asked."""
-    asked: list[int] = []
+    """A server that answers byte by byte and never ends; yields its port and its connections."""
+    connections: list[int] = []
 
     def answer(connection: socket.socket) -> None:
         with connection:
@@ -145,37 +145,37 @@ def dripping_server(over: threading.Event) -> Iterator[tuple[int, list[int]]]:
             if over.is_set():
                 connection.close()
                 return
-            asked.append(1)
+            connections.append(1)
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     with socket.create_server((ADDRESS, 0)) as server:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
-            yield server.getsockname()[1], asked
+            yield server.getsockname()[1], connections
         finally:
             over.set()
             socket.create_connection(server.getsockname()).close()
             thread.join()
 
 
-def test_a_server_that_answers_byte_by_byte_is_left_alone_with_one_thread(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+def test_a_server_that_answers_byte_by_byte_occupies_only_one_thread(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
     good, over = servers(), threading.Event()
-    with dripping_server(over) as (port, asked):
+    with dripping_server(over) as (port, connections):
         dripping = Webhook.model_validate({"url": f"http://{ADDRESS}:{port}/", "name": "dripping", "on": ["always"], "within_s": 0.2})
         ids = [make_dead(store, number) for number in range(4)]
-        told = teller(store, dripping, hook(good, "good"))
-        assert tell_until(told, lambda: row(store, ids[0], "dripping").last_error == "no end within the time")
-        assert tell_until(told, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
+        sender = outbox_sender(store, dripping, hook(good, "good"))
+        assert send_until(sender, lambda: row(store, ids[0], "dripping").last_error == "delivery timed out")
+        assert send_until(sender, lambda: all(row(store, each, "good").state is DeliveryState.DELIVERED for each in ids))
         later = make_dead(store, 9)
-        assert tell_until(told, lambda: row(store, later, "good").state is DeliveryState.DELIVERED)
-        assert len(asked) == 1
-        # It has ended: the next one is tried.
+        assert send_until(sender, lambda: row(store, later, "good").state is DeliveryState.DELIVERED)
+        assert len(connections) == 1
+        # The delivery has ended: the next one is tried.
         over.set()
-        assert tell_until(told, lambda: row(store, ids[1], "dripping").attempts > 0)
+        assert send_until(sender, lambda: row(store, ids[1], "dripping").attempts > 0)
 
 
-def test_stages_come_in_order_to_a_forge_that_was_away(
+def test_stages_reach_a_forge_in_order_after_it_was_unavailable(
     store: ResultStore, servers: Callable[..., HttpReceiver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "t")
@@ -188,8 +188,8 @@ def test_stages_come_in_order_to_a_forge_that_was_away(
     status = GithubStatus.model_validate(
         {"api_url": forge.url.partition("/hook")[0], "token_env": "TOKEN", "name": "forge", "web_url": "http://lab"}
     )
-    told = teller(store, status)
-    assert tell_until(told, lambda: [each.state for each in Outbox(store).of_request(request_id)] == [DeliveryState.DELIVERED] * 3)
+    sender = outbox_sender(store, status)
+    assert send_until(sender, lambda: [each.state for each in Outbox(store).of_request(request_id)] == [DeliveryState.DELIVERED] * 3)
     bodies = [json.loads(body) for _, _, body in forge.got]
     assert [body["state"] for body in bodies] == ["pending"] * 5 + ["error"]
     assert {body["target_url"] for body in bodies} == {f"http://lab/requests/{request_id}"}
@@ -197,30 +197,30 @@ def test_stages_come_in_order_to_a_forge_that_was_away(
     assert Outbox(store).of_request(request_id + 1) == []
 
 
-def test_a_mail_of_a_dead_request_comes_once_though_the_server_was_busy(store: ResultStore, tmp_path: Path) -> None:
+def test_a_mail_about_a_dead_request_is_repeated_with_the_same_id_after_the_server_was_busy(store: ResultStore, tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path / "certificate.pem")
     with mail_receiver(MailReceiver(replies=["451 later", "250 taken"]), certificate) as post:
         values = {"server": ADDRESS, "port": post.port, "ca_file": certificate, "sender": "lab@example.org", "to": ["team@example.org"]}
         request_id = make_dead(store)
-        told = teller(store, Mail.model_validate({**values, "name": "mail", "web_url": "http://lab"}))
-        assert tell_until(told, lambda: row(store, request_id, "mail").state is DeliveryState.DELIVERED)
+        sender = outbox_sender(store, Mail.model_validate({**values, "name": "mail", "web_url": "http://lab"}))
+        assert send_until(sender, lambda: row(store, request_id, "mail").state is DeliveryState.DELIVERED)
     mails = [email.message_from_bytes(each.content, policy=email.policy.default) for each in post.got if isinstance(each.content, bytes)]
     assert len(mails) == 2
     assert {mail["Message-ID"] for mail in mails} == {f"<{row(store, request_id, 'mail').delivery}@example.org>"}
     assert mails[0]["Subject"].endswith(": dead")
-    assert "Reason: it is no JSON" in mails[0].get_content()
+    assert "Reason: invalid JSON" in mails[0].get_content()
     assert f"http://lab/requests/{request_id}" in mails[0].get_content()
 
 
-def test_a_dispatcher_that_has_nobody_to_tell_leaves_the_news_to_others_for_a_while(
+def test_a_dispatcher_without_recipients_leaves_events_to_others_for_a_while(
     store: ResultStore, servers: Callable[..., HttpReceiver]
 ) -> None:
     request_id, server = make_dead(store), servers()
-    quiet = teller(store)
+    quiet = outbox_sender(store)
     quiet.look()
     assert quiet.is_done
-    told = teller(store, hook(server))
-    assert tell_until(told, lambda: told.is_done)
+    sender = outbox_sender(store, hook(server))
+    assert send_until(sender, lambda: sender.is_done)
     assert row(store, request_id).state is DeliveryState.DELIVERED
     make_dead(store, 1)
     Outbox(store, clock=lambda: time.time() + 3500).forget()
@@ -229,17 +229,17 @@ def test_a_dispatcher_that_has_nobody_to_tell_leaves_the_news_to_others_for_a_wh
     assert not Outbox(store).is_any_new()
 
 
-def test_a_status_counts_though_the_answer_breaks_off(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+def test_a_status_counts_although_the_answer_breaks_off(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
     server = servers(404)
     server.headers_answered = {"Content-Length": "100"}
     request_id = make_dead(store)
-    told = teller(store, hook(server, within_s=0.5))
-    assert tell_until(told, lambda: told.is_done)
+    sender = outbox_sender(store, hook(server, within_s=0.5))
+    assert send_until(sender, lambda: sender.is_done)
     assert (row(store, request_id).state, row(store, request_id).attempts) == (DeliveryState.UNDELIVERED, 1)
 
 
 class Broken(Notifier):
-    """A kind that fails whatever it is asked."""
+    """A kind of notifier that always fails."""
 
     kind = "broken"
     title = "Broken"
@@ -252,7 +252,7 @@ class Broken(Notifier):
 
 
 class BrokenSender(Sender):
-    """See above."""
+    """Its sender."""
 
     @property
     def address(self) -> str:
@@ -262,34 +262,34 @@ class BrokenSender(Sender):
         raise ZeroDivisionError("deliver")
 
 
-def test_a_kind_that_is_broken_is_reported_of_and_disturbs_nobody(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
-    good, said = servers(), list[str]()
+def test_a_broken_kind_is_reported_and_does_not_affect_others(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+    good, output = servers(), list[str]()
     request_id = make_dead(store)
-    told = teller(store, Broken(), hook(good), said=said)
-    assert tell_until(told, lambda: row(store, request_id).state is DeliveryState.DELIVERED)
-    assert tell_until(told, lambda: row(store, request_id, "broken").attempts > 1)
+    sender = outbox_sender(store, Broken(), hook(good), output=output)
+    assert send_until(sender, lambda: row(store, request_id).state is DeliveryState.DELIVERED)
+    assert send_until(sender, lambda: row(store, request_id, "broken").attempts > 1)
     broken = row(store, request_id, "broken")
-    assert (broken.state, broken.last_error) == (DeliveryState.WAITING, "ZeroDivisionError while it was sent: deliver")
-    assert any("KeyError" in text for text in said)
+    assert (broken.state, broken.last_error) == (DeliveryState.WAITING, "ZeroDivisionError while sending: deliver")
+    assert any("KeyError" in text for text in output)
 
 
-def test_what_is_being_sent_as_a_dispatcher_ends_is_noted(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
+def test_a_delivery_under_way_when_a_dispatcher_stops_is_recorded(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:
     server = servers()
     server.holding.set()
     request_id = make_dead(store)
-    told = teller(store, hook(server))
-    told.look()
+    sender = outbox_sender(store, hook(server))
+    sender.look()
     assert wait_until(lambda: len(server.got) == 1, PATIENCE_S)
     stopping = threading.Event()
     stopping.set()
-    told.attend(stopping, PATIENCE_S)
-    told.note()
-    assert told.is_sending
+    sender.attend(stopping, PATIENCE_S)
+    sender.note()
+    assert sender.is_sending
     server.holding.clear()
 
     def is_noted() -> bool:
-        told.note()
-        return not told.is_sending
+        sender.note()
+        return not sender.is_sending
 
     assert wait_until(is_noted, PATIENCE_S)
     assert row(store, request_id).state is DeliveryState.DELIVERED

@@ -37,7 +37,7 @@ PRIMARY = '<metadata xmlns="http://linux.duke.edu/metadata/common" packages="1">
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and says nothing."""
+    """Serves a folder, and logs nothing."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401
         pass
@@ -62,9 +62,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         thread.join()
 
 
-def watcher(index: str, requests: Requests, said: list[str] | None = None, **values: Any) -> RepositoryWatcher:  # noqa: ANN401
+def watcher(index: str, requests: Requests, output: list[str] | None = None, **values: Any) -> RepositoryWatcher:  # noqa: ANN401
     source = RepositorySource.model_validate({"index": index, "packages": ["openvswitch*"], **values})
-    return RepositoryWatcher("repo", source, Intake(requests, [RULE], (said if said is not None else []).append))
+    return RepositoryWatcher("repo", source, Intake(requests, [RULE], (output if output is not None else []).append))
 
 
 def make_deb(folder: Path, name: str, version: str) -> Path:
@@ -88,22 +88,22 @@ def paragraph(deb: Path, name: str, version: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
-def test_what_is_new_in_a_debian_repository_is_taken_once_with_its_url_and_sum(served: tuple[Path, str], requests: Requests) -> None:
+def test_a_new_package_in_a_debian_repository_is_taken_once_with_its_url_and_checksum(served: tuple[Path, str], requests: Requests) -> None:
     folder, url = served
     (folder / "pool").mkdir()
     index = folder / "dists/stable/main/binary-amd64/Packages.xz"
     index.parent.mkdir(parents=True)
     old = paragraph(make_deb(folder / "pool", "openvswitch", "3.4-1"), "openvswitch", "3.4-1")
     index.write_bytes(lzma.compress(old.encode()))
-    said: list[str] = []
-    looks = watcher(f"{url}/dists/stable/main/binary-amd64/Packages.xz", requests, said)
-    looks.work()
+    output: list[str] = []
+    repository_watcher = watcher(f"{url}/dists/stable/main/binary-amd64/Packages.xz", requests, output)
+    repository_watcher.work()
     assert requests.count() == 0
     new = make_deb(folder / "pool", "openvswitch-dpdk", "1:3.5.0-2")
     other = paragraph(make_deb(folder / "pool", "dpdk", "23.11-1"), "dpdk", "23.11-1")
     index.write_bytes(lzma.compress((old + other + paragraph(new, "openvswitch-dpdk", "1:3.5.0-2")).encode()))
-    looks.work()
-    looks.work()
+    repository_watcher.work()
+    repository_watcher.work()
     # Another dispatcher, later.
     watcher(f"{url}/dists/stable/main/binary-amd64/Packages.xz", requests).work()
     (request,) = requests.find()
@@ -113,10 +113,10 @@ def test_what_is_new_in_a_debian_repository_is_taken_once_with_its_url_and_sum(s
         **{"file": new.name, "path": f"{url}/pool/{new.name}", "bytes": new.stat().st_size},
         "sha256": hashlib.sha256(new.read_bytes()).hexdigest(),
     }
-    assert said == ["source 'repo': openvswitch-dpdk 1:3.5.0-2: requested, request 1"]
+    assert output == ["source 'repo': openvswitch-dpdk 1:3.5.0-2: requested, request 1"]
 
 
-def test_what_is_new_in_an_rpm_repository_is_taken_and_sources_are_not(served: tuple[Path, str], requests: Requests) -> None:
+def test_a_new_package_in_an_rpm_repository_is_taken_and_source_packages_are_not(served: tuple[Path, str], requests: Requests) -> None:
     folder, url = served
     (folder / "repodata").mkdir()
     (folder / "repodata/repomd.xml").write_text(REPOMD)
@@ -126,21 +126,21 @@ def test_what_is_new_in_an_rpm_repository_is_taken_and_sources_are_not(served: t
 
     kernel = PACKAGE.format(name="kernel", arch="x86_64", epoch=0, digest="0" * 64)
     publish(kernel)
-    looks = watcher(f"{url}/repodata/repomd.xml", requests)
-    looks.work()
+    repository_watcher = watcher(f"{url}/repodata/repomd.xml", requests)
+    repository_watcher.work()
     publish(
         kernel,
         PACKAGE.format(name="openvswitch3.5", arch="x86_64", epoch=1, digest="1" * 64),
         PACKAGE.format(name="openvswitch3.5-src", arch="src", epoch=1, digest="2" * 64),
     )
-    looks.work()
+    repository_watcher.work()
     (request,) = requests.find()
     fields = json.loads(requests.payload(request.id))
     assert (request.build, fields["path"]) == ("openvswitch3.5-1:3.5.0-1.el9", f"{url}/Packages/openvswitch3.5.rpm")
     assert (fields["kind"], fields["release"], fields["bytes"], fields["sha256"]) == ("rpm", "1.el9", 7, "1" * 64)
 
 
-def test_what_is_there_at_the_first_look_is_taken_where_the_settings_say_so(served: tuple[Path, str], requests: Requests) -> None:
+def test_packages_present_at_the_first_poll_are_taken_if_configured(served: tuple[Path, str], requests: Requests) -> None:
     folder, url = served
     (folder / "Packages").write_text(f"Package: openvswitch\nVersion: 3\nArchitecture: all\nFilename: ./o.deb\nSHA256: {'0' * 64}")
     watcher(f"{url}/Packages", requests, takes_present=True).work()
@@ -155,13 +155,13 @@ def test_what_is_there_at_the_first_look_is_taken_where_the_settings_say_so(serv
         ("Packages.xz", b"no xz", "cannot be unpacked"),
         ("Packages.gz", b"\x1f\x8b\x08\x00broken", "cannot be unpacked"),
         ("Packages", b"Package: a\n" * 20_000, "longer than 100000 bytes"),
-        ("Packages.xz", lzma.compress(b"Package: a\n" * 200_000), "once it is unpacked"),
-        ("repodata/repomd.xml", b"<repomd", "no XML"),
+        ("Packages.xz", lzma.compress(b"Package: a\n" * 200_000), "once unpacked"),
+        ("repodata/repomd.xml", b"<repomd", "invalid XML"),
         ("repodata/repomd.xml", b"<!DOCTYPE a [<!ENTITY b 'c'>]><repomd/>", "document type"),
-        ("repodata/repomd.xml", b"<repomd/>", "names no primary"),
+        ("repodata/repomd.xml", b"<repomd/>", "has no primary"),
     ],
 )
-def test_a_bad_index_is_reported_and_nothing_is_taken_for_seen(
+def test_an_invalid_index_is_reported_and_nothing_is_recorded_as_seen(
     served: tuple[Path, str], requests: Requests, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, words: str
 ) -> None:
     folder, url = served
@@ -170,14 +170,14 @@ def test_a_bad_index_is_reported_and_nothing_is_taken_for_seen(
     if content is not None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    looks = watcher(f"{url}/{name}", requests)
+    repository_watcher = watcher(f"{url}/{name}", requests)
     with pytest.raises(LabError, match=words):
-        looks.work()
-    assert looks._positions.get("repo", "first look") is None
+        repository_watcher.work()
+    assert repository_watcher._positions.get("repo", "first look") is None
 
 
-def test_a_wrong_url_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_url_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text('[source.a]\nkind = "repository"\nindex = "ftp://x/Packages"\npackages = ["a"]\n')
-    with pytest.raises(ScenarioError, match=r"source.a: 'ftp://x/Packages' is no URL of an index"):
+    with pytest.raises(ScenarioError, match=r"source.a: 'ftp://x/Packages' is not an index URL"):
         read_fleet(file)

@@ -1,4 +1,4 @@
-"""Rules: what a message comes to, whatever is in it; and the file they stand in."""
+"""Rules: what a message leads to, whatever it contains; and the file of the rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rule(**values: Any) -> Rule:  # noqa: ANN401
     return Rule(**{"name": "ovs", "build": "{name}-{version}", "scenario": "BRIDGE_VETH", **values})
 
 
-def test_a_rule_says_what_is_measured_for_a_message() -> None:
+def test_a_rule_defines_what_is_measured_for_a_message() -> None:
     (wanted,) = make(
         TAGGED,
         rule(
@@ -98,36 +98,36 @@ def test_a_rule_of_another_source_does_not_match_and_the_first_of_two_counts() -
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"name": "x"}, "needs the field version, and the message has none"),
-        ({"name": "x", "version": {"a": 1}}, "no text there"),
+        ({"name": "x"}, "needs the field version, which is missing in the message"),
+        ({"name": "x", "version": {"a": 1}}, "not a text in the message"),
         ({"name": "x", "version": "1\n2"}, "cannot be printed"),
         ({"name": "x" * 300, "version": "1"}, "at most 200"),
-        ({"name": "x", "version": "1", "at": "yesterday"}, "the field at is no time"),
+        ({"name": "x", "version": "1", "at": "yesterday"}, "the field at is not a time"),
         ({"name": "x", "version": "1", "at": 1e300}, "built_at"),
-        ([1], "no object"),
+        ([1], "not an object"),
     ],
 )
-def test_what_cannot_be_made_is_reported(fields: Any, words: str) -> None:  # noqa: ANN401
+def test_a_message_that_a_rule_cannot_use_is_reported(fields: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(MessageError, match=words):
         make(fields, rule(built_at="at") if "at" in fields else rule())
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b'{"a": ' + b"1" * 5000 + b"}"])
-def test_what_is_no_json_is_reported(payload: bytes) -> None:
+def test_invalid_json_is_reported(payload: bytes) -> None:
     with pytest.raises(MessageError, match="not JSON"):
         read_payload(payload)
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(fields=st.dictionaries(st.sampled_from(["name", "version", "at", "deep"]), json_values))
-def test_whatever_a_message_holds_it_comes_to_requests_or_to_one_reason(fields: dict[str, Any]) -> None:
+def test_any_message_leads_to_requests_or_to_one_reason(fields: dict[str, Any]) -> None:
     rules = (rule(match={"deep.a": 1}), rule(built_at="at", scenario="OVS_VANILLA", settings={"dut": {"a": "{name}"}}))
-    told, found = "", []
+    reason, found = "", []
     try:
         found = make(fields, *rules)
     except MessageError as error:
-        told = str(error)
-    assert bool(found) != told.startswith("rule 'ovs'")
+        reason = str(error)
+    assert bool(found) != reason.startswith("rule 'ovs'")
     assert {each.scenario for each in found} <= {"BRIDGE_VETH", "OVS_VANILLA"}
 
 
@@ -140,14 +140,14 @@ def test_a_field_is_one_text_of_one_setting_and_nothing_else(text: str) -> None:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(value=json_values, globbed=st.text(max_size=5))
-def test_a_condition_holds_for_itself_alone_or_not_at_all(value: object, globbed: str) -> None:
+def test_a_text_condition_holds_for_texts_only(value: object, globbed: str) -> None:
     for condition in (Condition("x", (globbed,), is_glob=True), Condition("x", (globbed,))):
         assert condition.holds(value) in (False, isinstance(value, str))
     assert not Condition("x", (1,)).holds(True)
 
 
 @pytest.mark.parametrize("match", [{"a": {}}, {"a": []}, {"a": None}, {"a": {"glob": 1}}, {"a": {"glob": "x", "b": 1}}, {"a": [[1]]}])
-def test_what_is_no_condition_is_refused(match: dict[str, Any]) -> None:
+def test_an_invalid_condition_is_rejected(match: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="a: write"):
         conditions(match)
 
@@ -173,11 +173,11 @@ def check(*arguments: str) -> str:
         ("[sources.a]\n", r"sources: no such setting; did you mean 'source'.*line 1"),
         ('[source.a]\nkind = "githup"\nsecret_env = "A"\n', r"source.a.kind: 'githup' .* did you mean 'github'.*line 2"),
         ('[source.a]\nkind = "github"\n', "give one of secret_file and secret_env"),
-        ('[source.a]\nkind = "folder"\nfolder = "here"\n', "no absolute path"),
+        ('[source.a]\nkind = "folder"\nfolder = "here"\n', "not an absolute path"),
         ('[source."a b"]\nkind = "folder"\nfolder = "/a"\n', "up to 64 letters"),
         ("[engine.slurn]\n", "there is no engine 'slurn'"),
-        ('[engine.slurm]\nfolder = "jobs"\n', "engine.slurm.folder: has to be an absolute path.*line 2"),
-        ('[engine.slurm]\noptions = ["--nice=1", "--wrap=true"]\n', "--wrap is the engine's own"),
+        ('[engine.slurm]\nfolder = "jobs"\n', "engine.slurm.folder: must be an absolute path.*line 2"),
+        ('[engine.slurm]\noptions = ["--nice=1", "--wrap=true"]\n', "--wrap is reserved for the engine"),
         ('[engine.slurm]\noptions = ["-n4"]\n', "one long option of sbatch"),
         ('[bed.a]\nmachines = {dut = "b"}\n', "bed.a: has no machine of the role 'generator'"),
         ('[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VET"\n', "did you mean 'BRIDGE_VETH'"),
@@ -186,19 +186,19 @@ def check(*arguments: str) -> str:
             '[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VETH"\nbaselin = "x"\n',
             "rule r.baselin: no such setting; did you mean 'baseline'",
         ),
-        ('[[rule]]\nname = "r"\nbuild = "{}"\nscenario = "BRIDGE_VETH"\n', "a field of the message stands in braces"),
+        ('[[rule]]\nname = "r"\nbuild = "{}"\nscenario = "BRIDGE_VETH"\n', "write a field of the message in braces"),
         ('[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VETH"\nmatch.a = {glob = 1}\n', "a: write"),
         ('[[rule]]\nname = "r"\nscenario = "BRIDGE_VETH"\n', "rule r.build: is missing"),
         ("[[rule]]\n[source.a]\n", "3 problems|4 problems"),
         ("rule = 1\n", "has to be tables"),
     ],
 )
-def test_faults_of_the_file_are_reported_with_their_place(tmp_path: Path, text: str, words: str) -> None:
+def test_problems_of_the_file_are_reported_with_their_place(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         read_fleet(write(tmp_path, text))
 
 
-def test_check_tells_what_a_message_would_come_to(tmp_path: Path) -> None:
+def test_check_prints_what_a_message_would_lead_to(tmp_path: Path) -> None:
     text = (
         '[source.koji]\nkind = "generic"\nsecret_env = "KOJI"\n'
         '[[rule]]\nname = "r"\nbuild = "{name}"\nscenario = "BRIDGE_VETH"\nmatch.name = "ovs"\nsettings.queues = 2\n'
@@ -215,7 +215,7 @@ def test_check_tells_what_a_message_would_come_to(tmp_path: Path) -> None:
         check(str(write(tmp_path, text.replace("queues", "queue"))))
 
 
-def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
+def test_the_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs/lab/fleet.md").read_text()
     file = write(tmp_path, text.partition("```toml\n")[2].partition("```")[0])
     assert "2 rules, 2 sources" in check(str(file))

@@ -1,4 +1,4 @@
-"""The simulation of a fleet, small: every request is done, by the laboratory's own order, and what is printed is what happened."""
+"""The simulation of a small fleet: every request is done, in the laboratory's own order, and the printed figures are right."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_whatever_fails_every_request_is_served_and_no_bed_stays_taken(store: Re
     assert sum(line.requests for line in table(course)) == 24
 
 
-def test_the_table_tells_waiting_times_and_who_starved() -> None:
+def test_the_table_shows_waiting_times_and_starved_owners() -> None:
     asked = {number: Asked("ann", 0, 0.0, begun_at=minutes * 60.0) for number, minutes in enumerate((1, 2, 3, 30))}
     asked[4] = Asked("ann", 0, 0.0)
     asked[5] = Asked("bob", 5, 0.0, begun_at=25 * HOUR_S)

@@ -1,4 +1,4 @@
-"""The Slurm engine with a real Slurm: slurmctld and four slurmd, two beds of a generator and a device each."""
+"""The Slurm engine with a real Slurm: slurmctld and four slurmd; two beds, each of a generator and a device."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ BEDS = {name: Bed(machines={"generator": f"host-{name}1", "dut": f"host-{name}2"
 SAYS_WHERE = (
     'echo "bed=$RINGROAD_LAB_BED machines=$RINGROAD_LAB_MACHINES on=$SLURMD_NODENAME job=$RINGROAD_LAB_JOB store=$RINGROAD_LAB_STORE"'
 )
-# Goes on until a file says so, and tells of SIGTERM.
+# Runs until the file `go` exists, and reports SIGTERM.
 WAITS = """
-trap 'echo told to end; exit 130' TERM
+trap 'echo got SIGTERM; exit 130' TERM
 echo "$SLURMD_NODENAME restart=${SLURM_RESTART_COUNT:-0}" >>began
 until [ -e go ]; do sleep 0.02; done
 """
 
 
 class Bench:
-    """A cluster, and engines of several dispatchers."""
+    """A cluster, and the engines of several dispatchers."""
 
     def __init__(self, cluster: SlurmCluster, folder: Path) -> None:
         self.cluster = cluster
         self.folder = folder
 
     def engine(self, script: str = SAYS_WHERE, **own: Any) -> SlurmEngine:  # noqa: ANN401
-        """An engine whose jobs are a script that has the arguments of `ringroad-lab`."""
+        """Return an engine whose jobs are a script with the arguments of `ringroad-lab`."""
         (self.folder / "program").write_text(f"cd {self.folder}\n{script}\n")
         settings = SlurmSettings(
             **{
@@ -65,12 +65,12 @@ class Bench:
     def await_state(self, engine: SlurmEngine, key: str, state: JobState) -> JobReport:
         report = engine.state(key)
 
-        def is_there() -> bool:
+        def has_state() -> bool:
             nonlocal report
             report = engine.state(key)
             return report.state is state
 
-        assert wait_until(is_there, PATIENCE_S, 0.1), (report, self.cluster.said())
+        assert wait_until(has_state, PATIENCE_S, 0.1), (report, self.cluster.said())
         return report
 
     def await_reason(self, reason: str) -> None:
@@ -87,20 +87,20 @@ def job(*arguments: str, beds: Mapping[str, Bed] = BEDS, name: str = "") -> Job:
     return Job(name or str(uuid.uuid4()), arguments, beds)
 
 
-def test_a_job_gets_a_whole_bed_runs_on_its_generator_and_tells_how_it_ended(bench: Bench) -> None:
+def test_a_job_gets_a_whole_bed_runs_on_its_generator_and_reports_its_end(bench: Bench) -> None:
     engine = bench.engine(f'{SAYS_WHERE}; printf "<%s>" "$@"; exit 7')
     strange = ("run", "A'B\"C", "$(touch here)", "", "--label=a=b; exit 0", "*")
     one = job(*strange)
     key = engine.submit(one)
     report = bench.await_state(engine, key, JobState.ENDED)
     assert report.exit_status == 7
-    said, arguments = report.output.splitlines()
+    where, arguments = report.output.splitlines()
     machines = {bed: f"bed={bed} machines=generator=host-{bed}1,dut=host-{bed}2 on=host-{bed}1" for bed in BEDS}
-    assert said.split(" job=")[0] in machines.values()
-    assert said.endswith(f" job={one.name} store=postgresql://lab:secret@db/lab")
+    assert where.split(" job=")[0] in machines.values()
+    assert where.endswith(f" job={one.name} store=postgresql://lab:secret@db/lab")
     assert arguments == "".join(f"<{each}>" for each in strange)
     assert not (bench.folder / "here").exists()
-    # Slurm has forgotten it, as after its MinJobAge; the folder has not.
+    # Slurm discards the job, as after its MinJobAge; the folder still has its files.
     shown = bench.cluster.call("scontrol", "show", "job", "--details")
     assert "secret" not in shown
     assert f"JobName={one.name}" in shown
@@ -119,7 +119,7 @@ def test_two_jobs_have_a_bed_each_and_a_third_waits(bench: Bench) -> None:
     third = engine.submit(job("run"))
     assert engine.state(third).state is JobState.QUEUED
     assert not engine.reserve()
-    # The first of a dispatcher that came later.
+    # The engine of a later dispatcher finds the job.
     assert bench.engine(WAITS).find(third) == third
     bench.go()
     for key in (*keys, third):
@@ -128,32 +128,32 @@ def test_two_jobs_have_a_bed_each_and_a_third_waits(bench: Bench) -> None:
     assert bench.began()[2] in bench.began()[:2]
 
 
-def test_a_job_without_beds_has_any_node(bench: Bench) -> None:
+def test_a_job_without_beds_runs_on_any_node(bench: Bench) -> None:
     engine = bench.engine()
     report = bench.await_state(engine, engine.submit(job("run", beds={})), JobState.ENDED)
     assert report.output.startswith("bed= machines= on=")
     assert report.exit_status == 0
 
 
-def test_of_beds_with_different_numbers_of_machines_those_are_asked_for_that_are_usable(bench: Bench) -> None:
+def test_of_beds_with_different_numbers_of_machines_the_usable_ones_are_requested(bench: Bench) -> None:
     beds = {"a": Bed(machines={"generator": "host-a1"}), "b": BEDS["b"]}
     bench.cluster.call("scontrol", "update", "NodeName=host-a1", "State=DRAIN", "Reason=test")
     engine = bench.engine()
     assert bench.await_state(engine, engine.submit(job("run", beds=beds)), JobState.ENDED).output.startswith("bed=b ")
 
 
-def test_a_bed_that_slurm_knows_otherwise_is_refused(bench: Bench) -> None:
+def test_a_bed_that_differs_in_slurm_is_rejected(bench: Bench) -> None:
     engine = bench.engine()
     for machines, words in (
         ({"generator": "host-a2", "dut": "host-a1"}, "not on the generator of bed a"),
-        ({"generator": "host-a1", "dut": "host-c1"}, "host-a1,host-a2 are no bed"),
+        ({"generator": "host-a1", "dut": "host-c1"}, "host-a1,host-a2 are not a bed"),
     ):
         report = bench.await_state(engine, engine.submit(job("run", beds={"a": Bed(machines=machines)})), JobState.ENDED)
         assert report.exit_status == 1
         assert words in report.output
 
 
-def test_a_drained_bed_gets_no_job_and_its_runs_do_not_go_on(bench: Bench) -> None:
+def test_a_drained_bed_gets_no_job_and_its_runs_do_not_resume(bench: Bench) -> None:
     engine = bench.engine(f"{SAYS_WHERE}; exit 1")
     only_a = {"a": BEDS["a"]}
     first = job("run", beds=only_a)
@@ -161,7 +161,7 @@ def test_a_drained_bed_gets_no_job_and_its_runs_do_not_go_on(bench: Bench) -> No
     assert engine.may_go_on(first.name)
     bench.cluster.call("scontrol", "update", "NodeName=host-a2", "State=DRAIN", "Reason=test")
     assert not engine.may_go_on(first.name)
-    assert engine.may_go_on("one that did not begin")
+    assert engine.may_go_on("a run that did not begin")
     second = job("run", beds=BEDS)
     assert bench.await_state(engine, engine.submit(second), JobState.ENDED).output.startswith("bed=b ")
     third = engine.submit(job("run", beds=only_a))
@@ -170,18 +170,18 @@ def test_a_drained_bed_gets_no_job_and_its_runs_do_not_go_on(bench: Bench) -> No
     assert bench.await_state(engine, third, JobState.ENDED).output.startswith("bed=a ")
 
 
-def test_a_run_goes_on_where_it_began(bench: Bench) -> None:
+def test_a_run_resumes_where_it_began(bench: Bench) -> None:
     engine = bench.engine(f"{SAYS_WHERE}; exit 1")
     began = job("run", beds={"b": BEDS["b"]})
     bench.await_state(engine, engine.submit(began), JobState.ENDED)
-    goes_on = job("resume", began.name, name=began.name)
-    report = bench.await_state(engine, engine.submit(goes_on), JobState.ENDED)
+    resumed = job("resume", began.name, name=began.name)
+    report = bench.await_state(engine, engine.submit(resumed), JobState.ENDED)
     assert [line.split()[0] for line in report.output.splitlines()] == ["bed=b", "bed=b"]
-    with pytest.raises(EngineError, match="host-b1,host-b2, which are none of its beds"):
+    with pytest.raises(EngineError, match="host-b1,host-b2, which are no longer one of its beds"):
         engine.submit(job("resume", began.name, name=began.name, beds={"a": BEDS["a"]}))
 
 
-def test_what_beds_share_is_a_license(bench: Bench) -> None:
+def test_a_license_limits_access_to_a_shared_device(bench: Bench) -> None:
     engine = bench.engine(WAITS, licenses="ixia:1")
     first = engine.submit(job("run"))
     bench.await_began()
@@ -205,22 +205,22 @@ def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(bench: Bench, monke
     engine.cancel(runs.name)
     report = bench.await_state(engine, runs.name, JobState.ENDED)
     assert report.exit_status == 130
-    assert report.output.endswith("told to end")
+    assert report.output.endswith("got SIGTERM")
     assert bench.began() == ["host-a1 restart=0"]
-    # One that does not listen ends all the same, as long as it is asked again.
+    # A job that ignores the signal ends after a repeated request.
     monkeypatch.setattr("ringroad_lab.fleet.engine.slurm._SECOND_SIGNAL_S", 0.0)
-    deaf = bench.engine("trap 'echo told' TERM; echo x >>began; while :; do sleep 0.05; done")
+    deaf = bench.engine("trap 'echo got a signal' TERM; echo x >>began; while :; do sleep 0.05; done")
     key = deaf.submit(job("run"))
     bench.await_began(2)
     deaf.cancel(key)
-    assert wait_until(lambda: "told" in (bench.folder / "jobs" / f"{key}.log").read_text(), PATIENCE_S)
+    assert wait_until(lambda: "got a signal" in (bench.folder / "jobs" / f"{key}.log").read_text(), PATIENCE_S)
     assert deaf.state(key).state is JobState.RUNNING
     deaf.cancel(key)
     assert bench.await_state(deaf, key, JobState.ENDED).exit_status != 0
     deaf.cancel(key)
 
 
-def test_an_engine_that_is_down_or_does_not_answer_is_an_error_that_loses_nothing(bench: Bench) -> None:
+def test_a_slurmctld_that_is_down_or_does_not_answer_is_an_error_and_loses_no_job(bench: Bench) -> None:
     engine = bench.engine(WAITS, answer_within_s=3)
     key = engine.submit(job("run"))
     bench.await_began()
@@ -241,16 +241,16 @@ def test_an_engine_that_is_down_or_does_not_answer_is_an_error_that_loses_nothin
         bench.engine(partition="nowhere").submit(job("run"))
 
 
-def test_an_accepted_job_that_vanished_with_slurmctld_is_known_to_be_lost(bench: Bench) -> None:
+def test_an_accepted_job_that_vanished_with_slurmctld_is_reported_as_lost(bench: Bench) -> None:
     engine = bench.engine(WAITS)
-    # It waits: nothing of it is on a node.
+    # The job waits: no node has any trace of it.
     bench.cluster.call("scontrol", "update", "PartitionName=lab", "State=DOWN")
     one = job("run")
     engine.submit(one)
     assert engine.state(one.name).state is JobState.QUEUED
     bench.cluster.kill("slurmctld")
     for file in (bench.cluster.folder / "state").glob("job_state*"):
-        # As where it was killed before it wrote them.
+        # As if slurmctld had been killed before it wrote them.
         file.unlink()
     bench.cluster.start_controller()
     lost = bench.engine(WAITS).state(one.name)
@@ -263,10 +263,10 @@ def test_an_accepted_job_that_vanished_with_slurmctld_is_known_to_be_lost(bench:
     assert (ended.exit_status, ended.is_lost) == (0, False)
 
 
-def test_a_job_submitted_twice_by_a_lost_answer_runs_once_at_a_time(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_submitted_twice_after_a_lost_answer_runs_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = bench.engine(WAITS)
     one = job("run")
-    # An sbatch that has submitted the job, and does not live to tell.
+    # This sbatch submits the job, and then fails.
     real = bench.cluster.call("which", "sbatch").strip()
     shadow = tmp_path / "bin" / "sbatch"
     shadow.parent.mkdir()
@@ -282,14 +282,14 @@ def test_a_job_submitted_twice_by_a_lost_answer_runs_once_at_a_time(bench: Bench
     assert len(bench.began()) == 1
 
 
-def test_after_the_loss_of_a_slurmd_the_job_goes_on_on_its_bed_alone(bench: Bench) -> None:
+def test_after_the_loss_of_a_slurmd_the_job_continues_only_on_its_bed(bench: Bench) -> None:
     engine = bench.engine(WAITS)
     one = job("run")
     engine.submit(one)
     (first,) = bench.await_began()
     node = first.split()[0]
     bench.cluster.kill(node)
-    # Slurm begins it anew, and the other bed is free; its first copy goes on.
+    # Slurm requeues the job while the other bed is free; the first copy continues.
     assert bench.await_state(engine, one.name, JobState.QUEUED).state is JobState.QUEUED
     assert wait_until(lambda: f"ReqNodeList={replace_bed(node)}" in shown(bench, engine, one), PATIENCE_S), shown(bench, engine, one)
     assert not engine.may_go_on(one.name)
@@ -300,7 +300,7 @@ def test_after_the_loss_of_a_slurmd_the_job_goes_on_on_its_bed_alone(bench: Benc
     assert bench.await_state(engine, one.name, JobState.ENDED).exit_status == 0
 
 
-def test_a_job_that_is_requeued_by_hand_is_stopped_in_order_and_goes_on_on_its_bed(bench: Bench) -> None:
+def test_a_manually_requeued_job_is_stopped_properly_and_continues_on_its_bed(bench: Bench) -> None:
     engine = bench.engine(WAITS)
     one = job("run")
     engine.submit(one)
@@ -310,20 +310,20 @@ def test_a_job_that_is_requeued_by_hand_is_stopped_in_order_and_goes_on_on_its_b
     assert bench.began()[1] == first.replace("restart=0", "restart=1")
     bench.go()
     report = bench.await_state(engine, one.name, JobState.ENDED)
-    assert (report.exit_status, "told to end" in report.output) == (0, True)
+    assert (report.exit_status, "got SIGTERM" in report.output) == (0, True)
 
 
-def test_a_run_is_reported_to_end_before_the_time_limit(bench: Bench) -> None:
+def test_a_run_gets_the_signal_to_end_before_the_time_limit(bench: Bench) -> None:
     engine = bench.engine(WAITS, time_limit="1", stop_before_limit_s=60)
     key = engine.submit(job("run"))
     report = bench.await_state(engine, key, JobState.ENDED)
     assert report.exit_status == 130
-    assert report.output.endswith("told to end")
-    # The nodes have registered since, and Slurm has found the batch script where it looks for it.
+    assert report.output.endswith("got SIGTERM")
+    # The nodes have registered since then, and Slurm found the batch script where it expects it.
     assert [line.split()[1] for line in bench.began()] == ["restart=0"]
 
 
-def test_a_first_copy_that_went_on_without_its_slurmd_may_finish(bench: Bench) -> None:
+def test_a_first_copy_that_continued_without_its_slurmd_can_finish(bench: Bench) -> None:
     engine = bench.engine(WAITS)
     one = job("run")
     engine.submit(one)
@@ -335,7 +335,7 @@ def test_a_first_copy_that_went_on_without_its_slurmd_may_finish(bench: Bench) -
     assert bench.began() == [first]
 
 
-def test_a_bed_that_does_not_come_back_does_not_keep_the_request(bench: Bench) -> None:
+def test_a_bed_that_stays_down_does_not_block_the_request(bench: Bench) -> None:
     engine = bench.engine(WAITS, bed_patience_s=0.0)
     one = job("run")
     engine.submit(one)

@@ -1,4 +1,4 @@
-"""From a request to its verdict through a real Slurm, with fabricated jobs; dispatcher, slurmd, slurmctld and run are killed on the way."""
+"""From a request to its verdict with a real Slurm and fabricated jobs; tests kill the dispatcher, slurmd, slurmctld and the run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Bench:
         self.location = str(folder / "results.db")
         self.store = ResultStore(self.location)
         self.requests = Requests(self.store)
-        self.ask()
+        self.request_run()
         self.dispatchers: list[subprocess.Popen[str]] = []
         path = os.pathsep.join([*map(str, (HERE.parent, HERE)), *sys.path])
         self.env = {**cluster.environment(), "PYTHONPATH": path}
         values = {"PYTHONPATH": path, "FABRICATED_FOLDER": str(folder)}
         values |= {name: os.environ[name] for name in ("RINGROAD_BIN_DIR", "RINGROAD_KERNEL_DIR") if name in os.environ}
         lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
-        # A lock for each node, as if each was a machine.
+        # One lock per node, as if each node was a machine.
         lines.append(f'RINGROAD_LAB_LOCK={shlex.quote(str(folder))}/lock-"$SLURMD_NODENAME"')
         (folder / "environment").write_text("\n".join(lines) + "\n")
         self.settings = SlurmSettings(
@@ -56,7 +56,7 @@ class Bench:
             bed_patience_s=0.0,
         )
 
-    def ask(self, **values: Any) -> None:  # noqa: ANN401
+    def request_run(self, **values: Any) -> None:  # noqa: ANN401
         self.requests.add(
             Message("koji", b"{}", 0.0), [Wanted(**{"build": "ovs-3.5", "scenario": "BRIDGE_VETH", "built_at": 0.0, **values})]
         )
@@ -77,12 +77,12 @@ class Bench:
         return int(file.read_text() or 0) if file.exists() else 0
 
     def await_run(self, other_than: int = 0) -> int:
-        """Wait until a run has measured half; return its process."""
+        """Wait until a run has done half of its measurements; return its PID."""
         assert wait_until(lambda: self.run_pid() not in (0, other_than), PATIENCE_S), self.said()
         return self.run_pid()
 
     def node(self) -> str:
-        """Where the job of the request runs."""
+        """Return the node on which the job of the request runs."""
         return self.cluster.call("squeue", "--noheader", "--states=RUNNING", "--format=%B").strip()
 
     def said(self) -> str:
@@ -95,7 +95,7 @@ class Bench:
         (self.folder / "go").touch()
 
     def check_done(self, dispatcher: subprocess.Popen[str], runs: int = 1) -> None:
-        """Wait for the end; there is one finished run, and one verdict, and no job is left."""
+        """Wait for the end; check for one finished run, one verdict and no remaining job."""
         assert dispatcher.wait(PATIENCE_S) == 0, self.said()
         request = self.request
         assert (request.state, request.verdict, request.lease_holder) == (RequestState.DONE, "measured", "")
@@ -122,12 +122,12 @@ def test_a_request_becomes_a_job_a_run_and_a_verdict(bench: Bench) -> None:
     assert bench.request.engine == "slurm"
 
 
-def test_the_job_of_a_killed_dispatcher_goes_on_and_another_finds_it_by_its_name(bench: Bench) -> None:
+def test_the_job_of_a_killed_dispatcher_continues_and_another_finds_it_by_its_name(bench: Bench) -> None:
     first = bench.dispatch()
     pid = bench.await_run()
     first.kill()
     first.wait()
-    # One that is ended in order leaves the job as well.
+    # A dispatcher that is ended properly leaves the job running, too.
     second = bench.dispatch()
     assert wait_until(lambda: any("taken over" in change.why for change in bench.requests.changes(1)), PATIENCE_S)
     second.send_signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ def test_the_job_of_a_killed_dispatcher_goes_on_and_another_finds_it_by_its_name
     assert (bench.run_pid(), bench.request.attempts) == (pid, 1)
 
 
-def test_a_killed_run_is_gone_on_with(bench: Bench) -> None:
+def test_a_killed_run_is_resumed(bench: Bench) -> None:
     dispatcher = bench.dispatch()
     pid = bench.await_run()
     os.kill(pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_a_killed_run_is_gone_on_with(bench: Bench) -> None:
     assert bench.request.attempts == 2
 
 
-def test_a_job_that_vanishes_with_slurmctld_is_submitted_again_and_that_is_no_attempt(bench: Bench) -> None:
+def test_a_job_that_vanishes_with_slurmctld_is_submitted_again_without_counting_an_attempt(bench: Bench) -> None:
     bench.cluster.call("scontrol", "update", "PartitionName=lab", "State=DOWN")
     dispatcher = bench.dispatch()
     assert wait_until(lambda: bench.cluster.call("squeue", "--noheader") != "", PATIENCE_S), bench.said()
@@ -163,28 +163,28 @@ def test_a_job_that_vanishes_with_slurmctld_is_submitted_again_and_that_is_no_at
     assert any("no trace" in change.why for change in bench.requests.changes(1))
 
 
-def test_a_slurmctld_that_is_down_delays_and_loses_nothing(bench: Bench) -> None:
+def test_a_slurmctld_that_is_down_causes_delays_but_no_loss(bench: Bench) -> None:
     bench.cluster.kill("slurmctld")
     dispatcher = bench.dispatch()
-    assert _said(dispatcher, "Slurm: squeue failed")
+    assert _await_output(dispatcher, "Slurm: squeue failed")
     assert bench.request.state is RequestState.NEW
     bench.cluster.start_controller()
     pid = bench.await_run()
     bench.cluster.kill("slurmctld")
     bench.go()
-    assert _said(dispatcher, "Slurm: squeue failed")
+    assert _await_output(dispatcher, "Slurm: squeue failed")
     bench.cluster.start_controller()
     bench.check_done(dispatcher)
     assert (bench.run_pid(), bench.request.attempts) == (pid, 1)
 
 
-def test_the_loss_of_a_machine_has_the_build_measured_anew_on_another(bench: Bench) -> None:
+def test_after_the_loss_of_a_machine_the_build_is_measured_again_on_another(bench: Bench) -> None:
     dispatcher = bench.dispatch()
     pid = bench.await_run()
     lost = bench.node()
     bench.cluster.lose(lost)
     os.kill(pid, signal.SIGSTOP)
-    # The first copy, which its machine did not end, is on a machine that is not asked any more.
+    # The first copy did not end, but the engine does not query its machine any more.
     bench.await_run(pid)
     assert bench.node() != lost
     bench.go()
@@ -192,7 +192,7 @@ def test_the_loss_of_a_machine_has_the_build_measured_anew_on_another(bench: Ben
     assert bench.request.attempts == 2
 
 
-def test_a_request_that_is_taken_back_ends_its_job(bench: Bench) -> None:
+def test_a_cancelled_request_ends_its_job(bench: Bench) -> None:
     dispatcher = bench.dispatch()
     bench.await_run()
     bench.requests.cancel(1, "tester")
@@ -202,7 +202,7 @@ def test_a_request_that_is_taken_back_ends_its_job(bench: Bench) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_the_program_itself_has_a_real_run_carried_out_on_a_bed(bench: Bench, tmp_path: Path) -> None:
+def test_the_dispatch_command_executes_a_real_run_on_a_bed(bench: Bench, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(
         f"""
@@ -217,7 +217,7 @@ machines = {{generator = "host-a1", dut = "host-a2"}}
 """
     )
     bench.requests.cancel(1, "tester")
-    bench.ask(build="ovs-3.6", order=Order(layers=("quick",), settings=QUICK))
+    bench.request_run(build="ovs-3.6", order=Order(layers=("quick",), settings=QUICK))
     command = [sys.executable, "-m", "ringroad_lab.cli.main", "dispatch", "--once", "--engine", "slurm"]
     command += ["--fleet", str(fleet), "--store", bench.location, "--poll", "0.1"]
     done = subprocess.run(command, env=bench.env, capture_output=True, text=True, timeout=RUN_PATIENCE_S, check=False)
@@ -228,7 +228,7 @@ machines = {{generator = "host-a1", dut = "host-a2"}}
     assert (summary.run_id, summary.state, sum(summary.statuses.values())) == (request.run_id, RunState.FINISHED, 1)
 
 
-def _said(process: subprocess.Popen[str], text: str) -> bool:
-    """Wait until it says something."""
+def _await_output(process: subprocess.Popen[str], text: str) -> bool:
+    """Wait until the process prints a text."""
     assert process.stdout
     return any(text in line for line in process.stdout)

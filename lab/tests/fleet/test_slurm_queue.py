@@ -1,4 +1,4 @@
-"""What `squeue --json` says of jobs, in the forms of several versions of Slurm; the one that is here is asked in test_slurm."""
+"""Output of `squeue --json` in the formats of several versions of Slurm; test_slurm queries the installed version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def one(**values: Any) -> QueuedJob:  # noqa: ANN401
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        # 22.05 and 23.02: as wait() has it.
+        # 22.05 and 23.02: a wait() status.
         (3 << 8, 3),
         (15, -15),
         (0, 0),
@@ -40,7 +40,7 @@ def one(**values: Any) -> QueuedJob:  # noqa: ANN401
         (None, None),
     ],
 )
-def test_the_exit_status_is_read_from_every_form(code: object, status: int | None) -> None:
+def test_the_exit_status_is_read_from_every_format(code: object, status: int | None) -> None:
     assert one(exit_code=code).exit_code == status
 
 
@@ -60,11 +60,11 @@ def test_the_exit_status_is_read_from_every_form(code: object, status: int | Non
         ("A_STATE_OF_NEXT_YEAR", JobState.RUNNING),
     ],
 )
-def test_only_a_job_that_is_over_has_ended(states: object, state: JobState) -> None:
+def test_only_a_job_in_a_final_state_has_ended(states: object, state: JobState) -> None:
     assert one(job_state=states).state is state
 
 
-def test_numbers_and_texts_are_read_from_every_form() -> None:
+def test_numbers_and_texts_are_read_from_every_format() -> None:
     new = one(submit_time=number(1711533827), restart_cnt=number(2), comment=None, state_reason="BeginTime")
     old = one(submit_time=1711533827, restart_cnt=2, comment="", state_reason="BeginTime")
     assert new == old
@@ -74,12 +74,12 @@ def test_numbers_and_texts_are_read_from_every_form() -> None:
 @pytest.mark.parametrize(
     "text", ["", "slurm", "[]", "{}", '{"jobs": [{"name": "a"}]}', '{"jobs": [{"job_id": 1, "name": "a", "job_state": 4}]}']
 )
-def test_what_is_not_known_is_an_error_and_never_a_job_less(text: str) -> None:
-    with pytest.raises(EngineError, match="squeue --json printed what is not known here"):
+def test_an_unknown_format_is_an_error_and_never_a_missing_job(text: str) -> None:
+    with pytest.raises(EngineError, match="squeue --json printed an unknown format"):
         read_jobs(text)
 
 
-def test_a_slurmctld_that_is_not_reached_is_an_error_and_no_empty_queue() -> None:
+def test_an_unreachable_slurmctld_is_an_error_and_not_an_empty_queue() -> None:
     failure = {
         "description": "Failed while looking for jobs",
         "error_number": -1,

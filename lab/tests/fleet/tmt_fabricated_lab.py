@@ -1,6 +1,6 @@
-"""`ringroad-lab` as tmt calls it on a generator, but for the measuring: the run is fabricated. What it reaches by SSH is real.
+"""Replaces `ringroad-lab` on a generator, called by tmt: the run is fabricated, but the SSH connection is real.
 
-It says by files in $FABRICATED_FOLDER that it runs and what it found, and goes on when there is a file `go` there.
+It reports its start and its findings in files in $FABRICATED_FOLDER, and continues when the file `go` exists there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from store_writers import head_of
 
 
 def reach(arguments: list[str]) -> dict[str, str]:
-    """Reach the device's machine as the settings say."""
+    """Connect to the device's machine with the given settings; return its links."""
     prefix = "--set=host.dut."
-    said = dict(each.removeprefix(prefix).split(" = ") for each in arguments if each.startswith(prefix))
-    host = SshHost(SiteHost(name="dut", **{name: json.loads(value) for name, value in said.items()}))
+    values = dict(each.removeprefix(prefix).split(" = ") for each in arguments if each.startswith(prefix))
+    host = SshHost(SiteHost(name="dut", **{name: json.loads(value) for name, value in values.items()}))
     try:
         return {"links": host.run(["ip", "-br", "address"]).stdout}
     finally:
@@ -39,7 +39,7 @@ def main() -> int:
         real_main()
         return 0
     folder = Path(os.environ["FABRICATED_FOLDER"])
-    # As with a trial that takes long: then the second signal ends it.
+    # As in a long trial, only the second signal ends the run.
     signals_left = 2 if (folder / "long-trial").exists() else 1
 
     def stop(*_: object) -> None:
@@ -56,8 +56,8 @@ def main() -> int:
         there = len(store.get_run(run_id).measurements)
         for measurement in record.measurements[there:3]:
             store.add_measurement(run_id, measurement)
-        told = {"pid": os.getpid(), "bed": os.environ["RINGROAD_LAB_BED"], "arguments": sys.argv[1:], **found}
-        (folder / "began.new").write_text(json.dumps(told))
+        report = {"pid": os.getpid(), "bed": os.environ["RINGROAD_LAB_BED"], "arguments": sys.argv[1:], **found}
+        (folder / "began.new").write_text(json.dumps(report))
         (folder / "began.new").replace(folder / "began")
         while not (folder / "go").exists() and signals_left > 0:
             time.sleep(0.02)

@@ -1,6 +1,6 @@
-"""The engine tmt in a sandbox: the real tmt, and a generator and a device's machine that are an sshd each, in namespaces of their own.
+"""The tmt engine in a sandbox: the real tmt, and an sshd each as generator and device's machine, in their own namespaces.
 
-Each machine has its own network, and its own folders of jobs, so that files come and go only by tmt.
+Each machine has its own network and its own job folders, so only tmt transfers files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sandboxed import answer
 
 PATIENCE_S = 400.0
 GENERATOR, DUT, PORT = "10.8.0.1", "10.8.0.2", 2222
-# Asks for its SSH connection every 0.1 s, and not every 30 s, which nothing else can set.
+# Polls the SSH connection every 0.1 s instead of 30 s; tmt has no setting for this.
 QUICK_TMT = """\
 import sys
 import tmt.guest
@@ -49,7 +49,7 @@ setsid $LAB rendezvous serve generator dut --state /run/of-tmt/rendezvous.json <
 echo $! >/run/of-tmt/rendezvous.pid
 """
 END_SERVER = "cat /run/of-tmt/rendezvous.log; kill $(cat /run/of-tmt/rendezvous.pid)"
-# The device's machine loses its network before the second barrier, and has it back when it has missed it.
+# The device's machine loses its network before the second barrier, and gets it back after a failed request.
 MEET = """\
 . "$TMT_TOPOLOGY_BASH"
 role=${TMT_GUEST[role]}
@@ -72,7 +72,7 @@ def command(text: str) -> None:
 
 
 def link_programs(folder: Path) -> None:
-    """Make a folder of all programs of a machine of Debian. Where there is another program for packages too, tmt would use that one."""
+    """Make a folder with the programs of a Debian machine, without other package managers, which tmt would prefer."""
     folder.mkdir()
     others = ("dnf", "dnf5", "yum", "microdnf", "bootc")
     for path in ("/usr/bin", "/usr/sbin", "/bin", "/sbin"):
@@ -82,7 +82,7 @@ def link_programs(folder: Path) -> None:
 
 
 class Place:
-    """The machines, and the engine that reaches them."""
+    """The machines, and the engine that uses them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,7 +152,7 @@ class Place:
         return self.folder / f"home-of-{machine}"
 
     def engine(self) -> TmtEngine:
-        """Return one as a dispatcher has it."""
+        """Return an engine as a dispatcher creates it."""
         return TmtEngine(EngineSettings(store=self.store, folder=self.jobs, own=self.settings))
 
     def job(self, *arguments: str, name: str = "") -> Job:
@@ -161,23 +161,23 @@ class Place:
     def await_begun(self, engine: TmtEngine, key: str) -> dict[str, Any]:
         began = self.folder / "began"
         wait_until(lambda: began.exists() or engine.state(key).state is JobState.ENDED, PATIENCE_S)
-        assert began.exists(), self.said(key)
-        told: dict[str, Any] = json.loads(began.read_text())
+        assert began.exists(), self.log(key)
+        report: dict[str, Any] = json.loads(began.read_text())
         began.unlink()
-        return told
+        return report
 
     def await_end(self, engine: TmtEngine, key: str) -> Any:  # noqa: ANN401
-        assert wait_until(lambda: engine.state(key).state is JobState.ENDED, PATIENCE_S, 0.1), self.said(key)
+        assert wait_until(lambda: engine.state(key).state is JobState.ENDED, PATIENCE_S, 0.1), self.log(key)
         return engine.state(key)
 
-    def said(self, key: str) -> str:
+    def log(self, key: str) -> str:
         return (self.jobs / "tmt" / key.rpartition("/")[2] / "tmt.log").read_text()
 
     def go(self) -> None:
         (self.folder / "go").touch()
 
     def left(self) -> dict[str, Any]:
-        """Return what is left of jobs that have ended."""
+        """Return the remains of ended jobs."""
         keys = self.home("dut") / ".ssh" / "authorized_keys"
         secrets = [path.name for name in ("job.key", "job.environment") for path in self.jobs.rglob(name)]
         for pid in self.machines.values():
@@ -197,20 +197,20 @@ from ringroad_lab.fleet.engine.interface import EngineSettings, Job
 from ringroad_lab.fleet.engine.tmt import TmtEngine
 from ringroad_lab.fleet.engine.tmt_plan import TmtSettings
 from ringroad_lab.fleet.inventory import Bed
-asked = json.load(sys.stdin)
-beds = {"bed-a": Bed.model_validate(asked["bed"])}
-engine = TmtEngine(EngineSettings(asked["store"], Path(asked["folder"]), own=TmtSettings.model_validate(asked["own"])))
-engine.submit(Job(asked["name"], tuple(asked["arguments"]), beds))
+submission = json.load(sys.stdin)
+beds = {"bed-a": Bed.model_validate(submission["bed"])}
+engine = TmtEngine(EngineSettings(submission["store"], Path(submission["folder"]), own=TmtSettings.model_validate(submission["own"])))
+engine.submit(Job(submission["name"], tuple(submission["arguments"]), beds))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def run(place: Place) -> dict[str, Any]:
-    """A job of a dispatcher that is killed, seen to by another one."""
+    """A job of a killed dispatcher, which another dispatcher takes over."""
     job = place.job()
-    asked = {"bed": place.beds["bed-a"].model_dump(by_alias=True), "store": place.store, "folder": str(place.jobs), "name": job.name}
-    asked |= {"own": place.settings.model_dump(), "arguments": job.arguments}
-    first = subprocess.run([sys.executable, "-c", SUBMIT], input=json.dumps(asked), text=True, check=False)
+    submission = {"bed": place.beds["bed-a"].model_dump(by_alias=True), "store": place.store, "folder": str(place.jobs), "name": job.name}
+    submission |= {"own": place.settings.model_dump(), "arguments": job.arguments}
+    first = subprocess.run([sys.executable, "-c", SUBMIT], input=json.dumps(submission), text=True, check=False)
     engine = place.engine()
     key = engine.find(job.name)
     assert key, first
@@ -230,7 +230,7 @@ def run(place: Place) -> dict[str, Any]:
         "job": job.name,
         "status": report.exit_status,
         "output": report.output,
-        "tmt": place.said(key),
+        "tmt": place.log(key),
         "results": results.read_text(),
         "lint": [lint.returncode, lint.stdout],
         "left": place.left(),
@@ -239,7 +239,7 @@ def run(place: Place) -> dict[str, Any]:
 
 
 def cancel(place: Place) -> dict[str, Any]:
-    """A job that is to end."""
+    """A cancelled job."""
     engine, job = place.engine(), place.job()
     key = engine.submit(job)
     place.await_begun(engine, key)
@@ -247,7 +247,7 @@ def cancel(place: Place) -> dict[str, Any]:
     report = place.await_end(engine, key)
     with ResultStore(place.store) as store:
         state = store.get_run(job.name).state
-    return {"status": report.exit_status, "output": report.output, "run": state, "left": place.left(), "tmt": place.said(key)}
+    return {"status": report.exit_status, "output": report.output, "run": state, "left": place.left(), "tmt": place.log(key)}
 
 
 def force(place: Place) -> dict[str, Any]:
@@ -257,39 +257,39 @@ def force(place: Place) -> dict[str, Any]:
     key = engine.submit(job)
     pid = place.await_begun(engine, key)["pid"]
     engine.cancel(key)
-    told = ["nsenter", f"--mount=/proc/{place.machines['generator']}/ns/mnt", "test", "-e", f"/run/ringroad-lab-tmt/{job.name}/told"]
-    assert wait_until(lambda: subprocess.run(told, check=False).returncode == 0, PATIENCE_S, 0.1)
+    marker = ["nsenter", f"--mount=/proc/{place.machines['generator']}/ns/mnt", "test", "-e", f"/run/ringroad-lab-tmt/{job.name}/told"]
+    assert wait_until(lambda: subprocess.run(marker, check=False).returncode == 0, PATIENCE_S, 0.1)
     process = find_process(JobFiles(place.jobs / "tmt" / job.name))
     assert process
-    # What the engine sends after two minutes.
+    # The engine sends this signal after two minutes.
     os.kill(process, signal.SIGTERM)
     report = place.await_end(engine, key)
-    is_there = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return {"status": report.exit_status, "is there": is_there, "left": place.left(), "tmt": place.said(key)}
+    is_running = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return {"status": report.exit_status, "is running": is_running, "left": place.left(), "tmt": place.log(key)}
 
 
 def kill(place: Place) -> dict[str, Any]:
-    """A job whose process here is killed; the next one ends what it left on the generator, and goes on with the run."""
+    """A job whose process here is killed; the next job ends its processes on the generator, and resumes the run."""
     engine, job = place.engine(), place.job()
     key = engine.submit(job)
     pid = place.await_begun(engine, key)["pid"]
-    told = json.loads((place.jobs / "tmt" / job.name / "process.json").read_text())
-    psutil.Process(told["pid"]).kill()
+    recorded = json.loads((place.jobs / "tmt" / job.name / "process.json").read_text())
+    psutil.Process(recorded["pid"]).kill()
     report = place.await_end(engine, key)
     found: dict[str, Any] = {"status": report.exit_status, "processes": place.left()["processes"]}
     key = engine.submit(place.job("resume", job.name, name=job.name))
     again = place.await_begun(engine, key)
-    found["is the first there"] = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    found["is the first running"] = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     found["again"] = again["arguments"]
     place.go()
     report = place.await_end(engine, key)
     with ResultStore(place.store) as store:
         found["measurements"] = len(store.get_run(job.name).measurements)
-    return {**found, "resumed": report.exit_status, "left": place.left(), "tmt": place.said(key)}
+    return {**found, "resumed": report.exit_status, "left": place.left(), "tmt": place.log(key)}
 
 
 def refuse(place: Place) -> dict[str, Any]:
-    """What cannot begin."""
+    """Jobs that cannot start."""
     unknown = place.settings.model_copy(update={"known_hosts_file": str(place.folder / "authorized")})
     missing = place.settings.model_copy(update={"program": "no-such-tmt"})
 
@@ -311,7 +311,7 @@ def error_of(attempt: Callable[[], object]) -> str:
     return ""
 
 
-# Cards of both machines, which are veth pairs here; and a load that both can carry.
+# The network cards of both machines are veth pairs here; the load is low enough for them.
 MEASURED = (
     "frames=[64]",
     "repetitions=1",
@@ -325,7 +325,7 @@ MEASURED = (
 
 
 def measure(place: Place) -> dict[str, Any]:
-    """The laboratory itself, on the generator: it measures a bridge on the device's machine."""
+    """The real laboratory on the generator measures a bridge on the device's machine."""
     for number in (1, 2):
         command(f"ip -n generator link add near{number} type veth peer name far{number} netns dut")
         command(f"ip -n generator link set near{number} up")
@@ -336,7 +336,7 @@ def measure(place: Place) -> dict[str, Any]:
     job = place.job("run", "BRIDGE_VETH", "--layer=quick", *(f"--set={setting}" for setting in MEASURED))
     key = engine.submit(job)
     report = place.await_end(engine, key)
-    found: dict[str, Any] = {"status": report.exit_status, "output": report.output, "tmt": place.said(key)}
+    found: dict[str, Any] = {"status": report.exit_status, "output": report.output, "tmt": place.log(key)}
     if report.exit_status != 0:
         return found
     results = (place.jobs / "tmt" / job.name / "run/plan/execute/results.yaml").read_text()
@@ -347,7 +347,7 @@ def measure(place: Place) -> dict[str, Any]:
 
 
 def meet(place: Place) -> dict[str, Any]:
-    """A test of anybody's, on both machines at once, whose parts meet by a rendezvous."""
+    """A tmt test of any user, in parallel on both machines, whose parts meet at a rendezvous."""
     tree = place.folder / "tree"
     (tree / ".fmf").mkdir(parents=True)
     (tree / ".fmf" / "version").write_text("1\n")
@@ -365,8 +365,8 @@ def meet(place: Place) -> dict[str, Any]:
     run = place.jobs / "meet"
     command = [place.tmt, "--root", str(tree), "run", "--id", str(run), "--all"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    said = {path.parts[-3].partition("-")[0]: path.read_text() for path in run.glob("plan/execute/data/guest/*/meet-1/output.txt")}
-    return {"status": done.returncode, "tmt": done.stderr, "said": said}
+    outputs = {path.parts[-3].partition("-")[0]: path.read_text() for path in run.glob("plan/execute/data/guest/*/meet-1/output.txt")}
+    return {"status": done.returncode, "tmt": done.stderr, "outputs": outputs}
 
 
 PARTS = {"force": force, "measure": measure, "meet": meet, "run": run, "cancel": cancel, "kill": kill, "refuse": refuse}

@@ -27,7 +27,7 @@ def test_masks_match_all_ports_of_a_range_and_no_other(one: int, other: int) -> 
     for mask in found:
         free = 65_535 & ~mask.mask
         assert not mask.value & free
-        # What a mask leaves free are the last bits.
+        # A mask leaves only the last bits free.
         assert free & (free + 1) == 0
         reached.append((mask.value, mask.value + free))
     assert reached[0][0] == first
@@ -50,29 +50,29 @@ def test_a_range_is_written_as_masks(ports: tuple[int, int], text: list[str]) ->
 
 
 @pytest.mark.parametrize("entries", [1, 7, ENTRIES])
-def test_a_list_has_exactly_so_many_entries(entries: int) -> None:
+def test_a_list_has_exactly_the_requested_entries(entries: int) -> None:
     assert len(list(acl_entries(entries, seed=3))) == entries
 
 
-def test_a_seed_makes_a_list() -> None:
+def test_a_seed_determines_the_list() -> None:
     one, same, other = ([entry.match for entry in acl_entries(ENTRIES, seed)] for seed in (5, 5, 6))
     acl_rules.cache_clear()
     assert one == same == [entry.match for entry in acl_entries(ENTRIES, 5)]
     assert len(set(one) & set(other)) < ENTRIES / 10
 
 
-def test_no_rule_is_there_twice_and_narrow_ones_come_first() -> None:
+def test_rules_are_unique_and_narrow_rules_come_first() -> None:
     rules = acl_rules(ENTRIES, 1)
     assert len(set(rules)) == len(rules)
     scopes = [rule.scope_bits for rule in rules]
     assert scopes == sorted(scopes)
     priorities = [entry.priority for entry in acl_entries(ENTRIES, 1)]
     assert priorities == sorted(priorities, reverse=True)
-    # One for each rule, whatever it takes of entries.
+    # One for each rule, however many entries it needs.
     assert len(set(priorities)) == len(rules)
 
 
-def test_the_shape_is_that_of_access_control_lists() -> None:
+def test_rules_have_the_shape_of_access_control_lists() -> None:
     rules = acl_rules(ENTRIES, 1)
     protocols = Counter(rule.protocol for rule in rules)
     assert protocols.most_common(1)[0][0] == "udp"
@@ -87,7 +87,7 @@ def test_the_shape_is_that_of_access_control_lists() -> None:
     assert sum(count for _, count in networks.most_common(len(networks) // 10)) > len(rules) / 4
 
 
-def test_each_entry_of_udp_has_a_frame_that_it_matches() -> None:
+def test_each_udp_entry_has_a_matching_frame() -> None:
     entries = [entry for entry in acl_entries(200, 2) if entry.match.startswith(("udp", "ip"))]
     headers = acl_headers(200, 2)
     assert len(headers) == len(entries)
@@ -104,6 +104,6 @@ def test_open_vswitch_reads_all_entries() -> None:
     assert parsed.stdout.count("ADD priority=") == ENTRIES
 
 
-def test_more_rules_than_priorities_are_refused() -> None:
+def test_more_rules_than_priorities_are_rejected() -> None:
     with pytest.raises(ValueError, match="at most 60000 entries, not 60001"):
         acl_rules(MOST_ENTRIES + 1, 1)

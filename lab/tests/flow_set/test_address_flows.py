@@ -1,4 +1,4 @@
-"""Flow entries for source addresses, and how devices get the entries of a set beside their usual rules."""
+"""Flow entries for source addresses, and how devices get the entries of a set together with their usual rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringroad_lab.trial import FlowSet, FlowShape
 
 
 @pytest.mark.parametrize("masks", [1, 20])
-def test_each_source_address_has_an_entry_of_its_own(masks: int) -> None:
+def test_each_source_address_has_its_own_entry(masks: int) -> None:
     entries = list(address_entries(FlowSet(entries=60, masks=masks)))
     for number, entry in enumerate(entries):
         header = FrameHeader(FIRST_SOURCE + number, DESTINATION, 1024, 1024)
@@ -25,7 +25,7 @@ def test_each_source_address_has_an_entry_of_its_own(masks: int) -> None:
 
 
 @pytest.mark.parametrize("topology", Topology)
-def test_a_set_takes_the_place_of_the_rule_for_the_first_port(topology: Topology) -> None:
+def test_a_set_replaces_the_rule_for_the_first_port(topology: Topology) -> None:
     rules = wire(topology).rules
     lines = flow_set_flows(rules, FlowSet(shape=FlowShape.ACL, entries=30)).splitlines()
     out = rules[0].out_port

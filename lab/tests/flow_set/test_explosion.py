@@ -1,4 +1,4 @@
-"""The attack on tuple space search, by what its frames have in common with the rules of the white list."""
+"""The attack on tuple space search: the bits that its frames share with the rules of the white list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ringroad_lab.flow_set.explosion import attack_headers, white_list
 from ringroad_lab.flow_set.interface import FrameHeader
 
 
-def test_the_list_takes_what_it_allows_and_drops_all_else() -> None:
+def test_the_list_forwards_allowed_frames_and_drops_all_others() -> None:
     entries = list(white_list())
 
     def passes(source: int, source_port: int, destination_port: int) -> bool:
@@ -23,8 +23,8 @@ def test_the_list_takes_what_it_allows_and_drops_all_else() -> None:
     assert all(not passes(header.source, header.source_port, header.destination_port) for header in attack_headers())
 
 
-def test_each_frame_needs_a_mask_of_its_own() -> None:
-    # As many bits of each field as tell the frame from the rule, which is what a cache has to remember of it.
+def test_each_frame_needs_its_own_mask() -> None:
+    # The number of bits of each field that distinguish the frame from the rule: a cache must store them.
     def bits(value: int, allowed: int, width: int) -> int:
         return width - (value ^ allowed).bit_length()
 

@@ -1,4 +1,4 @@
-"""A simulated server of the Open Traffic Generator model: answers what a test tells it to, and remembers what it was asked."""
+"""A simulated server of the Open Traffic Generator model: gives the responses that a test sets, and records the requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Answer = tuple[int, Any]
 
 
 class SimulatedServer:
-    """Counts nothing by itself: `flows` and `ports` are the metrics that it tells."""
+    """Counts nothing by itself: `flows` and `ports` are the metrics that it reports."""
 
     def __init__(self) -> None:
-        """Serve every request, and tell of no flow and no port."""
+        """Serve every request, and report no flows and no ports."""
         self.url = ""
         self.asked: list[tuple[str, Any]] = []
         self.flows: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class SimulatedServer:
         return 200, {"choice": "flow_metrics", "flow_metrics": self.flows}
 
     def bodies(self, path: str) -> list[Any]:
-        """Return what was asked at a path, the latest last."""
+        """Return the bodies of the requests to a path, the latest last."""
         return [body for asked_path, body in self.asked if asked_path == path]
 
 
@@ -51,8 +51,8 @@ def simulated_server() -> Iterator[SimulatedServer]:
             body = json.loads(text) if text else None
             simulated.asked.append((self.path, body))
             answer = simulated.answers.get(self.path)
-            status, told = answer(body) if answer else (404, {"errors": ["no such path"]})
-            content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
+            status, response = answer(body) if answer else (404, {"errors": ["no such path"]})
+            content = response.encode() if isinstance(response, str) else json.dumps(response).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

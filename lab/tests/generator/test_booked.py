@@ -1,4 +1,4 @@
-"""A generator that books losses: counters are read around each trial, and those that cannot be read are unknown."""
+"""A generator that books losses: counters are read before and after each trial; counters that cannot be read are unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAYS = paths(("a", "b"), (1, 2), has_interfaces=True)
 
 
 class Counting(SimulatedGenerator):
-    """A simulated generator that tells what its ports counted."""
+    """A simulated generator that reports the counters of its ports."""
 
     def trial(self, request: TrialRequest) -> TrialResult:
         result = super().trial(request)

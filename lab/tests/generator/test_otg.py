@@ -1,4 +1,4 @@
-"""Trials through the Open Traffic Generator model, from a simulated server's answers to results and their validity."""
+"""Trials through the Open Traffic Generator model, from a simulated server's responses to results and their validity."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def request(**load: Any) -> TrialRequest:  # noqa: ANN401
 
 
 def answer_with(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one: dict[str, Any] | None = None) -> None:
-    """Have the server tell flows of 100 frames each way, but for what differs."""
+    """Make the server report flows of 100 frames in each direction, except for the given values."""
     usual = {"frames_tx": "100", "frames_rx": "100", "loss": 0.0, "transmit": "stopped"}
     server.flows = [{"name": "1 to 2", **usual, **one_to_two}, {"name": "2 to 1", **usual, **(two_to_one or {})}]
     received = [int(flow["frames_rx"]) for flow in server.flows]
@@ -82,31 +82,31 @@ def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGener
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("reported", "reason"),
     [
-        ({"frames_tx": "90", "frames_rx": "90"}, "1 to 2: the generator sent 90 frames of 100 asked for, 10 % less"),
+        ({"frames_tx": "90", "frames_rx": "90"}, "1 to 2: the generator sent 90 frames of 100 requested, 10 % less"),
         ({"frames_tx": "120", "frames_rx": "120"}, "20 % more"),
         ({"frames_tx": "0", "frames_rx": "0"}, "1 to 2: no frame was sent"),
     ],
 )
 def test_a_load_that_was_not_offered_is_invalid(
-    server: SimulatedServer, generator: OtgGenerator, told: dict[str, Any], reason: str
+    server: SimulatedServer, generator: OtgGenerator, reported: dict[str, Any], reason: str
 ) -> None:
-    answer_with(server, told)
+    answer_with(server, reported)
     result = generator.trial(request())
     assert result.verdict is TrialVerdict.INVALID
     assert any(reason in each for each in result.reasons), result.reasons
 
 
-def test_frames_of_others_make_a_trial_invalid(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_foreign_frames_make_a_trial_invalid(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     server.ports[1]["frames_rx"] = 150
     result = generator.trial(request())
-    assert result.reasons == ("1 to 2: 50 frames arrived that are not of this trial: somebody else sends",)
+    assert result.reasons == ("1 to 2: 50 frames arrived that are not of this trial: there is another sender",)
     assert result.directions[0].received_frames == 100
 
 
-def test_counters_that_never_rest_make_a_trial_invalid(
+def test_counters_that_never_stop_changing_make_a_trial_invalid(
     server: SimulatedServer, generator: OtgGenerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otg, "SETTLE_LIMIT_S", 0.3)
@@ -143,7 +143,7 @@ def test_a_generator_that_does_not_stop_is_stopped(
         generator.trial(request(learning=False))
 
 
-def test_a_load_without_a_frame_is_invalid_and_not_offered(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_a_load_without_frames_is_invalid_and_not_offered(server: SimulatedServer, generator: OtgGenerator) -> None:
     result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1), duration_s=0.1))
     assert result.reasons == ("a load of 1 frames/s for 0.1 s has no frame",)
     assert not server.asked
@@ -158,13 +158,13 @@ def test_a_load_without_a_frame_is_invalid_and_not_offered(server: SimulatedServ
             "refused /config: ports.0..location: no such",
         ),
         ("/config", (500, "it broke"), "refused /config: it broke"),
-        ("/config", (200, "[1, 2]"), "answered /config with no object"),
-        ("/monitor/metrics", (200, {"port_metrics": [{"frames_rx": 1}]}), "what makes no sense: port_metrics.0.name"),
+        ("/config", (200, "[1, 2]"), "returned no JSON object for /config"),
+        ("/monitor/metrics", (200, {"port_metrics": [{"frames_rx": 1}]}), "invalid response for /monitor/metrics: port_metrics.0.name"),
         ("/monitor/metrics", (200, {"port_metrics": [{"name": "1", "frames_rx": -1}]}), "port_metrics.0.frames_rx"),
-        ("/ringroad/flows", (200, {"clock": 7}), "what makes no sense: clock"),
+        ("/ringroad/flows", (200, {"clock": 7}), "invalid response for /ringroad/flows: clock"),
     ],
 )
-def test_answers_that_are_refusals_or_nonsense_are_errors(
+def test_rejections_and_invalid_responses_are_errors(
     server: SimulatedServer, generator: OtgGenerator, path: str, answer: tuple[int, Any], text: str
 ) -> None:
     answer_with(server, {})
@@ -173,7 +173,7 @@ def test_answers_that_are_refusals_or_nonsense_are_errors(
         generator.trial(request(learning=False))
 
 
-def test_a_load_is_offered_and_judged_in_whole_frames_a_second(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_a_load_is_offered_and_judged_in_whole_frames_per_second(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1000.4, learning=False), duration_s=0.1))
     assert result.is_valid, result.reasons
@@ -185,7 +185,7 @@ def test_a_load_is_offered_and_judged_in_whole_frames_a_second(server: Simulated
 def test_a_flow_without_metrics_is_an_error(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     del server.flows[1]
-    with pytest.raises(GeneratorError, match="does not tell of flow '2 to 1'"):
+    with pytest.raises(GeneratorError, match="does not report flow '2 to 1'"):
         generator.trial(request())
 
 
@@ -199,7 +199,7 @@ def test_no_server_at_the_url_is_an_error() -> None:
 
 
 def detail(**differs: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What Ringroad's generator tells of 100 frames from 1 to 2, but for what differs."""
+    """Return what Ringroad's generator reports of 100 frames from 1 to 2, except for the given values."""
     values: dict[str, Any] = {
         "sent": 100,
         "unsent": 0,
@@ -257,7 +257,7 @@ def test_under_an_attack_frames_that_the_device_has_not_taken_are_its_loss(serve
 
 
 def test_frames_that_the_device_had_no_room_for_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
-    # 60 frames at 10 000 a second are 6 ms, for most of which the ring was full.
+    # 60 frames at 10 000 frames/s take 6 ms; the ring was full for most of this time.
     result = detailed_trial(server, generator, sent=40, distinct=40, unsent=60, blocked_ns=5_000_000)
     assert result.is_valid, result.reasons
     (way,) = result.directions
@@ -275,7 +275,7 @@ def test_frames_that_the_device_had_no_room_for_are_its_loss(server: SimulatedSe
         ({"failure": {"port": "2", "reason": "the peer is gone"}}, "port 2 failed: the peer is gone"),
     ],
 )
-def test_a_generator_that_tells_how_it_fell_short_is_heard(
+def test_shortcomings_that_the_generator_reports_make_a_trial_invalid(
     server: SimulatedServer, generator: OtgGenerator, differs: dict[str, Any], reason: str
 ) -> None:
     result = detailed_trial(server, generator, **differs)
@@ -284,7 +284,7 @@ def test_a_generator_that_tells_how_it_fell_short_is_heard(
     assert re.search(reason, result.reasons[0])
 
 
-def _detail_told(elapsed_ns: int, _path: object) -> tuple[int, dict[str, Any]]:
+def _detail_response(elapsed_ns: int, _path: object) -> tuple[int, dict[str, Any]]:
     return 200, detail(elapsed_ns=elapsed_ns)
 
 
@@ -292,7 +292,7 @@ def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedSer
     answer_with(server, {})
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     for elapsed_ns, is_valid in ((2_000_000, True), (10_000_000, True), (12_000_000, False)):
-        server.answers["/ringroad/flows"] = partial(_detail_told, elapsed_ns)
+        server.answers["/ringroad/flows"] = partial(_detail_response, elapsed_ns)
         assert generator.trial(burst).is_valid is is_valid
     (flow,) = [flow for flow in server.bodies("/config")[-1]["flows"] if flow["name"] == "1 to 2"]
     assert flow["duration"]["fixed_packets"]["packets"] == 100
@@ -304,7 +304,7 @@ def test_a_burst_that_the_device_had_no_room_for_is_its_loss(server: SimulatedSe
     server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=20_000_000))
     result = generator.trial(burst)
     assert result.is_valid, result.reasons
-    # Three quarters of the 40 ms that it took were more than the 10 ms that it should have taken.
+    # It took 40 ms, of which three quarters are beyond the 10 ms that it should have taken.
     assert (result.directions[0].refused_frames, result.lost_frames) == (75, 75)
     server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=5_000_000))
     assert not generator.trial(burst).is_valid
@@ -312,8 +312,8 @@ def test_a_burst_that_the_device_had_no_room_for_is_its_loss(server: SimulatedSe
 
 @given(sent=st.integers(0, 1000), distinct=st.integers(0, 1000), unsent=st.integers(0, 1000), blocked_ns=st.integers(0, 10**9))
 def test_loss_is_never_negative_nor_more_than_was_sent(sent: int, distinct: int, unsent: int, blocked_ns: int) -> None:
-    told = TrialDetail.model_validate(detail(sent=sent, distinct=distinct, unsent=unsent, blocked_ns=blocked_ns))
-    way = otg._detailed(traffic.Direction(0, 1), 100, request(), told)
+    details = TrialDetail.model_validate(detail(sent=sent, distinct=distinct, unsent=unsent, blocked_ns=blocked_ns))
+    way = otg._detailed(traffic.Direction(0, 1), 100, request(), details)
     assert 0 <= way.lost_frames <= way.sent_frames
     assert way.received_frames <= sent
     assert way.refused_frames <= unsent
@@ -345,7 +345,7 @@ def test_frames_of_a_flow_set_match_its_entries() -> None:
     assert few["src"]["increment"] == {"start": "10.0.0.1", "step": "0.0.0.1", "count": 300}
     assert few["dst"]["value"] == "198.19.0.1"
     many, _ = packet(FlowSet(entries=1_000_000))
-    # Seed 0: other ones in each trial, for a short one does not come to all of them.
+    # Seed 0: different addresses in each trial, because a short trial does not reach all addresses.
     assert many["src"]["random"] == {"min": "10.0.0.1", "max": "10.15.66.64", "seed": 0, "count": 65_537}
     ip, udp = packet(FlowSet(shape=FlowShape.ACL, entries=500, seed=4))
     columns = (ip["src"]["values"], ip["dst"]["values"], udp["src_port"]["values"], udp["dst_port"]["values"])
@@ -356,7 +356,7 @@ def test_frames_of_a_flow_set_match_its_entries() -> None:
     assert list(zip(*columns, strict=True)) == expected
 
 
-def test_an_attack_goes_beside_the_load_and_counts_nowhere(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_an_attack_is_sent_with_the_load_and_is_not_counted(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     server.flows = [server.flows[0], {**server.flows[0], "name": "attack"}]
     load = {"bidirectional": False, "learning": False, "attack_fps": 5000, "flow_set": FlowSet(white_list=True)}
@@ -371,7 +371,7 @@ def test_an_attack_goes_beside_the_load_and_counts_nowhere(server: SimulatedServ
     assert not attack.get("metrics", {}).get("enable")
     ip, tcp = attack["packet"][1]["ipv4"], attack["packet"][2]["tcp"]
     assert {len(values) for values in (ip["src"]["values"], tcp["src_port"]["values"], tcp["dst_port"]["values"])} == {8192}
-    # No number of headers before the same frame comes again divides the other.
+    # The two cycles have no common divisor, so that all combinations of headers occur.
     assert math.gcd(8192, ip["dst"]["increment"]["count"]) == 1
 
 

@@ -1,4 +1,4 @@
-"""Any server of the Open Traffic Generator model: one that runs already, as on another machine, and one that a command starts."""
+"""Any server of the Open Traffic Generator model: a server that already runs, on another machine, and a server that a command starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
 
 @pytest.fixture
 def namespaces(host: LocalHost) -> Iterator[tuple[str, str]]:
-    """Make two network namespaces as two machines: a control path between them, and two cables from the tester to the device."""
+    """Create two network namespaces as two machines: a control path between them, and two cables from the tester to the device."""
     tester, device = (f"lab{uuid.uuid4().hex[:8]}" for _ in range(2))
     try:
         for name in (tester, device):
@@ -78,9 +78,9 @@ def test_a_device_is_measured_by_a_generator_on_another_machine(host: LocalHost,
     exported = subprocess.run([*lab, "export", "latest", *store, "--output", "-"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert f"at https://{TESTER}:8443" in json.loads(exported.stdout)["generator_version"]
     assert TOKEN not in exported.stdout
-    # A certificate that nobody vouches for is refused.
-    vouched = ["--set", "generator.ca_file=null"]
-    refused = subprocess.run([*lab, "run", str(scenario), *quick, *vouched, *store], capture_output=True, text=True, timeout=PATIENCE_S)
+    # An untrusted certificate is rejected.
+    no_ca_file = ["--set", "generator.ca_file=null"]
+    refused = subprocess.run([*lab, "run", str(scenario), *quick, *no_ca_file, *store], capture_output=True, text=True, timeout=PATIENCE_S)
     assert refused.returncode == 4
     assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr
 
@@ -101,11 +101,11 @@ def test_a_command_starts_a_server_and_its_end_is_reported(host: LocalHost, tmp_
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("no-such-generator",), "no-such-generator, which is to start the generator, is not on"),
+        (("no-such-generator",), "no-such-generator, which starts the generator, was not found on"),
         (("false",), "the generator ended with status 1"),
     ],
 )
-def test_a_command_that_starts_nothing_is_reported(host: LocalHost, command: tuple[str, ...], words: str) -> None:
+def test_a_command_that_does_not_start_a_server_is_reported(host: LocalHost, command: tuple[str, ...], words: str) -> None:
     server = OtgServer(OtgServerSettings(url="http://127.0.0.1:9", command=command), host, frozenset())
     with pytest.raises(LabError, match=words):
         server.start()
@@ -120,6 +120,6 @@ def test_a_command_that_starts_nothing_is_reported(host: LocalHost, command: tup
         ({"url": "https://tester", "verify": False, "ca_file": "/a"}, "leave one out"),
     ],
 )
-def test_settings_that_cannot_be_right_are_refused(settings: dict[str, object], words: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         OtgServerSettings.model_validate(settings)

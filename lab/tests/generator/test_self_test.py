@@ -35,11 +35,11 @@ class SimulatedLoop(Generator):
         self.overload_part = overload_part
 
     def version(self) -> str:
-        """Say that it is simulated."""
+        """Return a name."""
         return "simulated"
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Send as much as there is room for."""
+        """Send as much as the loop carries."""
         rate_fps = request.load.rate_fps
         is_carried = rate_fps <= self.capacity_fps
         sent = round((rate_fps if is_carried else self.capacity_fps * self.overload_part) * request.duration_s)
@@ -98,7 +98,7 @@ def test_a_real_loop_of_interfaces_has_a_ceiling(host: LocalHost, generator: Rin
     assert 0 < ceiling.ceiling_fps < OVERLOAD_FPS
 
 
-def test_the_cable_is_removed_even_where_the_generator_does_not_answer(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cable_is_removed_even_if_the_generator_does_not_respond(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[CableKind] = []
     monkeypatch.setattr(self_test, "remove_cable", lambda cable, _host: removed.append(cable.kind))
     with pytest.raises(GeneratorError, match="does not answer /config"):
@@ -111,7 +111,7 @@ def test_network_cards_cannot_be_looped(host: LocalHost, generator: RingroadGene
         measure_ceiling(generator.client, host, CableKind.NIC, LOAD)
 
 
-def test_an_ended_generator_is_reported_with_its_output(host: LocalHost, generator: RingroadGenerator) -> None:
+def test_a_generator_that_has_ended_is_reported_with_its_output(host: LocalHost, generator: RingroadGenerator) -> None:
     generator.processes()[0].stop()
     with pytest.raises(GeneratorError, match=r'the generator ended with status -?\d+: \{"ready":true'):
         generator.check()

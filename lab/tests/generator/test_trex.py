@@ -1,6 +1,6 @@
-"""The mapping of loads to TRex's client library, on a double of that library: TRex itself cannot run where there are no network cards.
+"""The mapping of loads to TRex's client library, on a double of that library: TRex itself cannot run without network cards.
 
-The double has the names and arguments of `trex.stl.api` as TRex 3.0x has them; nothing is sent, and it counts what it is told to.
+The double has the names and arguments of `trex.stl.api` of TRex 3.0x. It sends nothing, and counts the frames that it would send.
 """
 
 # ruff: noqa: ANN401, D101, D105 - a double of a library without types
@@ -25,7 +25,7 @@ PORTS = (3, 4)
 
 
 class Packet:
-    """A Scapy packet: its layers, and how long it is."""
+    """A Scapy packet: its layers and its length."""
 
     LENGTHS = {"Ether": 14, "Dot1Q": 4, "IP": 20, "UDP": 8}
 
@@ -51,7 +51,7 @@ class STLTimeoutError(STLError):
 
 
 class Client:
-    """A connected client; `lost_frames` of what each port sends do not come back."""
+    """A connected client; `lost_frames` of the frames that each port sends do not arrive."""
 
     def __init__(self, **place: Any) -> None:
         self.place = place
@@ -104,14 +104,14 @@ class Client:
 
     def get_pgid_stats(self) -> dict[str, Any]:
         other: dict[int, int] = {PORTS[0]: PORTS[1], PORTS[1]: PORTS[0]}
-        told: dict[str, Any] = {"flow_stats": {}, "latency": {}}
+        statistics: dict[str, Any] = {"flow_stats": {}, "latency": {}}
         for group, ports in self.sent.items():
             lost = 0 if group >= FIRST_LATENCY_GROUP else self.lost_frames
             came = {other[port]: frames - lost for port, frames in ports.items()}
-            told["flow_stats"][group] = {"tx_pkts": ports, "rx_pkts": came}
+            statistics["flow_stats"][group] = {"tx_pkts": ports, "rx_pkts": came}
             if group >= FIRST_LATENCY_GROUP:
-                told["latency"][group] = {"latency": {"average": 7.5, "total_min": 5, "total_max": 20}}
-        return told
+                statistics["latency"][group] = {"latency": {"average": 7.5, "total_min": 5, "total_max": 20}}
+        return statistics
 
 
 @pytest.fixture
@@ -128,16 +128,16 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     class Machine:
         def __init__(self) -> None:
-            self.told: list[Any] = []
+            self.commands: list[Any] = []
 
         def var(self, **fields: Any) -> None:
-            self.told.append(fields)
+            self.commands.append(fields)
 
         def write(self, **fields: Any) -> None:
-            self.told.append(fields)
+            self.commands.append(fields)
 
         def fix_chksum(self) -> None:
-            self.told.append("checksum")
+            self.commands.append("checksum")
 
     module.STLVM = Machine
     for part in ("trex", "trex.stl"):
@@ -167,7 +167,7 @@ def trial(server: TrexServer, **load: Any) -> Any:
     return generator.trial(TrialRequest(load=Load(**fields), duration_s=0.5))
 
 
-def test_the_server_is_reached_by_its_address_and_told_its_ports(server: TrexServer) -> None:
+def test_the_client_connects_to_the_address_and_configures_the_ports(server: TrexServer) -> None:
     assert server.version() == "TRex v3.04 at tester"
     assert server._client.place == {"server": "tester", "sync_port": 4501, "async_port": 4500}
     result = trial(server)
@@ -181,7 +181,7 @@ def test_the_server_is_reached_by_its_address_and_told_its_ports(server: TrexSer
         server.check()
 
 
-def test_lost_frames_are_lost_and_a_stream_has_the_size_and_rate_of_its_part(server: TrexServer) -> None:
+def test_lost_frames_are_reported_and_a_stream_has_the_size_and_rate_of_its_part(server: TrexServer) -> None:
     server._client.lost_frames = 17
     result = trial(server, frame=IMIX, rate_fps=121_000.0, bidirectional=False, vlans=(100, 0))
     assert [way.lost_frames for way in result.directions] == [17]
@@ -202,9 +202,9 @@ def test_a_burst_has_its_number_of_frames_and_no_duration(server: TrexServer) ->
 @pytest.mark.parametrize(("flows", "field", "last"), [(1000, "UDP.sport", 2023), (100_000, "IP.src", (10 << 24) + 100_000)])
 def test_many_flows_vary_the_port_or_the_address(server: TrexServer, flows: int, field: str, last: int) -> None:
     trial(server, flows=flows, bidirectional=False)
-    told = server._client.streams[3][0].packet.vm.told
-    assert told[0]["max_value"] == last
-    assert told[1]["pkt_offset"] == field
+    commands = server._client.streams[3][0].packet.vm.commands
+    assert commands[0]["max_value"] == last
+    assert commands[1]["pkt_offset"] == field
 
 
 def test_a_sender_that_does_not_end_makes_the_trial_invalid(server: TrexServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +225,11 @@ def test_a_sender_that_does_not_end_makes_the_trial_invalid(server: TrexServer, 
 @pytest.mark.parametrize(
     ("load", "words"), [({"addresses": "sources"}, "address plans"), ({"vnis": (5, 0)}, "VXLAN"), ({"flow_set": FlowSet()}, "flow sets")]
 )
-def test_what_is_not_mapped_is_refused(server: TrexServer, load: dict[str, Any], words: str) -> None:
+def test_unsupported_loads_are_rejected(server: TrexServer, load: dict[str, Any], words: str) -> None:
     with pytest.raises(GeneratorError, match=words):
         trial(server, **load)
 
 
-def test_a_missing_library_is_reported_with_the_way_out(host: LocalHost) -> None:
+def test_a_missing_library_is_reported_with_the_fix(host: LocalHost) -> None:
     with pytest.raises(GeneratorError, match="set `library` of the generator"):
         TrexServer(TrexSettings(), host, frozenset()).prepare()

@@ -1,6 +1,6 @@
-"""A machine reached by SSH, in a sandbox: a second network namespace with an sshd of its own, joined by a veth pair.
+"""A machine reached by SSH, in a sandbox: a second network namespace with its own sshd, joined by a veth pair.
 
-Writes what came of each check, by its name, as one line of JSON.
+Writes the result of each check, by its name, as one line of JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def command(text: str) -> None:
 
 
 def build(folder: Path) -> None:
-    """Make the other machine: an address, a path for frames each way, and an sshd."""
+    """Create the other machine: an address, a path for frames in each direction, and an sshd."""
     command(f"ip netns add {NETNS}")
     for number in range(3):
         command(f"ip link add near{number} type veth peer name far{number} netns {NETNS}")
@@ -46,10 +46,10 @@ def build(folder: Path) -> None:
     (folder / "config").write_text(
         f"ListenAddress {FAR}\nPort {PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\n"
         "UsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
-        # To bash it is the sign of a shell in a shell: what the user's start file does would take longer than all else here.
+        # With SHLVL=2 bash skips the user's start file, which would take longer than the whole test.
         "SetEnv SHLVL=2\n"
     )
-    # Where sshd puts itself before anybody has logged in.
+    # sshd needs its folder for privilege separation.
     Path("/run/sshd").mkdir(parents=True, exist_ok=True)
     server = ["ip", "netns", "exec", NETNS, "/usr/sbin/sshd", "-D", "-f", str(folder / "config")]
     subprocess.Popen(server, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -72,50 +72,50 @@ def is_alive(pid: int) -> bool:
 def check_host(place: SiteHost) -> dict[str, Any]:
     host = SshHost(place)
     folder = Path(host.folder)
-    told: dict[str, Any] = {"links": host.run(["ip", "-br", "link"]).stdout, "stdin": host.run(["cat"], stdin="ä\n").stdout}
-    told["status"] = host.run(["sh", "-c", "exit 3"], check=False).status
-    told["env"] = host.run(["sh", "-c", 'echo "$A"'], env={"A": "it's"}).stdout
-    told["slow"] = error_of(lambda: host.run(["sleep", "60"], timeout_s=0.5))
-    told["failed"] = error_of(lambda: host.run(["sh", "-c", "echo why >&2; exit 1"]))
-    told["no program"] = error_of(lambda: host.start("x", ["no-such-program"]))
+    results: dict[str, Any] = {"links": host.run(["ip", "-br", "link"]).stdout, "stdin": host.run(["cat"], stdin="ä\n").stdout}
+    results["status"] = host.run(["sh", "-c", "exit 3"], check=False).status
+    results["env"] = host.run(["sh", "-c", 'echo "$A"'], env={"A": "it's"}).stdout
+    results["slow"] = error_of(lambda: host.run(["sleep", "60"], timeout_s=0.5))
+    results["failed"] = error_of(lambda: host.run(["sh", "-c", "echo why >&2; exit 1"]))
+    results["no program"] = error_of(lambda: host.start("x", ["no-such-program"]))
     host.write_text(host.folder / "a" / "b", "text\n")
-    told["file"] = host.read_text(host.folder / "a" / "b")
-    told["no file"] = error_of(lambda: host.read_text(PurePosixPath("/no/such/file")))
-    told["programs"] = [host.find_program("ip"), host.find_program("no-such-program")]
+    results["file"] = host.read_text(host.folder / "a" / "b")
+    results["no file"] = error_of(lambda: host.read_text(PurePosixPath("/no/such/file")))
+    results["programs"] = [host.find_program("ip"), host.find_program("no-such-program")]
     cpu = max(os.sched_getaffinity(0))
     process = host.start("sleeper", ["sh", "-c", "taskset -cp $$; sleep 600"], cpus=frozenset({cpu}))
-    told["said"] = process.wait_output(f"list: {cpu}\n", 10)
-    told["runs"] = process.is_running() and is_alive(process.pid)
-    told["stopped"] = [process.stop(), process.is_running(), is_alive(process.pid)]
+    results["output"] = process.wait_output(f"list: {cpu}\n", 10)
+    results["runs"] = process.is_running() and is_alive(process.pid)
+    results["stopped"] = [process.stop(), process.is_running(), is_alive(process.pid)]
     stubborn = host.start("stubborn", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
     stubborn.wait_output("ready", 10)
-    told["killed"] = [stubborn.stop(0.2), is_alive(stubborn.pid)]
-    told["ended"] = [(ended := host.start("ended", ["sh", "-c", "exit 7"])).wait_output("never", 10), ended.stop()]
+    results["killed"] = [stubborn.stop(0.2), is_alive(stubborn.pid)]
+    results["ended"] = [(ended := host.start("ended", ["sh", "-c", "exit 7"])).wait_output("never", 10), ended.stop()]
     left = host.start("left", ["sleep", "600"])
     host.close()
-    told["closed"] = [is_alive(left.pid), folder.exists()]
-    return told
+    results["closed"] = [is_alive(left.pid), folder.exists()]
+    return results
 
 
 def check_lost_connection(place: SiteHost) -> dict[str, Any]:
     host = SshHost(place)
     folder = Path(host.folder)
     process = host.start("left", ["sleep", "600"])
-    # As when this side is killed: no word of farewell.
+    # As when this side is killed: the connection is not closed properly.
     host._loop.call_soon_threadsafe(host.connection.abort)
-    told: dict[str, Any] = {"said": process.wait_output("never", 10), "runs": process.is_running()}
-    told["cleaned up"] = wait_until(lambda: not is_alive(process.pid) and not folder.exists(), 10)
-    told["error"] = error_of(lambda: host.run(["true"]))
+    results: dict[str, Any] = {"output": process.wait_output("never", 10), "runs": process.is_running()}
+    results["cleaned up"] = wait_until(lambda: not is_alive(process.pid) and not folder.exists(), 10)
+    results["error"] = error_of(lambda: host.run(["true"]))
     host.close()
-    return told
+    return results
 
 
 def check_bed(place: SiteHost) -> dict[str, Any]:
-    """Frames from here through a Linux bridge on the other machine."""
+    """Send frames from here through a Linux bridge on the other machine."""
     frame = {"name": "64", "parts": [[64, 1]]}
     nics = [{"generator_interface": f"near{number}", "dut_interface": f"far{number}"} for number in (1, 2)]
     site = {**place.model_dump(mode="json"), "nics": nics}
-    asked = {
+    fields = {
         "name": "remote",
         "duts": [{"label": "bridge", "driver": "linux-bridge", "host": place.name}],
         "physical": "nic",
@@ -124,36 +124,36 @@ def check_bed(place: SiteHost) -> dict[str, Any]:
         "huge_pages": False,
         "hosts": [site],
     }
-    scenario = Scenario.model_validate(asked)
+    scenario = Scenario.model_validate(fields)
     host = SshHost(place)
     try:
-        told: dict[str, Any] = {}
-        # The second one finds the interfaces where they were.
+        results: dict[str, Any] = {}
+        # The second test bed verifies that the first one returned the interfaces.
         for _ in range(2):
             with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
                 load = Load.model_validate({"frame": frame, "rate_fps": 500})
                 result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
-                told = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
-        return told
+                results = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+        return results
     finally:
         host.close()
 
 
-def check(_asked: object) -> dict[str, Any]:
+def check(_request: object) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder)
         place = SiteHost(name="far", address=FAR, port=PORT, key_file=str(folder / "user"), known_hosts_file=str(folder / "known"))
 
-        def refused(**changed: object) -> str:
+        def connect_error(**changed: object) -> str:
             return error_of(lambda: SshHost(place.model_copy(update=changed)))
 
         return {
-            "refused": refused(port=PORT + 1),
-            "unknown": refused(known_hosts_file=str(folder / "nobody")),
-            "stranger": refused(key_file=str(folder / "stranger")),
-            "no route": refused(address="203.0.113.1"),
-            "no key": refused(key_file="/no/such/key"),
+            "refused": connect_error(port=PORT + 1),
+            "unknown": connect_error(known_hosts_file=str(folder / "nobody")),
+            "stranger": connect_error(key_file=str(folder / "stranger")),
+            "no route": connect_error(address="203.0.113.1"),
+            "no key": connect_error(key_file="/no/such/key"),
             "host": check_host(place),
             "lost": check_lost_connection(place),
             "bed": check_bed(place),

@@ -1,4 +1,4 @@
-"""This machine as a host: real processes."""
+"""This machine as a host, with real processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     made.close()
 
 
-def test_a_command_gives_its_output_and_takes_input(host: LocalHost) -> None:
+def test_a_command_returns_its_output_and_reads_input(host: LocalHost) -> None:
     completed = host.run(["cat"], stdin="frames\n")
     assert (completed.status, completed.stdout, completed.stderr) == (0, "frames\n", "")
 
@@ -39,7 +39,7 @@ def test_a_failed_command_is_an_error_with_its_output(host: LocalHost) -> None:
 
 @pytest.fixture
 def marker() -> str:
-    """A time to sleep that no other test on the machine has."""
+    """A time to sleep that no other test on the machine uses."""
     return f"86399.{uuid.uuid4().int % 10**9}"
 
 
@@ -54,7 +54,7 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(host: LocalHost
     assert wait_until(lambda: not sleepers(marker), 10)
 
 
-def test_system_folders_are_looked_through_for_every_program(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_folders_are_searched_for_every_program(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert host.run(["sh", "-c", "command -v ip"]).stdout == f"{host.require('ip', 'iproute2')}\n"
 
@@ -68,14 +68,14 @@ def test_a_missing_program_is_named(host: LocalHost) -> None:
         host.require("ringroad-no-such", "ringroad-pkg")
 
 
-def test_output_is_awaited(host: LocalHost) -> None:
+def test_waiting_for_output(host: LocalHost) -> None:
     process = host.start("talker", ["sh", "-c", "echo ready; exec sleep 100"])
     assert process.wait_output("ready", 10)
     assert process.is_running()
-    assert not process.wait_output("never said", 0.05)
+    assert not process.wait_output("never printed", 0.05)
     assert process.output() == "ready\n"
     assert process.why_silent("ready", 10) is process.death() is None
-    assert process.why_silent("never said", 0.05) == "is not ready after 0.05 s: ready"
+    assert process.why_silent("never printed", 0.05) == "is not ready after 0.05 s: ready"
 
 
 def test_waiting_ends_with_the_process(host: LocalHost) -> None:
@@ -87,7 +87,7 @@ def test_waiting_ends_with_the_process(host: LocalHost) -> None:
     assert process.why_silent("ready", 60) == process.death() == "ended with status 4: broken"
 
 
-def test_an_ended_process_has_delivered_all_output(host: LocalHost) -> None:
+def test_the_output_of_an_ended_process_is_complete(host: LocalHost) -> None:
     for _ in range(20):
         process = host.start("short", ["sh", "-c", "echo last words"])
         assert wait_until(lambda process=process: not process.is_running(), 10, 0.0)  # type: ignore[misc]
@@ -97,14 +97,14 @@ def test_an_ended_process_has_delivered_all_output(host: LocalHost) -> None:
 def test_a_child_that_holds_the_output_open_does_not_hide_the_end(host: LocalHost, marker: str) -> None:
     process = host.start("parent", ["sh", "-c", f"sleep {marker} & echo left; exit 0"])
     assert not process.wait_output("ready", 60)
-    # It goes with its parent, before anybody asks for its end.
+    # The child ends with its parent, before `stop` is called.
     assert wait_until(lambda: not sleepers(marker), 10)
     assert process.stop() == 0
 
 
 def test_a_detached_child_does_not_hide_the_end(host: LocalHost) -> None:
     process = host.start("parent", ["sh", "-c", "setsid yes & exit 3"])
-    assert not process.wait_output("never said", 60)
+    assert not process.wait_output("never printed", 60)
     assert process.stop() == 3
 
 
@@ -170,7 +170,7 @@ def test_a_killed_lab_leaves_no_process_and_no_file(tmp_path: Path, marker: str,
     assert lab.stdout is not None
     with lab.stdout:
         assert lab.stdout.readline() == "begun\n"
-        # Some moment of its start, or when all is there.
+        # Kill the lab during its start, or when everything runs.
         time.sleep(after_s)
         lab.kill()
         lab.wait()

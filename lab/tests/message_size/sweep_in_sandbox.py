@@ -1,6 +1,6 @@
 """Sweeps message sizes through a device in a sandbox: the program that the tests of sweeps start.
 
-Reads driver, settings and processors as JSON from standard input; writes what came of it, or the error, as one line of JSON.
+Reads driver, settings and processors as JSON from standard input; writes the result, or the error, as one line of JSON.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ringroad_lab.method.message_size import MessageSizeSettings
 from sandboxed import answer
 
 
-def sweep(asked: dict[str, Any]) -> dict[str, Any]:
+def sweep(request: dict[str, Any]) -> dict[str, Any]:
     host = LocalHost()
     try:
-        dut_type = DUTS[asked["driver"]]
+        dut_type = DUTS[request["driver"]]
         usable = os.sched_getaffinity(0)
         dut = dut_type(dut_type.settings_type(), Placement(host, frozenset({max(usable)}), huge_pages=False))
-        settings = MessageSizeSettings.model_validate(asked["settings"])
+        settings = MessageSizeSettings.model_validate(request["settings"])
         placement = Placement(host, frozenset({min(usable)}))
         kind = station_cable(dut_type, settings)
         with joined_stations(dut, kind, settings, (placement, placement)) as stations:
-            if asked["kill"]:
+            if request["kill"]:
                 stations[1].processes()[0].stop(0.0)
             outcome = sweep_message_sizes(dut, stations, settings)
             versions = stations[0].versions()

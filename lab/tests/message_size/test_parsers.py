@@ -1,4 +1,4 @@
-"""What NetPIPE and sockperf say, read; and what they do not say, told."""
+"""Parsing of the output of NetPIPE and sockperf, and errors for invalid output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sockperf: ---> percentile 50.000 =    9.743
 """
 
 
-def test_netpipe_tells_size_and_time_of_one_way() -> None:
+def test_netpipe_reports_size_and_one_way_time() -> None:
     points = parse_netpipe("       1 0.669430   0.00001140\n     64 11.482862   0.00004252\n")
     assert [point.size_bytes for point in points] == [1, 64]
     assert [point.latency_ns for point in points] == pytest.approx([11400, 42520])
@@ -23,18 +23,18 @@ def test_netpipe_tells_size_and_time_of_one_way() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 2\n", "a b c\n", "0 1 1\n", "1 1 0\n", "1 1 inf\n", "1 1 nan\n"])
-def test_what_is_no_file_of_netpipe_is_refused(text: str) -> None:
+def test_an_invalid_netpipe_file_is_rejected(text: str) -> None:
     with pytest.raises(GeneratorError, match="NetPIPE"):
         parse_netpipe(text)
 
 
-def test_sockperf_tells_the_median() -> None:
+def test_sockperf_reports_the_median() -> None:
     assert parse_sockperf(SOCKPERF) == pytest.approx(9743)
 
 
 @pytest.mark.parametrize(
     "text", ["", "no such thing", SOCKPERF.replace("ReceivedMessages=6728", "ReceivedMessages=0"), SOCKPERF.replace("9.743", "0.000")]
 )
-def test_no_answer_is_never_a_latency(text: str) -> None:
+def test_output_without_a_response_is_never_a_latency(text: str) -> None:
     with pytest.raises(GeneratorError, match="sockperf"):
         parse_sockperf(text)

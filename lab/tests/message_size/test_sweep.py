@@ -23,8 +23,8 @@ needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open v
 
 
 def sweep(driver: str, *, kill: bool = False, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    asked = {"driver": driver, "kill": kill, "settings": settings}
-    return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", asked)
+    request = {"driver": driver, "kill": kill, "settings": settings}
+    return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", request)
 
 
 @needs_programs
@@ -36,11 +36,11 @@ def sweep(driver: str, *, kill: bool = False, **settings: Any) -> dict[str, Any]
     ],
 )
 def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools: tuple[str, ...], has_process: bool) -> None:
-    told = sweep(driver, tools=tools, max_bytes=16, perturbation_bytes=0)
-    assert "error" not in told, told
-    outcome = told["outcome"]
+    answer = sweep(driver, tools=tools, max_bytes=16, perturbation_bytes=0)
+    assert "error" not in answer, answer
+    outcome = answer["outcome"]
     assert outcome["status"] == "ok"
-    assert "generic-receive-offload: off" in told["offloads"]
+    assert "generic-receive-offload: off" in answer["offloads"]
     assert outcome["headline"] in outcome["metrics"]
     curves = {curve["name"]: curve["points"] for curve in outcome["curves"]}
     assert set(curves) == {f"{tool} {what}" for tool in tools for what in ("throughput", "latency")}
@@ -52,8 +52,8 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, tools
     assert ("dut_memory_bytes" in outcome["metrics"]) == has_process
     assert ("sockperf_udp_dut_processors" in outcome["metrics"]) == has_process
     # Only the loopback is left.
-    assert told["links"] == 1
-    assert told["netns"] == ""
+    assert answer["links"] == 1
+    assert answer["netns"] == ""
 
 
 GUESTS = [
@@ -66,32 +66,32 @@ GUESTS = [
 @needs_programs
 @needs_qemu
 @pytest.mark.parametrize(("driver", "cable", "tool"), GUESTS)
-def test_messages_bounce_between_virtual_machines(driver: str, cable: str, tool: str) -> None:
-    told = sweep(driver, stations="guests", tools=(tool,), max_bytes=16, perturbation_bytes=0)
-    assert "error" not in told, told
-    assert told["cable"] == cable
-    assert {"QEMU", "Linux (guest)"} == set(told["versions"])
-    outcome = told["outcome"]
+def test_messages_go_back_and_forth_between_virtual_machines(driver: str, cable: str, tool: str) -> None:
+    answer = sweep(driver, stations="guests", tools=(tool,), max_bytes=16, perturbation_bytes=0)
+    assert "error" not in answer, answer
+    assert answer["cable"] == cable
+    assert {"QEMU", "Linux (guest)"} == set(answer["versions"])
+    outcome = answer["outcome"]
     assert outcome["status"] == "ok"
-    assert "generic-receive-offload: off" in told["offloads"]
+    assert "generic-receive-offload: off" in answer["offloads"]
     latencies = next(curve["points"] for curve in outcome["curves"] if curve["name"] == f"{tool} latency")
     sizes = [size for size, _ in latencies]
     assert sizes[0] == 1 if tool == "netpipe" else sizes == [14, 16]
     name = tool.replace("-", "_")
     assert outcome["metrics"][f"{name}_stations_processors"]["value"] > 0
-    # Two kernels with all that is in them.
+    # Two kernels with their memory.
     assert outcome["metrics"]["stations_memory_bytes"]["value"] > 64 << 20
     assert (f"{name}_dut_processors" in outcome["metrics"]) == (driver != "linux-bridge")
-    assert told["links"] == 1
-    assert told["netns"] == ""
+    assert answer["links"] == 1
+    assert answer["netns"] == ""
 
 
 @needs_programs
 @needs_qemu
 def test_a_virtual_machine_that_ends_is_reported() -> None:
-    told = sweep("ringroad", stations="guests", tools=("sockperf-udp",), max_bytes=16, kill=True)
-    assert told["error"] == "GuestError"
-    assert "station2 (QEMU) ended" in told["text"]
+    answer = sweep("ringroad", stations="guests", tools=("sockperf-udp",), max_bytes=16, kill=True)
+    assert answer["error"] == "GuestError"
+    assert "station2 (QEMU) ended" in answer["text"]
 
 
 def test_sizes_begin_with_the_smallest_and_end_with_the_greatest_that_sockperf_can_send() -> None:

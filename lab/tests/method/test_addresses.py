@@ -44,7 +44,7 @@ def test_learning_rate_is_found_within_the_resolution(learning_fps: float, resol
     dut = SimulatedDut(capacity_fps=MAX_FPS, table_size=8192, full_table=FullTable.FORGETS_OLDEST, learning_fps=learning_fps)
     outcome = LearningRateMethod(LearningRateSettings(resolution=resolution)).measure(Bench(SimulatedGenerator(dut)).context)
     assert outcome.status is MeasurementStatus.OK
-    # Half an address of 256 more than it can follow still fits.
+    # Half an address of 256 above its learning rate still fits.
     assert learning_fps * (1 - resolution) - 1 <= outcome.metrics["address_learning_fps"].value <= learning_fps * (1 + 1 / 256)
 
 
@@ -54,7 +54,7 @@ def test_learning_at_the_greatest_rate_is_a_lower_bound() -> None:
     assert outcome.metrics["address_learning_fps"].value == MAX_FPS
 
 
-def test_table_that_is_full_is_not_a_slow_learner() -> None:
+def test_full_table_is_not_reported_as_a_slow_learner() -> None:
     outcome = learn(SimulatedDut(capacity_fps=MAX_FPS, table_size=100))
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
     assert "fewer stations" in outcome.reasons[0]
@@ -70,7 +70,7 @@ def test_device_that_does_not_learn_has_no_figure(measure: object) -> None:
 
 @pytest.mark.parametrize("measure", [cache, learn])
 @pytest.mark.parametrize("dies_at_trial", [0, 1, 2, 4, 5])
-def test_dead_device_does_not_seem_to_know_everything(measure: object, dies_at_trial: int) -> None:
+def test_dead_device_does_not_appear_to_know_every_address(measure: object, dies_at_trial: int) -> None:
     assert callable(measure)
     outcome = measure(SimulatedDut(capacity_fps=MAX_FPS, table_size=500, full_table=FullTable.FORGETS_OLDEST, dies_at_trial=dies_at_trial))
     assert outcome.status in (MeasurementStatus.INVALID, MeasurementStatus.INCONCLUSIVE)
@@ -90,8 +90,8 @@ def test_a_device_that_drops_unknown_addresses_has_no_figure() -> None:
 
 
 @pytest.mark.parametrize("purpose", ["ask", "teach"])
-def test_frames_that_are_lost_now_and_then_change_nothing(purpose: str) -> None:
-    # Every other asking or teaching is lost as a whole: nothing is flooded, or nothing is learned.
+def test_occasional_frame_loss_does_not_change_the_result(purpose: str) -> None:
+    # Every other query or teaching burst is lost completely: nothing is flooded, or nothing is learned.
     class Lossy(SimulatedGenerator):
         lost = False
 
@@ -101,7 +101,7 @@ def test_frames_that_are_lost_now_and_then_change_nothing(purpose: str) -> None:
             self.lost = not self.lost
             if not self.lost:
                 return super().trial(request)
-            # What is lost on its way to the device teaches nothing.
+            # Frames that are lost before the device teach nothing.
             fixed = request.load.model_copy(update={"addresses": AddressPlan.FIXED})
             result = super().trial(request.model_copy(update={"load": fixed}))
             counts = tuple(direction.model_copy(update={"received_frames": 0}) for direction in result.directions)

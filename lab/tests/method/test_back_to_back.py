@@ -17,12 +17,12 @@ from simulated_generator import SimulatedDut, SimulatedGenerator
 
 @PATIENT
 @given(buffer_frames=st.integers(1, 100_000), capacity_ratio=st.floats(0.1, 0.9))
-def test_corrected_buffer_time_is_that_of_the_buffer(buffer_frames: int, capacity_ratio: float) -> None:
+def test_corrected_buffer_time_matches_the_buffer(buffer_frames: int, capacity_ratio: float) -> None:
     capacity_fps = capacity_ratio * MAX_FPS
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, buffer_frames=buffer_frames)), throughput_fps=capacity_fps)
     outcome = BackToBackMethod(BackToBackSettings(repeats=2, resolution=0.0)).measure(bench.context)
     assert outcome.status is MeasurementStatus.OK
-    # While a burst of b frames comes in, b * capacity / rate go out; a frame more is lost as a whole.
+    # While a burst of b frames arrives, b * capacity / rate frames leave; one frame more is lost completely.
     longest = buffer_frames / (1 - capacity_ratio)
     assert outcome.metrics["back_to_back_frames"].value == pytest.approx(longest, abs=1 / (1 - capacity_ratio) + 1)
     assert outcome.metrics["implied_buffer_s"].value == pytest.approx(outcome.metrics["back_to_back_frames"].value / MAX_FPS)
@@ -39,17 +39,17 @@ def test_noisy_buffer_shows_its_spread() -> None:
     assert metrics["back_to_back_deviation_frames"].value > 0
 
 
-def test_device_that_keeps_up_has_no_limit_to_find() -> None:
+def test_device_without_loss_gives_a_lower_bound() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS)), throughput_fps=MAX_FPS)
     outcome = BackToBackMethod(BackToBackSettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.LOWER_BOUND
     assert outcome.metrics["back_to_back_frames"].value == 2 * MAX_FPS
 
 
-def test_bursts_that_the_generator_cannot_send_are_invalid() -> None:
+def test_bursts_that_the_generator_cannot_send_give_a_lower_bound() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS), ceiling_fps=MAX_FPS / 2, is_stubborn=True), throughput_fps=1000)
     outcome = BackToBackMethod(BackToBackSettings(repeats=1)).measure(bench.context)
-    # Bursts of few milliseconds are too short for their time to be told; longer ones are not.
+    # The duration of bursts of a few milliseconds cannot be checked; the duration of longer bursts can.
     assert outcome.status is MeasurementStatus.LOWER_BOUND
     assert "cannot send" in outcome.reasons[0]
 
@@ -104,12 +104,12 @@ def test_soak_of_a_device_that_dies_is_invalid() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=500_000, dies_at_trial=20)), throughput_fps=500_000)
     outcome = SoakMethod(SoakSettings(duration_s=250)).measure(bench.context)
     assert outcome.status is MeasurementStatus.INVALID
-    # It is asked again and again whether it is dead, and then no more.
+    # The check whether it is dead is repeated, and then no more trials follow.
     assert len(bench.trials) == 21 + len(bench.rates("alive")) < 30
 
 
-def test_recovery_begins_again_with_each_loss() -> None:
-    # Of the trials after the overload the second loses frames.
+def test_recovery_time_restarts_at_each_loss() -> None:
+    # The second trial after the overload loses frames.
     def lose_second(number: int, result: TrialResult) -> TrialResult:
         if number != 2:
             return result

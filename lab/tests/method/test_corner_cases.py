@@ -15,11 +15,11 @@ from ringroad_lab.trial import AddressPlan, TrialRequest, TrialResult
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import FullTable, SimulatedDut, SimulatedGenerator
 
-# They offer nothing before their entries are in the device's flow table, and that one way only: they have tests of their own.
+# They need their entries in the device's flow table, and send in one direction only: they have their own tests.
 OF_FLOW_TABLES = {"flow-counts", "tuple-space-explosion"}
 TRIAL_METHODS = sorted(name for name, method in METHODS.items() if not method.is_between_stations and name not in OF_FLOW_TABLES)
 each_method = pytest.mark.parametrize("name", TRIAL_METHODS)
-# Those of flow tables send frames from port a to b only.
+# The flow table methods send frames from port a to b only.
 each_two_way_method = pytest.mark.parametrize(
     "name", [name for name in TRIAL_METHODS if name not in ("flow-counts", "tuple-space-explosion")]
 )
@@ -41,7 +41,7 @@ def measure(name: str, bench: Bench) -> Outcome:
 @each_method
 @pytest.mark.parametrize("max_fps", [0.0, 0.3])
 @pytest.mark.parametrize("throughput_fps", [None, 1.0])
-def test_less_than_a_frame_a_second_is_no_load(name: str, max_fps: float, throughput_fps: float | None) -> None:
+def test_less_than_one_frame_per_second_is_invalid(name: str, max_fps: float, throughput_fps: float | None) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=2)), max_fps=max_fps, throughput_fps=throughput_fps)
     outcome = measure(name, bench)
     assert outcome.status is MeasurementStatus.INVALID
@@ -52,7 +52,7 @@ def test_less_than_a_frame_a_second_is_no_load(name: str, max_fps: float, throug
 @each_method
 @pytest.mark.parametrize("capacity_fps", [0.5, 2.0, 200.0])
 @pytest.mark.parametrize("max_fps", [1.0, 3.0, 3.7, 40.0])
-def test_a_handful_of_frames_a_second_ends(name: str, capacity_fps: float, max_fps: float) -> None:
+def test_measurements_at_a_few_frames_per_second_end(name: str, capacity_fps: float, max_fps: float) -> None:
     dut = SimulatedDut(capacity_fps=capacity_fps, table_size=2048, full_table=FullTable.FORGETS_OLDEST)
     bench = Bench(SimulatedGenerator(dut), max_fps=max_fps)
     outcome = measure(name, bench)
@@ -84,7 +84,7 @@ def test_odd_devices_end_with_a_reason(name: str, generator: SimulatedGenerator)
 
 @each_two_way_method
 @pytest.mark.parametrize("throughput_fps", [None, 400_000])
-def test_a_device_that_is_dead_one_way_has_no_figure(name: str, throughput_fps: float | None) -> None:
+def test_a_device_that_is_dead_in_one_direction_has_no_result(name: str, throughput_fps: float | None) -> None:
     def cut(_: int, result: TrialResult) -> TrialResult:
         there, *back = result.directions
         return result.model_copy(update={"directions": (there, *(way.model_copy(update={"received_frames": 0}) for way in back))})
@@ -121,7 +121,7 @@ def overloaded_to_silence(number: int, result: TrialResult) -> TrialResult:
     return result.model_copy(update={"directions": silent}) if number == 0 else result
 
 
-def test_recovery_from_a_livelock_has_a_figure() -> None:
+def test_recovery_from_a_livelock_has_a_result() -> None:
     bench = Bench(Scripted(SimulatedDut(capacity_fps=500_000, recovery_s=3.0), overloaded_to_silence), throughput_fps=500_000)
     outcome = measure("recovery", bench)
     assert outcome.status is MeasurementStatus.OK
@@ -129,20 +129,20 @@ def test_recovery_from_a_livelock_has_a_figure() -> None:
     assert outcome.metrics["recovery_at_most_s"].value >= 3.0
 
 
-def test_a_device_that_dies_of_the_overload_has_no_recovery_time() -> None:
+def test_a_device_that_dies_from_the_overload_has_no_recovery_time() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=500_000, dies_at_trial=1))
     assert measure("recovery", Bench(generator, throughput_fps=500_000)).status is MeasurementStatus.INVALID
 
 
 class Forgetful(Generator):
-    """Joined to a device that learns one address at a time, and forwards to all others."""
+    """Connected to a device that learns one address at a time, and forwards to all others."""
 
     def __init__(self) -> None:
-        """Begin with no trial."""
+        """Start without trials."""
         self._inner = SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS))
 
     def version(self) -> str:
-        """Say what it is."""
+        """Return a name."""
         return "forgetful"
 
     def trial(self, request: TrialRequest) -> TrialResult:
@@ -162,7 +162,7 @@ def test_a_long_learning_search_does_not_run_out_of_addresses() -> None:
 
 
 @pytest.mark.parametrize("name", ["throughput", "mlrsearch"])
-def test_every_load_has_a_frame(name: str) -> None:
+def test_every_load_has_at_least_one_frame(name: str) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=0.5)), max_fps=100.0)
     measure(name, bench)
     assert all(trial.sent_frames for trial in bench.trials)

@@ -1,4 +1,4 @@
-"""Throughput and cost over the number of flow entries, of a simulated device whose table's size decides how fast it is."""
+"""Throughput and cost over the number of flow entries, of a simulated device whose speed depends on the size of its table."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_set_is_loaded_offered_and_measured() -> None:
     assert [x for x, _ in curves["busy time for a frame with 20 masks"].points] == [1000]
 
 
-def test_a_set_that_nothing_passes_with_has_no_figure_and_hides_no_other() -> None:
+def test_a_set_without_forwarded_frames_has_no_result_and_does_not_hide_other_sets() -> None:
     bench = Bench(FewerForMore(most_entries=600), loading_s=0.5)
     outcome = FlowCountsMethod(SETTINGS).measure(bench.context)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
@@ -72,20 +72,20 @@ def test_a_set_that_nothing_passes_with_has_no_figure_and_hides_no_other() -> No
     assert bench.installed[-1] is None
 
 
-def test_what_the_generator_cannot_exceed_is_a_lower_bound_of_its_set() -> None:
+def test_the_generators_ceiling_is_a_lower_bound_for_its_set() -> None:
     bench = Bench(FewerForMore(), max_fps=500_000, is_max_generator_bound=True, loading_s=0.5)
     outcome = FlowCountsMethod(SETTINGS).measure(bench.context)
     assert outcome.status is MeasurementStatus.LOWER_BOUND
     assert [reason.partition(":")[0] for reason in outcome.reasons] == ["flows_1_masks_1", "acl_500"]
 
 
-def test_a_device_without_a_flow_table_has_no_figure() -> None:
+def test_a_device_without_a_flow_table_has_no_result() -> None:
     outcome = FlowCountsMethod(SETTINGS).measure(Bench(FewerForMore(), loading_s=None).context)
     assert outcome.status is MeasurementStatus.INVALID
     assert "flow entries cannot be put into this device" in outcome.reasons[0]
 
 
-def test_the_usual_flows_come_back_when_the_generator_fails() -> None:
+def test_the_usual_flows_are_restored_when_the_generator_fails() -> None:
     class Failing(FewerForMore):
         def trial(self, request: TrialRequest) -> TrialResult:
             raise RuntimeError("gone")

@@ -30,7 +30,7 @@ def test_ten_percent_steps_are_ten_loads() -> None:
     assert FrameLossSettings().load_ratios() == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
 
 
-def test_loss_curve_is_that_of_the_device_and_ends_after_two_clean_loads() -> None:
+def test_loss_curve_matches_the_device_and_ends_after_two_clean_loads() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=750_000)))
     outcome = FrameLossMethod(FrameLossSettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.OK
@@ -39,14 +39,14 @@ def test_loss_curve_is_that_of_the_device_and_ends_after_two_clean_loads() -> No
     assert outcome.metrics["frame_loss_ratio"].value == pytest.approx(0.25)
 
 
-def test_device_that_loses_everywhere_has_a_whole_curve() -> None:
+def test_device_with_loss_at_every_load_has_a_complete_curve() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS, random_loss_ratio=0.01)))
     outcome = FrameLossMethod(FrameLossSettings()).measure(bench.context)
     assert len(outcome.curves[0].points) == 10
     assert all(0 < ratio < 0.02 for _, ratio in outcome.curves[0].points)
 
 
-def test_loads_that_the_generator_cannot_carry_are_no_points() -> None:
+def test_loads_that_the_generator_cannot_carry_are_not_points() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS), ceiling_fps=850_000))
     outcome = FrameLossMethod(FrameLossSettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
@@ -74,7 +74,7 @@ def test_forwarding_rates_of_an_overloaded_device() -> None:
     assert outcome.headline == "frmol_fps"
     assert outcome.metrics["frmol_fps"].value == pytest.approx(640_000)
     assert outcome.metrics["mfr_fps"].value == pytest.approx(640_000)
-    # 600000 frames/s cannot be forwarded any better.
+    # 600000 frames/s cannot have a higher forwarding rate.
     assert min(bench.rates("forwarding-rate")) == pytest.approx(700_000)
 
 
@@ -105,7 +105,7 @@ def test_deviations() -> None:
     assert len(ForwardingRateMethod(ForwardingRateSettings()).deviations()) == 2
 
 
-def test_clean_loads_have_to_be_in_a_row() -> None:
+def test_clean_loads_must_be_consecutive() -> None:
     # Clean at 100 and 80 % of the greatest load, not between.
     def lose_at_ninety(_: int, result: TrialResult) -> TrialResult:
         if abs(result.request.load.rate_fps - 900_000) > 1:

@@ -1,4 +1,4 @@
-"""How a trial is judged: traps that other testers fell into."""
+"""How trials are judged, including mistakes that other testers make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest,
 
 
 def trial(*directions: dict[str, Any], verdict: TrialVerdict = TrialVerdict.VALID, burst_frames: int | None = None) -> TrialResult:
-    """Return a trial of 1000 frames in a second each way, but for what is said."""
+    """Return a trial of 1000 frames in a second in each direction, except for the given values."""
     usual = {"sender": "a", "receiver": "b", "intended_frames": 1000, "sent_frames": 1000, "received_frames": 1000, "transmit_s": 1.0}
     return TrialResult(
         request=TrialRequest(load=Load(frame=parse_frame_mix("64"), rate_fps=1000.0, burst_frames=burst_frames), duration_s=1.0),
@@ -40,7 +40,7 @@ def test_foreign_frames_do_not_hide_loss() -> None:
     assert judge(trial({"received_frames": 990, "foreign_frames": 10}), 0.0).judgement is Judgement.FAIL
 
 
-def test_surplus_of_one_direction_does_not_hide_the_loss_of_the_other() -> None:
+def test_extra_frames_of_one_direction_do_not_hide_the_loss_of_the_other() -> None:
     judged = judge(trial({"received_frames": 1010}, {"received_frames": 990}), 0.0)
     assert judged.judgement is not Judgement.PASS
 
@@ -52,28 +52,28 @@ def test_unsent_frames_are_neither_loss_nor_success(received: int) -> None:
     assert "500 frames of 1000" in judged.reasons[0]
 
 
-def test_all_frames_in_too_long_a_time_are_another_load() -> None:
+def test_sending_all_frames_too_slowly_is_another_load() -> None:
     judged = judge(trial({"transmit_s": 1.7}), 0.0)
     assert judged.judgement is Judgement.NOTHING
     assert "1.7000 s" in judged.reasons[0]
 
 
-def test_too_fast_is_another_load_but_not_for_bursts() -> None:
+def test_sending_too_fast_is_another_load_except_for_bursts() -> None:
     assert judge(trial({"transmit_s": 0.5}), 0.0).judgement is Judgement.NOTHING
     assert judge(trial({"transmit_s": 0.5}, burst_frames=1000), 0.0).judgement is Judgement.PASS
     assert judge(trial({"transmit_s": 1.5}, burst_frames=1000), 0.0).judgement is Judgement.NOTHING
 
 
-def test_nothing_sent_is_not_no_loss() -> None:
+def test_no_frames_sent_does_not_count_as_no_loss() -> None:
     judged = judge(trial({"sent_frames": 0, "intended_frames": 0, "received_frames": 0, "transmit_s": 0.0}), 0.0)
     assert judged.judgement is Judgement.NOTHING
 
 
-def test_more_arrived_than_sent_is_a_contradiction() -> None:
+def test_more_frames_received_than_sent_is_a_contradiction() -> None:
     assert judge(trial({"received_frames": 1001}), 0.0).judgement is Judgement.NOTHING
 
 
-def test_a_trial_that_the_generator_calls_invalid_is_invalid() -> None:
+def test_a_trial_that_the_generator_reports_as_invalid_is_invalid() -> None:
     judged = judge(trial({"received_frames": 0}, verdict=TrialVerdict.INVALID), 0.0)
     assert judged.judgement is Judgement.NOTHING
     assert judged.reasons
@@ -86,7 +86,7 @@ def lost(**places: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", ["refused", "before_device", "behind_device", "at_receiver"])
-def test_what_is_lost_outside_the_device_is_neither_its_loss_nor_its_success(place: str) -> None:
+def test_loss_outside_the_device_is_neither_its_failure_nor_its_success(place: str) -> None:
     judged = judge(trial({}, lost(**{place: 100})), 0.0)
     assert judged.judgement is Judgement.NOTHING
     assert judged.is_lost_outside
@@ -95,19 +95,19 @@ def test_what_is_lost_outside_the_device_is_neither_its_loss_nor_its_success(pla
 
 
 @pytest.mark.parametrize("place", ["in_device", "in_guests", "unexplained"])
-def test_what_the_device_lost_or_nobody_explains_fails(place: str) -> None:
+def test_loss_in_the_device_and_unexplained_loss_fail(place: str) -> None:
     judged = judge(trial(lost(at_receiver=100), lost(**{place: 1})), 0.0)
     assert judged.judgement is Judgement.FAIL
     assert judged.result.device_lost_frames == 1
 
 
-def test_the_devices_loss_within_the_goal_beside_others_is_not_judged() -> None:
+def test_acceptable_device_loss_with_loss_elsewhere_is_not_judged() -> None:
     assert judge(trial(lost(in_device=5, at_receiver=1)), 0.005).judgement is Judgement.NOTHING
     assert judge(trial(lost(in_device=4, at_receiver=1)), 0.005).judgement is Judgement.PASS
     assert judge(trial(lost(in_device=6, at_receiver=1)), 0.005).judgement is Judgement.FAIL
 
 
-def test_a_ring_that_the_device_leaves_full_is_its_loss() -> None:
+def test_frames_refused_because_the_device_leaves_a_ring_full_are_its_loss() -> None:
     direction = lost(refused=100)
     direction["loss"] = direction["loss"].model_copy(update={"is_refused_by_device": True})
     judged = judge(trial(direction), 0.0)
@@ -115,7 +115,7 @@ def test_a_ring_that_the_device_leaves_full_is_its_loss() -> None:
     assert judged.reports_ratio
 
 
-def test_a_loss_ratio_is_that_of_the_load_only_where_the_load_came_to_the_device() -> None:
+def test_a_loss_ratio_is_valid_only_if_the_load_reached_the_device() -> None:
     assert judge(trial(lost(in_device=10, behind_device=100)), 0.0).reports_ratio
     assert not judge(trial(lost(in_device=10, before_device=100)), 0.0).reports_ratio
     assert not judge(trial(lost(in_device=10, refused=100)), 0.0).reports_ratio

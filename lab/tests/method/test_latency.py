@@ -23,7 +23,7 @@ def test_latency_at_each_load_and_without_load() -> None:
     assert means[0] == pytest.approx(5_000, rel=0.01)
     assert means == sorted(means)
     assert outcome.metrics["latency_90pct_p99.9_ns"].better is Better.LOWER
-    # One curve for each load, with just the percentiles that were told.
+    # One curve for each load, with only the reported percentiles.
     assert len(outcome.curves) == 5
     assert [x for x, _ in outcome.curves[0].points] == [50.0, 90.0, 99.0, 99.9]
 
@@ -36,14 +36,14 @@ def test_a_known_throughput_is_not_measured_again() -> None:
 
 
 def test_loss_in_a_latency_trial_is_reported() -> None:
-    # What was measured before, without latency, is more than the device now carries.
+    # The known throughput is more than the device now forwards.
     bench = Bench(SimulatedGenerator(DUT), throughput_fps=400_000)
     outcome = LatencyMethod(LatencySettings(load_ratios=(1.0,))).measure(bench.context)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
     assert "lost frames" in outcome.reasons[0]
 
 
-def test_percentiles_that_the_generator_does_not_tell_are_not_made_up() -> None:
+def test_percentiles_that_the_generator_does_not_report_are_not_invented() -> None:
     bench = Bench(SimulatedGenerator(DUT, tells_percentiles=False))
     outcome = LatencyMethod(LatencySettings()).measure(bench.context)
     assert outcome.curves == ()
@@ -68,10 +68,10 @@ def test_generator_without_latency_is_invalid() -> None:
     bench = Bench(Scripted(DUT, lambda _, result: with_latency(result, None)), throughput_fps=1000)
     outcome = LatencyMethod(LatencySettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.INVALID
-    assert "told none" in outcome.reasons[0]
+    assert "reported none" in outcome.reasons[0]
 
 
-def test_directions_are_put_together_by_their_frames_and_the_worse_percentile() -> None:
+def test_directions_are_combined_by_their_frames_and_the_worse_percentile() -> None:
     slow = LatencySummary(frames=1, min_ns=10, mean_ns=100, max_ns=1000, percentiles_ns={"50": 90.0, "99": 900.0}, precision=0.01)
     fast = LatencySummary(frames=3, min_ns=5, mean_ns=20, max_ns=50, percentiles_ns={"50": 20.0})
     counts = [

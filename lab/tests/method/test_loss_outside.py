@@ -1,4 +1,4 @@
-"""Methods where frames are lost outside the device: no figure of it comes of that but a lower bound, and every search ends."""
+"""Methods with frames lost outside the device: the result of the device is at most a lower bound, and every search ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simulated_bench import Bench, Scripted
 from simulated_generator import SimulatedDut
 
 LIMIT_FPS = 400_000.0
-"""What the set-up carries to the device and back."""
+"""Rate that the set-up carries to the device and back."""
 
 
 def beyond_the_set_up(place: str) -> Scripted:
-    """Return a generator over a set-up that loses, at a place, what is above its limit; what the device itself loses is booked on it."""
+    """Return a generator with a set-up that loses frames above its limit at a place; the device's own losses are booked as its own."""
 
     def change(_number: int, result: TrialResult) -> TrialResult:
         part = min(1.0, LIMIT_FPS / result.request.load.rate_fps)
@@ -57,14 +57,14 @@ def test_throughput_is_a_lower_bound_with_the_place_as_reason(place: str) -> Non
     assert len(bench.trials) < 100
 
 
-def test_throughput_below_the_set_ups_limit_is_the_devices() -> None:
+def test_throughput_below_the_limit_of_the_set_up_is_the_devices() -> None:
     _, status, _, metrics = measured(ThroughputMethod(ThroughputSettings()), "at_receiver", capacity_fps=200_000.0)
     assert status is MeasurementStatus.OK
     assert metrics["throughput_fps"] == pytest.approx(200_000.0, rel=0.02)
 
 
 @OUTSIDE
-def test_mlrsearch_goes_on_below_and_tells_a_lower_bound(place: str) -> None:
+def test_mlrsearch_continues_below_and_reports_a_lower_bound(place: str) -> None:
     goal = LossGoal(name="ndr", loss_ratio=0.0, duration_sum_s=1.0)
     _, status, reasons, metrics = measured(MlrSearchMethod(MlrSearchSettings(goals=(goal,))), place)
     assert status is MeasurementStatus.LOWER_BOUND
@@ -73,7 +73,7 @@ def test_mlrsearch_goes_on_below_and_tells_a_lower_bound(place: str) -> None:
 
 
 @OUTSIDE
-def test_a_loss_curve_has_no_point_where_others_lost(place: str) -> None:
+def test_a_loss_curve_has_no_point_for_loss_outside_the_device(place: str) -> None:
     _, status, reasons, metrics = measured(FrameLossMethod(FrameLossSettings()), place)
     assert status is MeasurementStatus.INCONCLUSIVE
     assert "frame_loss_ratio" not in metrics
@@ -84,11 +84,11 @@ def test_a_loss_curve_has_no_point_where_others_lost(place: str) -> None:
 def test_forwarding_rates_are_lower_bounds(place: str) -> None:
     _, status, reasons, metrics = measured(ForwardingRateMethod(ForwardingRateSettings()), place)
     assert status is MeasurementStatus.LOWER_BOUND
-    assert "it may forward more than arrived: frames were lost outside the device: " in reasons[0]
+    assert "the device may forward more than arrived: frames were lost outside the device: " in reasons[0]
     assert metrics["frmol_fps"] == pytest.approx(LIMIT_FPS, rel=0.01)
 
 
-def test_a_soak_counts_only_what_the_device_lost() -> None:
+def test_a_soak_counts_only_frames_lost_in_the_device() -> None:
     soak = SoakMethod(SoakSettings(duration_s=20.0))
     _, status, _, metrics = measured(soak, "at_receiver")
     assert status is MeasurementStatus.OK

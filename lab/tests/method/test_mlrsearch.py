@@ -48,7 +48,7 @@ def test_passing_at_the_ceiling_is_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
-def test_loads_that_the_generator_cannot_carry_are_no_loss(is_stubborn: bool) -> None:
+def test_loads_that_the_generator_cannot_carry_are_not_loss(is_stubborn: bool) -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS), ceiling_fps=600_000, is_stubborn=is_stubborn)
     outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(generator).context)
     assert outcome.status is MeasurementStatus.LOWER_BOUND
@@ -64,7 +64,7 @@ def test_device_below_the_least_load_is_inconclusive() -> None:
 @pytest.mark.parametrize(
     ("dut", "ceiling_fps"), [(SimulatedDut(capacity_fps=300_000, dies_at_trial=4), None), (SimulatedDut(capacity_fps=1e6), 10)]
 )
-def test_dead_device_and_powerless_generator_are_invalid(dut: SimulatedDut, ceiling_fps: float | None) -> None:
+def test_dead_device_and_weak_generator_are_invalid(dut: SimulatedDut, ceiling_fps: float | None) -> None:
     outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(SimulatedGenerator(dut, ceiling_fps=ceiling_fps)).context)
     assert outcome.status is MeasurementStatus.INVALID
     assert outcome.metrics == {}
@@ -86,13 +86,13 @@ def test_goals_have_their_own_names() -> None:
 
 
 @pytest.mark.parametrize("durations", [{"initial_trial_s": 2.0}, {"final_trial_s": 60.0}])
-def test_durations_that_contradict_each_other_are_refused_before_the_run(durations: dict[str, float]) -> None:
+def test_contradictory_durations_are_rejected_before_the_run(durations: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="goal ndr: initial_trial_s"):
         LossGoal(name="ndr", loss_ratio=0.0, **durations)
 
 
 def test_the_load_that_the_generator_could_not_carry_is_named() -> None:
-    # It carries the greatest load at first, and then only less than the device does.
+    # It first carries the greatest load, and then less than the device.
     def tire(number: int, result: TrialResult) -> TrialResult:
         is_tired = number > 1 and result.request.load.rate_fps > 700_000
         return result.model_copy(update={"verdict": TrialVerdict.INVALID}) if is_tired else result
@@ -104,7 +104,7 @@ def test_the_load_that_the_generator_could_not_carry_is_named() -> None:
     assert all(f"could not carry {failed[-1]:.0f} frames/s" in reason for reason in outcome.reasons)
 
 
-def test_a_high_least_load_is_searched_from() -> None:
+def test_the_search_stays_above_a_high_minimum_load() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=800_000)))
     outcome = MlrSearchMethod(MlrSearchSettings(minimum_ratio=0.7)).measure(bench.context)
     assert outcome.status is MeasurementStatus.OK

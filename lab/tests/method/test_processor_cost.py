@@ -1,4 +1,4 @@
-"""What a frame costs simulated devices, of which it is known."""
+"""The cost of a frame, measured on simulated devices with a known cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def measure(costs: SimulatedCosts, throughput_fps: float | None = None) -> tuple
     return ProcessorCostMethod(ProcessorCostSettings()).measure(bench.context), bench
 
 
-def test_a_device_that_sleeps_costs_the_same_for_each_frame_at_every_load_and_nothing_without() -> None:
+def test_a_device_that_sleeps_has_the_same_cost_per_frame_at_every_load_and_no_cost_without_load() -> None:
     outcome, bench = measure(SimulatedCosts(run_ns=100.0, cycles=250.0, kernel_ns=40.0))
     assert outcome.status is MeasurementStatus.OK
     assert outcome.headline == "cost_100pct_processor_ns"
@@ -42,10 +42,10 @@ def test_a_device_that_sleeps_costs_the_same_for_each_frame_at_every_load_and_no
     assert bench.rates("processor-cost") == pytest.approx([throughput_fps, throughput_fps / 2])
 
 
-def test_a_device_that_polls_costs_a_processor_over_the_rate_and_one_without_load() -> None:
+def test_a_device_that_polls_costs_one_processor_with_and_without_load() -> None:
     outcome, _ = measure(SimulatedCosts(polls=True), throughput_fps=200_000)
     metrics = outcome.metrics
-    # Both directions; the second in which a trial is set up and read is no frame's.
+    # Both directions; the second in which a trial is set up and read does not count for any frame.
     assert metrics["cost_100pct_processor_ns"].value == pytest.approx(1e9 / 400_000)
     assert metrics["cost_50pct_processor_ns"].value == pytest.approx(1e9 / 200_000)
     assert metrics["cost_50pct_busy_ns"].value == pytest.approx(50.0)
@@ -62,13 +62,13 @@ def test_a_kernel_device_has_kernel_time_as_its_headline() -> None:
     assert not any("processor" in name or "memory" in name or "cycles" in name for name in outcome.metrics)
 
 
-def test_without_a_counter_of_cycles_there_is_no_figure_in_cycles() -> None:
+def test_without_a_cycle_counter_there_is_no_result_in_cycles() -> None:
     outcome, _ = measure(SimulatedCosts(cycles=None))
     assert outcome.status is MeasurementStatus.OK
     assert not any("cycles" in name for name in outcome.metrics)
 
 
-def test_frames_that_are_lost_make_the_cost_inconclusive() -> None:
+def test_lost_frames_make_the_cost_inconclusive() -> None:
     outcome, _ = measure(SimulatedCosts(), throughput_fps=500_000)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
     assert "lost at 500000 frames/s" in outcome.reasons[0]
@@ -76,7 +76,7 @@ def test_frames_that_are_lost_make_the_cost_inconclusive() -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["lost frames", "a generator that was late"])
-def test_one_bad_trial_is_repeated_and_the_cost_is_that_of_the_trial_that_counts(spoiled: str) -> None:
+def test_one_bad_trial_is_repeated_and_the_cost_is_from_the_trial_that_counts(spoiled: str) -> None:
     def spoil(number: int, result: TrialResult) -> TrialResult:
         if number:
             return result
@@ -101,7 +101,7 @@ def test_a_load_that_the_generator_cannot_carry_has_no_cost() -> None:
     assert outcome.metrics["cost_50pct_processor_ns"].value == pytest.approx(100.0)
 
 
-def test_without_a_known_cost_there_is_no_figure() -> None:
+def test_without_a_cost_meter_there_is_no_result() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS)))
     outcome = ProcessorCostMethod(ProcessorCostSettings()).measure(dataclasses.replace(bench.context, costs=None))
     assert outcome.status is MeasurementStatus.INVALID

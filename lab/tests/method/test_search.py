@@ -1,4 +1,4 @@
-"""The search alone, on any pattern of passes and failures."""
+"""The search algorithm alone, on any pattern of passes and failures."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _RESULT = TrialResult(
 
 
 def judged(judgement: Judgement) -> JudgedTrial:
-    """Return a trial of which only the judgement matters."""
+    """Return a trial with this judgement; its other values do not matter."""
     return JudgedTrial(_RESULT, judgement)
 
 
 def probe_of(capacity: float, tried: list[float]) -> Probe:
-    """Return a device that carries just so much."""
+    """Return the probe of a device with this capacity."""
 
     def probe(value: float) -> JudgedTrial:
         tried.append(value)
@@ -62,7 +62,7 @@ def test_rate_is_found_within_the_resolution(
         assert found.refused - found.passed <= resolution * found.refused
 
 
-def test_that_nothing_passes_is_known_without_looking_for_where() -> None:
+def test_no_passing_value_is_detected_without_a_full_search() -> None:
     tried: list[float] = []
     found = search_greatest(probe_of(0.0, tried), Grid(minimum=1.0, maximum=1000.0, resolution=0.001), 1000.0)
     assert (found.passed, found.refused) == (None, 1.0)
@@ -98,8 +98,8 @@ def test_ends_within_its_limits_on_any_pattern(
     tried: list[float] = []
     grid = Grid(minimum=1.0, maximum=1e5, resolution=resolution, step=step)
 
-    def probe_from(answers: list[Judgement]) -> Probe:
-        rest = iter(answers)
+    def probe_from(judgements: list[Judgement]) -> Probe:
+        rest = iter(judgements)
 
         def probe(value: float) -> JudgedTrial:
             tried.append(value)

@@ -1,4 +1,4 @@
-"""The simulated device does what it says: everything else is tested against it."""
+"""The simulated device behaves as specified: all other tests depend on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_soft_device_loses_a_little_below_it_and_forwards_no_more_above() -> Non
     assert offer(generator, 200_000).forwarded_fps == pytest.approx(100_000, rel=0.001)
 
 
-def test_buffer_takes_so_many_frames() -> None:
+def test_buffer_holds_its_number_of_frames() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=1000, buffer_frames=500))
     assert offer(generator, 2000, burst_frames=1000, bidirectional=False).lost_frames == 0
     assert offer(generator, 2000, burst_frames=1100, bidirectional=False).lost_frames == 50
@@ -50,7 +50,7 @@ def test_table_filters_known_addresses_and_floods_others(full_table: FullTable) 
     assert offer(generator, 1000, addresses=AddressPlan.RETURNED, **common).lost_frames == 100
 
 
-def test_slow_learner_knows_its_share() -> None:
+def test_slow_learner_knows_a_part_of_the_addresses() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=1e6, table_size=1000, learning_fps=500))
     common = {"bidirectional": False, "stations": 100, "burst_frames": 100}
     offer(generator, 1000, addresses=AddressPlan.SOURCES, **common)

@@ -23,7 +23,7 @@ def measure(bench: Bench, **settings: float) -> Outcome:
 
 
 def throughput(outcome: Outcome) -> float:
-    """Return the figure, which has to be there."""
+    """Return the result, which must exist."""
     assert outcome.headline == "throughput_fps"
     return outcome.metrics[outcome.headline].value
 
@@ -63,7 +63,7 @@ def test_acceptable_loss_of_a_soft_device_is_met(capacity_fps: float, softness: 
         assert refused.value - throughput(outcome) <= max(1.0, 0.005 * refused.value)
 
 
-def test_last_trial_lasts_as_long_as_asked_and_passes() -> None:
+def test_last_trial_has_the_configured_duration_and_passes() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=300_000)))
     measure(bench, validation_s=60.0)
     assert bench.trials[-1].request.duration_s == 60.0
@@ -77,7 +77,7 @@ def test_loss_that_only_long_trials_show_lowers_the_result() -> None:
     assert throughput(outcome) == pytest.approx(302_000, rel=0.003)
 
 
-def test_below_the_least_rate_is_inconclusive_and_no_zero() -> None:
+def test_capacity_below_the_lowest_rate_is_inconclusive_and_not_zero() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=400)))
     outcome = measure(bench)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
@@ -93,7 +93,7 @@ def test_passing_at_the_generators_ceiling_is_a_lower_bound() -> None:
     assert "ceiling" in outcome.reasons[0]
 
 
-def test_passing_at_line_rate_is_no_bound() -> None:
+def test_passing_at_line_rate_is_not_a_lower_bound() -> None:
     outcome = measure(Bench(SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS))))
     assert outcome.status is MeasurementStatus.OK
     assert throughput(outcome) == MAX_FPS
@@ -101,7 +101,7 @@ def test_passing_at_line_rate_is_no_bound() -> None:
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
 @pytest.mark.parametrize("capacity_fps", [600_000, 300_000])
-def test_loads_that_the_generator_cannot_carry_are_no_loss(is_stubborn: bool, capacity_fps: float) -> None:
+def test_loads_that_the_generator_cannot_carry_are_not_loss(is_stubborn: bool, capacity_fps: float) -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps), ceiling_fps=500_000, is_stubborn=is_stubborn)
     bench = Bench(generator)
     outcome = measure(bench)
@@ -112,7 +112,7 @@ def test_loads_that_the_generator_cannot_carry_are_no_loss(is_stubborn: bool, ca
     else:
         assert outcome.status is MeasurementStatus.OK
         assert throughput(outcome) == pytest.approx(300_000, rel=0.01)
-    # The first search trial was repeated before its load was given up.
+    # The first search trial was repeated before its load was abandoned.
     assert bench.rates("search")[:3] == [MAX_FPS] * 3
 
 
@@ -133,7 +133,7 @@ def test_device_that_forwards_nothing_is_invalid_at_once() -> None:
 
 
 def test_device_that_is_silent_for_a_while_after_an_overload_is_not_dead() -> None:
-    # Warm-up, overload, its verification; then so many trials in which it finds itself again.
+    # Warm-up, overload, its verification; then the trials in which the device recovers.
     def silent(number: int, result: TrialResult) -> TrialResult:
         if not 1 <= number <= 5:
             return result
@@ -148,7 +148,7 @@ def test_device_that_is_silent_for_a_while_after_an_overload_is_not_dead() -> No
 
 @PATIENT
 @given(dies_at_trial=st.integers(0, 12))
-def test_device_that_dies_never_has_a_figure(dies_at_trial: int) -> None:
+def test_device_that_dies_never_has_a_result(dies_at_trial: int) -> None:
     # 13 trials and more are needed at this resolution.
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=300_000, dies_at_trial=dies_at_trial)))
     outcome = measure(bench, resolution=0.001, loss_repeats=0)
@@ -172,7 +172,7 @@ def lose_some(result: TrialResult) -> TrialResult:
 
 @pytest.mark.parametrize(("loss_repeats", "expected_fps"), [(0, 250_000), (1, 900_000)])
 def test_one_bad_trial_decides_only_without_loss_verification(loss_repeats: int, expected_fps: float) -> None:
-    # Trials are: warm-up, maximum (fails; and its repetition), then half of it, which is disturbed.
+    # Trials are: warm-up, maximum (fails; and its repetition), then half of the maximum, which is disturbed.
     bad = 2 + loss_repeats
     generator = Scripted(SimulatedDut(capacity_fps=900_000), lambda n, result: lose_some(result) if n == bad else result)
     found = throughput(measure(Bench(generator), loss_repeats=loss_repeats))
@@ -187,14 +187,14 @@ def test_occasional_bad_trials_do_not_spoil_a_verified_search(seed: int) -> None
     assert throughput(outcome) == pytest.approx(700_000, rel=0.01)
 
 
-def test_burst_at_the_generators_start_is_in_the_warm_up() -> None:
+def test_loss_at_the_start_of_the_generator_falls_into_the_warm_up() -> None:
     generator = Scripted(SimulatedDut(capacity_fps=2 * MAX_FPS), lambda n, result: lose_some(result) if n == 0 else result)
     bench = Bench(generator)
     assert throughput(measure(bench, loss_repeats=0)) == MAX_FPS
     assert bench.trials[0].request.purpose == "warm-up"
 
 
-def test_a_livelocked_device_is_not_taken_for_a_dead_one() -> None:
+def test_a_livelocked_device_is_not_mistaken_for_a_dead_one() -> None:
     def drop_all_above(_: int, result: TrialResult) -> TrialResult:
         if result.request.load.rate_fps <= 600_000:
             return result
@@ -218,11 +218,11 @@ def test_expected_time_is_near_the_real_one() -> None:
     assert generator.now_s / 2 < method.expected_s(1.5) < generator.now_s * 2
 
 
-def test_strict_settings_keep_to_the_rfc_and_the_quick_ones_say_where_they_do_not() -> None:
+def test_strict_settings_follow_the_rfc_and_quick_settings_report_deviations() -> None:
     assert ThroughputMethod(ThroughputSettings.strict()).deviations() == (NO_WAITS,)
-    said = " ".join(ThroughputMethod(ThroughputSettings(acceptable_loss_ratio=0.001)).deviations())
+    deviations = " ".join(ThroughputMethod(ThroughputSettings(acceptable_loss_ratio=0.001)).deviations())
     for what in ("60 s", "0.001", "TST 009"):
-        assert what in said
+        assert what in deviations
 
 
 def test_every_method_has_its_own_name_and_makes_strict_settings() -> None:
@@ -231,11 +231,11 @@ def test_every_method_has_its_own_name_and_makes_strict_settings() -> None:
         assert made.name == name
         assert made.expected_s(1.0) > 0
         assert method(method.settings_type()).expected_s(1.0) <= made.expected_s(1.0)
-        # Settings as scenarios write them.
+        # Settings in the form used by scenarios.
         assert method.settings_type.model_validate_json(made.settings.model_dump_json()) == made.settings
 
 
-def test_an_invalid_verification_does_not_undo_a_loss() -> None:
+def test_an_invalid_verification_does_not_revoke_a_loss() -> None:
     def spoil_verification(_: int, result: TrialResult) -> TrialResult:
         return result.model_copy(update={"verdict": TrialVerdict.INVALID}) if result.request.purpose == "verification" else result
 
@@ -245,7 +245,7 @@ def test_an_invalid_verification_does_not_undo_a_loss() -> None:
     assert throughput(outcome) == pytest.approx(300_000, rel=0.01)
 
 
-def test_each_direction_and_the_sum_have_a_figure_of_their_own() -> None:
+def test_each_direction_and_the_sum_have_their_own_results() -> None:
     def lose_some_one_way(number: int, result: TrialResult) -> TrialResult:
         first, second = result.directions
         fewer = second.model_copy(update={"received_frames": round(0.999 * first.received_frames)})

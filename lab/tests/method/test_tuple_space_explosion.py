@@ -1,4 +1,4 @@
-"""An attack's cost for a bystander, of simulated devices that it slows down or not."""
+"""An attack's cost for a bystander, on simulated devices that the attack slows down or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CAPACITY_FPS = 400_000.0
 
 
 class Attackable(Generator):
-    """A device that has a part of its capacity left while it is attacked."""
+    """A device with a part of its capacity left during an attack."""
 
     def __init__(self, left: float) -> None:
         self._left = left
@@ -29,7 +29,7 @@ class Attackable(Generator):
 
 
 @pytest.mark.parametrize("left", [1.0, 0.25])
-def test_what_arrives_of_a_bystanders_frames_is_the_figure(left: float) -> None:
+def test_the_result_is_the_part_of_the_bystanders_frames_that_arrives(left: float) -> None:
     bench = Bench(Attackable(left), loading_s=0.1)
     outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.OK
@@ -58,7 +58,7 @@ def test_the_same_frames_are_offered_without_and_with_the_attack() -> None:
     assert quiet.load.rate_fps == attacked[-1].load.rate_fps
 
 
-def test_frames_that_wait_before_the_device_are_lost_and_those_lost_behind_it_are_not() -> None:
+def test_frames_waiting_before_the_device_count_as_lost_and_frames_lost_behind_it_do_not() -> None:
     class Overrun(Attackable):
         def trial(self, request: TrialRequest) -> TrialResult:
             result = super().trial(request)
@@ -74,6 +74,6 @@ def test_frames_that_wait_before_the_device_are_lost_and_those_lost_behind_it_ar
     assert outcome.metrics["attacked_100pct_arrived_ratio"].value == pytest.approx(0.5, abs=0.001)
 
 
-def test_a_device_without_a_flow_table_has_no_figure() -> None:
+def test_a_device_without_a_flow_table_has_no_result() -> None:
     outcome = TupleSpaceExplosionMethod(TupleSpaceExplosionSettings()).measure(Bench(Attackable(1.0), loading_s=None).context)
     assert outcome.status is MeasurementStatus.INVALID

@@ -1,4 +1,4 @@
-"""Servers on this machine that get notifications: HTTP, and SMTP with TLS and passwords."""
+"""Servers on this machine that receive notifications: HTTP, and SMTP with TLS and passwords."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADDRESS = "127.0.0.1"
 
 @dataclass
 class HttpReceiver:
-    """What an HTTP server got, and what it answers: statuses in turn, the last one from then on."""
+    """Requests to an HTTP server, and its answers: the statuses in order, then always the last one."""
 
     url: str = ""
     statuses: list[int] = field(default_factory=lambda: [200])
@@ -34,14 +34,14 @@ class HttpReceiver:
     body_answered: bytes = b""
     got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     is_silent: bool = False
-    """Whether it takes what comes and never answers."""
+    """Whether the server accepts requests and never answers."""
     holding: threading.Event = field(default_factory=threading.Event)
-    """Set: it answers nothing until this is cleared."""
+    """While set, the server answers no request."""
 
 
 @contextmanager
 def http_receiver(receiver: HttpReceiver) -> Iterator[HttpReceiver]:
-    """Have an HTTP server on this machine."""
+    """Run an HTTP server on this machine."""
     is_over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,7 +76,7 @@ def http_receiver(receiver: HttpReceiver) -> Iterator[HttpReceiver]:
 
 
 class FreePortController(Controller):
-    """A server on a port that is free: the controller would look for its server at port 0."""
+    """A server on a free port: the original controller would connect to port 0."""
 
     def _trigger_server(self) -> None:
         assert isinstance(self.server, asyncio.Server)
@@ -86,7 +86,7 @@ class FreePortController(Controller):
 
 @dataclass
 class MailReceiver:
-    """What a mail server got, and what it answers to a message."""
+    """Messages to a mail server, and its replies to messages."""
 
     port: int = 0
     replies: list[str] = field(default_factory=lambda: ["250 taken"])
@@ -94,14 +94,14 @@ class MailReceiver:
     logins: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Take a message."""
+        """Receive a message."""
         self.got.append(envelope)
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
 @contextmanager
 def mail_receiver(receiver: MailReceiver, certificate: Path, *, password: str | None = None) -> Iterator[MailReceiver]:
-    """Have an SMTP server on this machine, with STARTTLS; with a password it takes nothing without."""
+    """Run an SMTP server with STARTTLS on this machine; with a password, it requires a login."""
 
     def authenticate(server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: object) -> AuthResult:
         assert isinstance(data, LoginPassword)
@@ -128,7 +128,7 @@ def mail_receiver(receiver: MailReceiver, certificate: Path, *, password: str | 
 
 
 def write_certificate(path: Path) -> Path:
-    """Write a certificate of 127.0.0.1 that signs itself, with its key."""
+    """Write a self-signed certificate for 127.0.0.1, with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ADDRESS)])
     now = datetime.datetime.now(datetime.UTC)

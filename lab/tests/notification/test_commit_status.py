@@ -1,4 +1,4 @@
-"""The status of a commit, set at a real HTTP server that answers as the forges do."""
+"""Setting the status of a commit, with a real HTTP server that answers like the forges."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def settings(kind: type[CommitStatus], forge: HttpReceiver, **more: Any) -> Comm
     return kind.model_validate({"api_url": forge.url.partition("/hook")[0], "token_env": "TOKEN", "within_s": 2, **more})
 
 
-def told(notifier: CommitStatus, notice: Notice) -> list[str]:
+def problems_of(notifier: CommitStatus, notice: Notice) -> list[str]:
     return notify(targets([notifier]), notice, first_wait_s=0.01)
 
 
@@ -50,10 +50,10 @@ def bodies(forge: HttpReceiver) -> list[dict[str, Any]]:
     return [json.loads(body) for _, _, body in forge.got]
 
 
-def test_github_gets_the_state_and_the_way_to_the_run(forge: HttpReceiver) -> None:
+def test_github_gets_the_state_and_the_link_to_the_run(forge: HttpReceiver) -> None:
     notifier = settings(GithubStatus, forge, web_url="https://lab.example/")
 
-    assert told(notifier, Notice(run(), outcome="measured")) == []
+    assert problems_of(notifier, Notice(run(), outcome="measured")) == []
 
     ((path, headers, _),) = forge.got
     assert path == f"/repos/example/switch/statuses/{COMMIT.lower()}"
@@ -69,8 +69,8 @@ def test_github_gets_the_state_and_the_way_to_the_run(forge: HttpReceiver) -> No
     ]
 
 
-def test_gitlab_knows_the_repository_by_its_path(forge: HttpReceiver) -> None:
-    assert told(settings(GitlabStatus, forge), Notice(run(repository="group/sub/switch"), outcome="regression")) == []
+def test_the_url_for_gitlab_contains_the_path_of_the_repository(forge: HttpReceiver) -> None:
+    assert problems_of(settings(GitlabStatus, forge), Notice(run(repository="group/sub/switch"), outcome="regression")) == []
 
     ((path, headers, _),) = forge.got
     assert path == f"/projects/group%2Fsub%2Fswitch/statuses/{COMMIT.lower()}"
@@ -96,25 +96,25 @@ def test_gitlab_knows_the_repository_by_its_path(forge: HttpReceiver) -> None:
         (Notice(run(), stage=Stage.ERROR, outcome="superseded"), "error", "canceled"),
     ],
 )
-def test_each_end_has_its_state(forge: HttpReceiver, notice: Notice, github: str, gitlab: str) -> None:
+def test_each_result_has_its_state(forge: HttpReceiver, notice: Notice, github: str, gitlab: str) -> None:
     for kind in (GithubStatus, GitlabStatus):
         assert settings(kind, forge).concerns(notice)
-        assert told(settings(kind, forge), notice) == []
+        assert problems_of(settings(kind, forge), notice) == []
     assert [body["state"] for body in bodies(forge)] == [github, gitlab]
 
 
-def test_what_is_inconclusive_fails_where_that_is_set(forge: HttpReceiver) -> None:
-    assert told(settings(GithubStatus, forge, fail_on_inconclusive=True), Notice(run(), outcome="inconclusive")) == []
+def test_an_inconclusive_result_fails_if_this_is_set(forge: HttpReceiver) -> None:
+    assert problems_of(settings(GithubStatus, forge, fail_on_inconclusive=True), Notice(run(), outcome="inconclusive")) == []
     assert bodies(forge)[0]["state"] == "failure"
 
 
-def test_a_description_is_as_long_as_github_takes_it(forge: HttpReceiver) -> None:
-    told(settings(GithubStatus, forge), Notice(run(), stage=Stage.ERROR, outcome="dead\n" + "x" * 200))
+def test_a_description_is_cut_to_githubs_limit(forge: HttpReceiver) -> None:
+    problems_of(settings(GithubStatus, forge), Notice(run(), stage=Stage.ERROR, outcome="dead\n" + "x" * 200))
     assert len(bodies(forge)[0]["description"]) == 140
     assert "\n" not in bodies(forge)[0]["description"]
 
 
-def test_only_commits_of_the_repositories_that_are_set_get_a_status(forge: HttpReceiver) -> None:
+def test_only_commits_of_configured_repositories_get_a_status(forge: HttpReceiver) -> None:
     notifier = settings(GithubStatus, forge, repositories=["example/*"])
     assert notifier.concerns(Notice(run()))
     assert not notifier.concerns(Notice(run(repository="other/switch")))
@@ -124,44 +124,44 @@ def test_only_commits_of_the_repositories_that_are_set_get_a_status(forge: HttpR
 
 
 @pytest.mark.parametrize("repository", ["example", "a/b/c", "../orgs", "example/..", "example/.", "a/b?x=1", "a/b#c", "a%2Fb/c", "a/b\nc"])
-def test_a_label_leads_nowhere_but_to_a_repository(forge: HttpReceiver, repository: str) -> None:
-    (problem,) = told(settings(GithubStatus, forge), Notice(run(repository=repository)))
-    assert "label repository names no repository" in problem
+def test_an_invalid_repository_label_is_reported(forge: HttpReceiver, repository: str) -> None:
+    (problem,) = problems_of(settings(GithubStatus, forge), Notice(run(repository=repository)))
+    assert "label repository is not a repository" in problem
     assert forge.got == []
 
 
 @pytest.mark.parametrize("commit", ["main", "c0ffee", "../" * 14, f"{COMMIT}/x"])
-def test_a_label_that_is_no_commit_is_reported(forge: HttpReceiver, commit: str) -> None:
-    (problem,) = told(settings(GithubStatus, forge), Notice(run(commit=commit)))
-    assert "names no commit" in problem
+def test_an_invalid_commit_label_is_reported(forge: HttpReceiver, commit: str) -> None:
+    (problem,) = problems_of(settings(GithubStatus, forge), Notice(run(commit=commit)))
+    assert "is not a commit" in problem
     assert forge.got == []
 
 
-def test_what_the_forge_says_is_shown_without_the_token(forge: HttpReceiver) -> None:
+def test_the_answer_of_the_forge_is_reported_without_the_token(forge: HttpReceiver) -> None:
     forge.statuses, forge.body_answered = [422], b'{"message":"No commit found for SHA: c0ffee"}'
-    (problem,) = told(settings(GithubStatus, forge), Notice(run()))
+    (problem,) = problems_of(settings(GithubStatus, forge), Notice(run()))
     assert "GitHub answers with status 422" in problem
     assert "No commit found" in problem
     assert "the-token" not in problem
     assert len(forge.got) == 1
 
 
-def test_a_limit_of_requests_is_waited_for(forge: HttpReceiver) -> None:
+def test_an_exceeded_rate_limit_causes_a_retry(forge: HttpReceiver) -> None:
     forge.statuses, forge.headers_answered = [403, 201], {"X-RateLimit-Remaining": "0"}
-    assert told(settings(GithubStatus, forge), Notice(run())) == []
+    assert problems_of(settings(GithubStatus, forge), Notice(run())) == []
     assert len(forge.got) == 2
-    # Without a limit it is forbidden for good.
+    # Without a rate limit, status 403 is permanent.
     forge.statuses, forge.headers_answered = [403], {}
-    (problem,) = told(settings(GithubStatus, forge), Notice(run()))
+    (problem,) = problems_of(settings(GithubStatus, forge), Notice(run()))
     assert "status 403" in problem
     assert len(forge.got) == 3
 
 
-def test_a_status_that_gitlab_has_already_is_delivered(forge: HttpReceiver) -> None:
+def test_a_status_that_gitlab_already_has_counts_as_delivered(forge: HttpReceiver) -> None:
     refusal = '{{"message":"Cannot transition status via :{} from :{} (Reason(s): Status cannot transition via \\"{}\\")"}}'
     forge.statuses, forge.body_answered = [400], refusal.format("enqueue", "pending", "enqueue").encode()
-    assert told(settings(GitlabStatus, forge), Notice(run(), stage=Stage.QUEUED)) == []
-    (problem,) = told(settings(GitlabStatus, forge), Notice(run(), stage=Stage.RUNNING))
+    assert problems_of(settings(GitlabStatus, forge), Notice(run(), stage=Stage.QUEUED)) == []
+    (problem,) = problems_of(settings(GitlabStatus, forge), Notice(run(), stage=Stage.RUNNING))
     assert "Cannot transition" in problem
 
 
@@ -170,10 +170,10 @@ def test_a_status_that_gitlab_has_already_is_delivered(forge: HttpReceiver) -> N
     [
         ({"token_file": "/x"}, "one of token_file and token_env"),
         ({"token_env": None}, "one of token_file and token_env"),
-        ({"api_url": "http://forge.example/api"}, "readable"),
+        ({"api_url": "http://forge.example/api"}, "unencrypted"),
         ({"repositories": []}, "repositories"),
     ],
 )
-def test_settings_that_cannot_work_are_reported(forge: HttpReceiver, more: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_reported(forge: HttpReceiver, more: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         settings(GithubStatus, forge, **more)

@@ -1,4 +1,4 @@
-"""Notifications, by real servers on this machine."""
+"""Notifications, sent to real servers on this machine."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def post(certificate: Path) -> Iterator[MailReceiver]:
-    """A mail server that wants a password."""
+    """A mail server that requires a password."""
     with mail_receiver(MailReceiver(), certificate, password="secret-password") as receiver:
         yield receiver
 
 
-def told(notice: Notice, *, webhook: dict[str, Any] | None = None, mail: dict[str, Any] | None = None) -> list[str]:
-    """Tell it to one of them; what went wrong."""
+def problems_of(notice: Notice, *, webhook: dict[str, Any] | None = None, mail: dict[str, Any] | None = None) -> list[str]:
+    """Send a notice to the configured recipients; return the errors."""
     notifiers = [*([Webhook.model_validate(webhook)] if webhook else []), *([Mail.model_validate(mail)] if mail else [])]
     return notify(targets(notifiers), notice, first_wait_s=0.01)
 
@@ -95,7 +95,7 @@ def mail_to(receiver: MailReceiver, certificate: Path, **more: object) -> dict[s
 def test_a_webhook_gets_signed_json(hook: HttpReceiver, notice: Notice, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("shared secret\n")
 
-    assert told(notice, webhook={"url": hook.url, "secret_file": tmp_path / "secret"}) == []
+    assert problems_of(notice, webhook={"url": hook.url, "secret_file": tmp_path / "secret"}) == []
 
     ((path, headers, body),) = hook.got
     assert path == "/hook?token=in-the-url"
@@ -111,57 +111,57 @@ def test_a_webhook_gets_signed_json(hook: HttpReceiver, notice: Notice, tmp_path
 
 
 def test_a_webhook_without_a_secret_is_not_signed(hook: HttpReceiver, notice: Notice) -> None:
-    assert told(notice, webhook={"url": hook.url}) == []
+    assert problems_of(notice, webhook={"url": hook.url}) == []
     assert "x-ringroad-lab-signature-256" not in hook.got[0][1]
 
 
-def test_a_server_in_trouble_is_tried_again_with_the_same_delivery(hook: HttpReceiver, notice: Notice) -> None:
+def test_a_temporary_error_causes_a_retry_with_the_same_delivery(hook: HttpReceiver, notice: Notice) -> None:
     hook.statuses = [503, 429, 204]
 
-    assert told(notice, webhook={"url": hook.url}) == []
+    assert problems_of(notice, webhook={"url": hook.url}) == []
 
     assert len(hook.got) == 3
     assert len({(headers["x-ringroad-lab-delivery"], body) for _, headers, body in hook.got}) == 1
 
 
 @pytest.mark.parametrize(("status", "more"), [(400, {}), (404, {}), (302, {"Location": "http://127.0.0.1:1/"})])
-def test_what_a_server_refuses_is_not_tried_again(hook: HttpReceiver, notice: Notice, status: int, more: dict[str, str]) -> None:
+def test_a_permanent_error_causes_no_retry(hook: HttpReceiver, notice: Notice, status: int, more: dict[str, str]) -> None:
     hook.statuses, hook.headers_answered = [status], more
 
-    (problem,) = told(notice, webhook={"url": hook.url})
+    (problem,) = problems_of(notice, webhook={"url": hook.url})
 
     assert f"status {status}" in problem
     assert "token" not in problem
     assert len(hook.got) == 1
 
 
-def test_a_server_that_asks_for_a_longer_wait_than_there_is_time_is_given_up(hook: HttpReceiver, notice: Notice) -> None:
+def test_a_requested_wait_beyond_the_time_limit_ends_the_tries(hook: HttpReceiver, notice: Notice) -> None:
     hook.statuses, hook.headers_answered = [503], {"Retry-After": "3600"}
 
-    assert "status 503 (1 try)" in told(notice, webhook={"url": hook.url})[0]
+    assert "status 503 (1 try)" in problems_of(notice, webhook={"url": hook.url})[0]
     assert len(hook.got) == 1
 
 
-def test_a_server_that_never_answers_holds_nobody_up(hook: HttpReceiver, notice: Notice) -> None:
+def test_a_server_that_never_answers_does_not_block_the_caller(hook: HttpReceiver, notice: Notice) -> None:
     hook.is_silent = True
 
-    (problem,) = told(notice, webhook={"url": hook.url, "within_s": 0.3})
+    (problem,) = problems_of(notice, webhook={"url": hook.url, "within_s": 0.3})
 
     assert "in time" in problem or "within the time" in problem
     assert hook.got
 
 
-def test_a_server_that_is_not_there_is_reported_without_the_secret_of_its_url(notice: Notice) -> None:
+def test_an_unavailable_server_is_reported_without_the_secret_of_its_url(notice: Notice) -> None:
     with socket.create_server((ADDRESS, 0)) as free:
         port = free.getsockname()[1]
 
-    (problem,) = told(notice, webhook={"url": f"http://user:secret@{ADDRESS}:{port}/secret?secret", "within_s": 0.2})
+    (problem,) = problems_of(notice, webhook={"url": f"http://user:secret@{ADDRESS}:{port}/secret?secret", "within_s": 0.2})
 
     assert "cannot be reached" in problem
     assert "secret" not in problem
 
 
-def test_one_server_that_is_away_keeps_the_news_from_no_other(hook: HttpReceiver, notice: Notice) -> None:
+def test_an_unavailable_server_does_not_affect_other_recipients(hook: HttpReceiver, notice: Notice) -> None:
     notifiers = (Webhook.model_validate({"url": "http://127.0.0.1:1/", "within_s": 0.2}), hooked(hook))
 
     (problem,) = notify(targets(notifiers), notice, first_wait_s=0.01)
@@ -179,25 +179,25 @@ def test_a_mail_is_sent_encrypted_with_a_password(
 ) -> None:
     monkeypatch.setenv("MAIL_PASSWORD", "secret-password")
 
-    assert told(notice, mail=mail_to(post, certificate)) == []
+    assert problems_of(notice, mail=mail_to(post, certificate)) == []
 
     assert post.logins == [(b"lab", b"secret-password")]
     (envelope,) = post.got
     assert (envelope.mail_from, envelope.rcpt_tos) == ("lab@example.org", ["a@example.org", "b@example.org"])
     assert isinstance(envelope.content, bytes)
     message = email.message_from_bytes(envelope.content, policy=email.policy.default)
-    assert message.get_all("Subject") == ["NEW\ufffdSubject: forged (new-run): 1 regression beside OLD (old-run)"]
+    assert message.get_all("Subject") == ["NEW\ufffdSubject: forged (new-run): 1 regression compared with OLD (old-run)"]
     assert message["Auto-Submitted"] == "auto-generated"
     assert "Regression: Throughput of ovs" in message.get_content()
 
 
-def test_a_mail_server_that_is_busy_is_tried_again(
+def test_a_temporary_error_of_a_mail_server_causes_a_retry(
     post: MailReceiver, certificate: Path, notice: Notice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAIL_PASSWORD", "secret-password")
     post.replies = ["451 later", "250 taken"]
 
-    assert told(notice, mail=mail_to(post, certificate)) == []
+    assert problems_of(notice, mail=mail_to(post, certificate)) == []
 
     assert len(post.got) == 2
     assert len({email.message_from_bytes(each.content or b"")["Message-ID"] for each in post.got if isinstance(each.content, bytes)}) == 1
@@ -206,13 +206,13 @@ def test_a_mail_server_that_is_busy_is_tried_again(
 @pytest.mark.parametrize(
     ("reply", "password", "more", "expected"),
     [
-        ("554 spam", "secret-password", {}, "refuses the mail with reply 554"),
-        ("250 taken", "wrong-password", {}, "refuses user and password"),
-        ("250 taken", "secret-password", {"ca_file": None}, "certificate is not right"),
-        ("250 taken", "secret-password", {"security": "tls"}, "certificate is not right, or it speaks no TLS"),
+        ("554 spam", "secret-password", {}, "rejects the mail with reply 554"),
+        ("250 taken", "wrong-password", {}, "rejects user and password"),
+        ("250 taken", "secret-password", {"ca_file": None}, "certificate is invalid"),
+        ("250 taken", "secret-password", {"security": "tls"}, "certificate is invalid, or the server does not use TLS"),
     ],
 )
-def test_what_a_mail_server_refuses_is_reported_once_without_the_password(
+def test_a_rejection_by_a_mail_server_is_reported_once_without_the_password(
     post: MailReceiver,
     certificate: Path,
     notice: Notice,
@@ -225,7 +225,7 @@ def test_what_a_mail_server_refuses_is_reported_once_without_the_password(
     monkeypatch.setenv("MAIL_PASSWORD", password)
     post.replies = [reply]
 
-    (problem,) = told(notice, mail=mail_to(post, certificate, **more))
+    (problem,) = problems_of(notice, mail=mail_to(post, certificate, **more))
 
     assert expected in problem
     assert password not in problem
@@ -247,16 +247,16 @@ def test_occasions_are_regressions_and_failures(notice: Notice) -> None:
         ("[[webhook]]\nurl = 'http://a/'\nsecret = 'x'", "webhook.0.secret"),
         ("[[webhook]]\nurl = 'http://a/'\non = ['sometimes']", "webhook.0.on.0"),
         ("[[mail]]\nserver = 'm'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'", "user with one of"),
-        ("[[mail]]\nserver = 'm'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'\npassword_env = 'P'\nsecurity = 'none'", "readable"),
+        ("[[mail]]\nserver = 'm'\nsender = 'a@b'\nto = ['c@d']\nuser = 'u'\npassword_env = 'P'\nsecurity = 'none'", "unencrypted"),
         ("[[mail]]\nserver = 'm'\nsender = 'a@b\\r\\nBcc: x@y'\nto = ['c@d']", "mail.0.sender"),
         ("[[webhok]]\nurl = 'http://a/'", "did you mean 'webhook'"),
         ("[webhook]\nurl = 'http://a/'", r"\[\[webhook\]\]"),
         ("[[webhook]]\nurl = 'http://a/'\nstages = ['begun']", "webhook.0.stages.0"),
-        ("[[webhook]]\nurl = 'http://a/'\n" * 51, "51 are to be told, more than 50"),
-        ("[[mail]\n", "no TOML"),
+        ("[[webhook]]\nurl = 'http://a/'\n" * 51, "51 recipients, more than 50"),
+        ("[[mail]\n", "invalid TOML"),
     ],
 )
-def test_wrong_settings_are_reported_with_their_place(tmp_path: Path, text: str, expected: str) -> None:
+def test_invalid_settings_are_reported_with_their_position(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "notifications.toml"
     file.write_text(text)
     with pytest.raises(ScenarioError, match=expected):
@@ -264,7 +264,7 @@ def test_wrong_settings_are_reported_with_their_place(tmp_path: Path, text: str,
 
 
 @pytest.mark.parametrize("url", ["ftp://host/secret", "http:///secret", "secret", "http://[secret/"])
-def test_a_url_that_is_none_is_refused_before_the_run_without_being_shown(url: str) -> None:
+def test_an_invalid_url_is_rejected_before_the_run_without_being_shown(url: str) -> None:
     with pytest.raises(ScenarioError, match="https://HOST/PATH") as error:
         targets([Webhook.model_validate({"url": url})])
     assert "secret" not in str(error.value)
@@ -280,31 +280,33 @@ def test_a_missing_secret_is_reported_before_the_run(tmp_path: Path) -> None:
             targets([notifier])
 
 
-def test_one_who_is_reported_has_a_name_of_his_own_that_holds_no_secret() -> None:
+def test_recipients_have_unique_names_without_secrets() -> None:
     notifiers = [Webhook.model_validate({"url": f"http://a:8080/{secret}"}) for secret in ("one", "two")]
     notifiers.append(Webhook.model_validate({"url": "http://a:8080/three", "name": "team"}))
     assert [each.name for each in targets(notifiers)] == ["webhook http://a:8080", "webhook http://a:8080 (2)", "team"]
 
 
-def test_of_what_has_not_ended_only_those_are_reported_who_ask_for_it(notice: Notice) -> None:
-    quiet, curious = (Webhook.model_validate({"url": "http://a/", **more}) for more in ({}, {"stages": ["running"]}))
+def test_only_recipients_with_the_stage_get_notices_before_the_end(notice: Notice) -> None:
+    default, with_running = (Webhook.model_validate({"url": "http://a/", **more}) for more in ({}, {"stages": ["running"]}))
     running = Notice(None, stage=Stage.RUNNING)
-    assert (quiet.concerns(running), curious.concerns(running)) == (False, True)
-    assert (quiet.concerns(notice), curious.concerns(notice)) == (True, False)
-    assert quiet.concerns(Notice(None, stage=Stage.ERROR, outcome="dead"))
-    assert not quiet.concerns(Notice(None, stage=Stage.ERROR, outcome="cancelled"))
+    assert (default.concerns(running), with_running.concerns(running)) == (False, True)
+    assert (default.concerns(notice), with_running.concerns(notice)) == (True, False)
+    assert default.concerns(Notice(None, stage=Stage.ERROR, outcome="dead"))
+    assert not default.concerns(Notice(None, stage=Stage.ERROR, outcome="cancelled"))
 
 
-def test_a_record_has_no_url_of_a_webhook() -> None:
+def test_a_record_contains_no_webhook_url() -> None:
     arguments = ["run", "X", "--webhook", "https://secret", "--json", "--webhook=https://secret", "--label", "a=b"]
     assert without_secrets(arguments) == ["run", "X", "--json", "--label", "a=b"]
 
 
-def test_a_stored_run_is_reported_by_command(hook: HttpReceiver, notice: Notice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_sends_notifications_about_a_stored_run(
+    hook: HttpReceiver, notice: Notice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RINGROAD_LAB_CONFIG", str(tmp_path))
     monkeypatch.setenv("RINGROAD_LAB_STORE", str(tmp_path / "results.db"))
-    nobody = CliRunner().invoke(make_app(), ["notify", "old-run"])
-    assert isinstance(nobody.exception, ScenarioError)
+    no_recipient = CliRunner().invoke(make_app(), ["notify", "old-run"])
+    assert isinstance(no_recipient.exception, ScenarioError)
     (tmp_path / "notifications.toml").write_text(f"[[webhook]]\nurl = {json.dumps(hook.url)}\n")
 
     done = CliRunner().invoke(make_app(), ["notify", "old-run", "--webhook", hook.url])

@@ -1,4 +1,4 @@
-"""Reports in a folder, as a CI server collects them."""
+"""Reports in a folder, for CI servers that collect files."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ OLD = fabricated_run(run_id="old-run", name="S", capacities_fps={"ovs": 1e6}, fr
 NEW = fabricated_run(run_id="../new", name="S", capacities_fps={"ovs": 0.8e6}, frames=["64"], repetitions=12, seed=2, latency=False)
 
 
-def told(folder: Path, notice: Notice, **more: str) -> list[str]:
+def problems_of(folder: Path, notice: Notice, **more: str) -> list[str]:
     notifier = ReportFile.model_validate({"folder": folder, **more})
     assert notifier.concerns(notice)
     return notify(targets([notifier]), notice, first_wait_s=0.01)
 
 
 def cases(file: Path) -> list[str]:
-    """What the test cases of a file came to."""
+    """Return the results of the test cases in a file."""
     return [", ".join(type(result).__name__ for result in case.result) for suite in JUnitXml.fromfile(str(file)) for case in suite]
 
 
 def test_a_folder_gets_junit_with_the_verdicts(tmp_path: Path) -> None:
     compared = compare_runs(OLD, NEW)
-    assert told(tmp_path, Notice(NEW, load_comparison=lambda: compared)) == []
-    # The name leads nowhere else, and nothing is left of the writing.
+    assert problems_of(tmp_path, Notice(NEW, load_comparison=lambda: compared)) == []
+    # The file name stays in the folder, and no temporary file remains.
     (file,) = tmp_path.iterdir()
     assert file.name == "run-.._new.xml"
     assert cases(file) == ["Failure"]
     assert stat.S_ISREG(file.stat().st_mode)
-    assert told(tmp_path, Notice(NEW)) == []
+    assert problems_of(tmp_path, Notice(NEW)) == []
     assert cases(file) == [""]
 
 
-def test_what_never_came_to_a_verdict_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_a_request_without_a_verdict_is_reported_as_an_error(tmp_path: Path) -> None:
     for number, (outcome, expected) in enumerate([("dead", "Error"), ("cancelled", "Skipped")]):
         notice = Notice(OLD.model_copy(update={"run_id": f"{number}"}), stage=Stage.ERROR, outcome=outcome, reason="the disk <is> full")
-        assert told(tmp_path, notice) == []
+        assert problems_of(tmp_path, notice) == []
         file = tmp_path / f"run-{number}.xml"
         assert cases(file) == [expected]
         assert "the disk &lt;is&gt; full" in file.read_text()
 
 
 def test_another_form_has_its_own_suffix_and_needs_a_run(tmp_path: Path) -> None:
-    assert told(tmp_path, Notice(OLD), form="markdown") == []
+    assert problems_of(tmp_path, Notice(OLD), form="markdown") == []
     assert (tmp_path / "run-old-run.md").read_text().startswith("# ")
     dead = Notice(None, stage=Stage.ERROR, outcome="dead")
     assert not ReportFile.model_validate({"folder": tmp_path, "form": "markdown"}).concerns(dead)
     assert ReportFile.model_validate({"folder": tmp_path}).concerns(dead)
 
 
-def test_a_folder_that_is_gone_may_come_back(tmp_path: Path) -> None:
+def test_a_missing_folder_causes_retries_until_it_exists_again(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     folder.mkdir()
     recipients = targets([ReportFile.model_validate({"folder": folder, "within_s": 0.1})])
@@ -71,8 +71,8 @@ def test_a_folder_that_is_gone_may_come_back(tmp_path: Path) -> None:
     assert notify(recipients, Notice(OLD), first_wait_s=0.01) == []
 
 
-def test_what_cannot_be_written_is_reported_before_the_run(tmp_path: Path) -> None:
+def test_an_invalid_form_or_folder_is_reported_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="did you mean 'junit'"):
         targets([ReportFile.model_validate({"folder": tmp_path, "form": "juni"})])
-    with pytest.raises(ScenarioError, match="is no folder"):
+    with pytest.raises(ScenarioError, match="is not a folder"):
         targets([ReportFile.model_validate({"folder": tmp_path / "none"})])

@@ -1,6 +1,6 @@
-"""A rendezvous in a sandbox: the server and each member have a network namespace of their own, joined by a bridge.
+"""Runs a rendezvous in a sandbox: the server and each member have their own network namespace, joined by a bridge.
 
-Is asked for a part by its name, and writes what came of it as one line of JSON.
+Runs the part that the caller names, and writes its result as one line of JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECRET = "a secret of the tests"
 PATIENCE_S = 60.0
 SERVER, SECOND, PORT = "10.9.0.1", "10.9.0.2", 6777
 MEMBERS = ("generator", "dut", "dut2")
-Said = list[Any]
+Ending = list[Any]
 
 
 def command(text: str) -> None:
@@ -35,32 +35,32 @@ def command(text: str) -> None:
 
 
 def await_(condition: Callable[[], bool], what: str) -> None:
-    assert wait_until(condition, PATIENCE_S), f"waited in vain for {what}"
+    assert wait_until(condition, PATIENCE_S), f"timed out waiting for {what}"
 
 
 class Process:
-    """A program of a rendezvous, in a namespace."""
+    """A program of a rendezvous in a network namespace."""
 
     def __init__(self, folder: Path, where: str, *argv: str, secret: str = SECRET) -> None:
         self.output = folder / f"{where}-{len(list(folder.iterdir()))}.log"
         env = {**os.environ, member.SECRET_VARIABLE: secret, "PYTHONUNBUFFERED": "1"}
         with self.output.open("wb") as output:
-            # `ip netns exec` becomes the program, so that a signal reaches it.
+            # `ip netns exec` replaces itself with the program, so signals reach the program.
             self.process = subprocess.Popen(
                 ["ip", "netns", "exec", where, *argv], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env
             )
 
-    def said(self) -> str:
+    def output_text(self) -> str:
         return self.output.read_text(errors="replace")
 
-    def await_said(self, text: str) -> None:
-        await_(lambda: text in self.said() or self.process.poll() is not None, text)
-        assert text in self.said(), self.said()
+    def await_output(self, text: str) -> None:
+        await_(lambda: text in self.output_text() or self.process.poll() is not None, text)
+        assert text in self.output_text(), self.output_text()
 
-    def end(self) -> Said:
-        """Wait for its end; return its status and its last line."""
+    def end(self) -> Ending:
+        """Wait for the end of the program; return its exit status and its last line."""
         status = self.process.wait(PATIENCE_S)
-        return [status, (self.said().splitlines() or [""])[-1]]
+        return [status, (self.output_text().splitlines() or [""])[-1]]
 
     def kill(self) -> None:
         self.process.kill()
@@ -68,7 +68,7 @@ class Process:
 
 
 class Place:
-    """The network, and a folder."""
+    """The network, and a working folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class Place:
     def serve(self, *more: str, members: tuple[str, ...] = ("generator", "dut"), secret: str = SECRET) -> Process:
         lab = (sys.executable, "-m", "ringroad_lab.cli.main", "rendezvous", "serve", *members)
         server = Process(self.logs, "server", *lab, "--state", str(self.state), *more, secret=secret)
-        await_(lambda: "rendezvous of" in server.said() or server.process.poll() is not None, "the server")
+        await_(lambda: "rendezvous of" in server.output_text() or server.process.poll() is not None, "the server")
         return server
 
     def member(self, where: str, verb: str, *arguments: str, servers: tuple[str, ...] = (SERVER,), secret: str = SECRET) -> Process:
@@ -102,51 +102,51 @@ class Place:
         return self.member(who, "arrive", str(barrier), "--as", who, "--deadline", str(deadline_s), *more, **other)
 
     def status(self) -> dict[str, Any]:
-        asked = self.member("generator", "status", "--json")
-        asked.process.wait(PATIENCE_S)
-        found: dict[str, Any] = json.loads(asked.said())
+        query = self.member("generator", "status", "--json")
+        query.process.wait(PATIENCE_S)
+        found: dict[str, Any] = json.loads(query.output_text())
         return found
 
 
-def ends(*processes: Process) -> list[Said]:
+def ends(*processes: Process) -> list[Ending]:
     return [process.end() for process in processes]
 
 
 def pass_two(place: Place) -> dict[str, Any]:
     place.serve(members=MEMBERS)
-    # One by the laboratory's own verb, the others by the file that stands alone.
+    # One member uses the laboratory's command, the others the self-contained file.
     lab = (sys.executable, "-m", "ringroad_lab.cli.main", "rendezvous", "arrive", "1", "--as", "generator", "--deadline", "60")
     first = [Process(place.logs, "generator", *lab, "--server", f"{SERVER}:{PORT}"), place.arrive("dut", 1), place.arrive("dut2", 1)]
     found: dict[str, Any] = {"first": ends(*first)}
     found["second"] = ends(*(place.arrive(name, 2) for name in MEMBERS))
     found["again"] = place.arrive("dut", 1).end()
     status = place.member("generator", "status")
-    found["status"] = [status.process.wait(PATIENCE_S), status.said()]
+    found["status"] = [status.process.wait(PATIENCE_S), status.output_text()]
     return found
 
 
 def lose_network(place: Place) -> dict[str, Any]:
     server = place.serve()
     dut = place.arrive("dut", 1, 60, servers=(SERVER, SECOND))
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     command("ip -n dut link set eth0 down")
     command("ip -n dut address flush dev eth0")
     command(f"ip -n server address del {SERVER}/24 dev eth0")
-    # It has noticed at both addresses, with no way to either.
-    dut.await_said(f"{SERVER}:{PORT}:")
-    dut.await_said(f"{SECOND}:{PORT}:")
+    # The member fails at both addresses.
+    dut.await_output(f"{SERVER}:{PORT}:")
+    dut.await_output(f"{SECOND}:{PORT}:")
     command(f"ip -n server address add {SECOND}/24 dev eth0")
     command("ip -n dut address add 10.9.0.12/24 dev eth0")
     command("ip -n dut link set eth0 up")
     listing = ["ip", "netns", "exec", "server", "ss", "-Htn", "state", "established", f"( sport = :{PORT} )"]
     seen: list[str] = []
 
-    def asks_again() -> bool:
-        told = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
-        seen.extend(word.rpartition(":")[0].removeprefix("[::ffff:").removesuffix("]") for word in told.split()[3::4])
+    def has_reconnected() -> bool:
+        connections = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+        seen.extend(word.rpartition(":")[0].removeprefix("[::ffff:").removesuffix("]") for word in connections.split()[3::4])
         return bool(seen)
 
-    await_(asks_again, "the member's next question")
+    await_(has_reconnected, "the member's next request")
     generator = place.arrive("generator", 1, servers=(SECOND,))
     found = ends(dut, generator)
     server.kill()
@@ -156,14 +156,14 @@ def lose_network(place: Place) -> dict[str, Any]:
 def kill_all(place: Place) -> dict[str, Any]:
     server = place.serve()
     dut = place.arrive("dut", 1, 60, "--boot", "one")
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     server.kill()
-    dut.await_said("refused")
+    dut.await_output("refused")
     server = place.serve()
-    # As in a reboot: the same again, from the start, by a machine with another boot.
+    # As after a reboot: the member starts again, with another boot id.
     dut.kill()
     dut = place.arrive("dut", 1, 60, "--boot", "two")
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     server.kill()
     server = place.serve()
     generator = place.arrive("generator", 1, 60, "--boot", "one")
@@ -189,7 +189,7 @@ def miss_deadline(place: Place) -> dict[str, Any]:
 def abort(place: Place) -> dict[str, Any]:
     server = place.serve()
     dut = place.arrive("dut", 1)
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     found = {"abort": place.member("generator", "abort", "no such card", "--as", "generator").end(), "waited": dut.end()}
     server.kill()
     place.serve()
@@ -201,14 +201,14 @@ def abort(place: Place) -> dict[str, Any]:
 def fall_silent(place: Place) -> dict[str, Any]:
     server = place.serve("--silence", "10")
     dut = place.arrive("dut", 1)
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     dut.kill()
     await_(lambda: place.status()["members"]["dut"]["silent_s"] > 10, "silence")
     generator = place.arrive("generator", 1)
-    generator.await_said("dut is not heard of for")
+    generator.await_output("dut has been silent for")
     found: dict[str, Any] = {"heard again": ends(place.arrive("dut", 1), generator)}
     dut = place.arrive("dut", 2)
-    dut.await_said("generator is missing")
+    dut.await_output("generator is missing")
     dut.kill()
     await_(lambda: place.status()["members"]["dut"]["silent_s"] > 10, "silence")
     found["gone"] = place.arrive("generator", 2, 1).end()
@@ -228,7 +228,7 @@ for _ in range(300):
 for _ in range(50):
     made = connect()
     try:
-        # A line that has no end.
+        # An endless line.
         while made.send(b"x" * 65536):
             pass
     except OSError:
@@ -247,20 +247,20 @@ def meet_strangers(place: Place) -> dict[str, Any]:
     argv = ["ip", "netns", "exec", "stranger", sys.executable, "-c", _STRANGER, SERVER, str(PORT)]
     stranger = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert stranger.stdout
-    # In the midst of it, and when it holds all that it can.
+    # The member arrives during the attack and waits until the stranger holds its maximum of connections.
     dut = place.arrive("dut", 1)
     assert stranger.stdout.readline() == b"done\n"
-    wrong = place.arrive("dut2", 1, 1, secret="another secret, of nobody")
+    wrong = place.arrive("dut2", 1, 1, secret="a secret that is wrong")
     descriptors = watched.num_fds()
     found = ends(dut, place.arrive("generator", 1))
     grown = (watched.memory_info().rss - memory) / 2**20
     stranger.kill()
     stranger.wait()
-    lines = len(server.said().splitlines())
+    lines = len(server.output_text().splitlines())
     wrong.process.wait(PATIENCE_S)
-    told = [wrong.process.returncode, wrong.said()]
+    refused = [wrong.process.returncode, wrong.output_text()]
     server.kill()
-    return {"came": found, "descriptors": descriptors, "memory_grown_mib": grown, "lines said": lines, "wrong secret": told}
+    return {"came": found, "descriptors": descriptors, "memory_grown_mib": grown, "lines printed": lines, "wrong secret": refused}
 
 
 def lie(place: Place) -> dict[str, Any]:
@@ -278,11 +278,11 @@ def lie(place: Place) -> dict[str, Any]:
         ]
     )
     liar = Process(place.logs, "stranger", sys.executable, "-c", code)
-    liar.await_said("liars")
+    liar.await_output("liars")
     deceived = place.arrive("dut", 1, 1, servers=(f"10.9.0.14:{PORT + 1}",))
     deceived.process.wait(PATIENCE_S)
-    found: dict[str, Any] = {"liar": [deceived.process.returncode, deceived.said()]}
-    # As a machine whose power is gone: the kernel at its place accepts, and nothing is ever said.
+    found: dict[str, Any] = {"liar": [deceived.process.returncode, deceived.output_text()]}
+    # Like a machine that lost power: connections are accepted but never answered.
     silent = Process(
         place.logs, "stranger", sys.executable, "-c", f"import socket, time; s = socket.create_server(('', {PORT + 2})); time.sleep(600)"
     )
@@ -303,12 +303,12 @@ def fill_disk(place: Place) -> dict[str, Any]:
         except OSError:
             pass
     dut = place.arrive("dut", 1)
-    server.await_said("the state cannot be kept")
-    dut.await_said("hung up")
+    server.await_output("the state cannot be saved")
+    dut.await_output("closed the connection")
     is_known = place.status()["members"]["dut"]["arrived"] == 0
     (place.state.parent / "filler").unlink()
     found = ends(dut, place.arrive("generator", 1))
-    return {"while full": is_known, "said": server.said().count("the state cannot be kept"), "came": found}
+    return {"while full": is_known, "reports": server.output_text().count("the state cannot be saved"), "came": found}
 
 
 def misuse(place: Place) -> dict[str, Any]:
@@ -320,9 +320,9 @@ def misuse(place: Place) -> dict[str, Any]:
         "no deadline": place.arrive("dut", 1, 0).end(),
     }
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(PATIENCE_S) == 0, server.said()
+    assert server.process.wait(PATIENCE_S) == 0, server.output_text()
     found["state of others"] = place.serve(members=("generator", "guest")).end()
-    found["state of another"] = place.serve(secret="another secret, of nobody").end()
+    found["state of another"] = place.serve(secret="a secret that is wrong").end()
     return found
 
 

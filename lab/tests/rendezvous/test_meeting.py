@@ -1,4 +1,4 @@
-"""What becomes of a rendezvous, whatever happens in whatever order, with restarts of the server in between."""
+"""The state of a rendezvous after random events in random order, including restarts of the server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ names = st.sampled_from(NAMES)
 
 
 class AnyMeeting(RuleBasedStateMachine):
-    """One, with any members doing anything."""
+    """A rendezvous with random events from random members."""
 
     def __init__(self) -> None:
         super().__init__()
         self.meeting = Meeting.of(NAMES)
         self.now = 1e9
         self.met_by: dict[int, set[str]] = {}
-        """Who came to each barrier, by the test's own book."""
+        """By barrier, the members that arrived, as recorded by the test."""
         self.silent: dict[str, str] = {}
 
     def adopt(self, meeting: Meeting) -> None:
@@ -51,7 +51,7 @@ class AnyMeeting(RuleBasedStateMachine):
             assert self.meeting.members[name].arrived == max(barrier, known)
 
     @rule(name=names, step=st.integers(2, 5))
-    def come_out_of_step(self, name: str, step: int) -> None:
+    def arrive_out_of_step(self, name: str, step: int) -> None:
         with pytest.raises(OutOfStepError):
             self.meeting.arrive(name, self.meeting.met + step, 1, 1, self.now)
 
@@ -66,7 +66,7 @@ class AnyMeeting(RuleBasedStateMachine):
 
     @rule(name=names)
     def fall_silent(self, name: str) -> None:
-        self.silent[name] = "not heard of for 40 s"
+        self.silent[name] = "silent for 40 s"
 
     @rule(later_s=st.floats(0, 60))
     def settle(self, later_s: float) -> None:
@@ -74,7 +74,7 @@ class AnyMeeting(RuleBasedStateMachine):
         waiting = self.meeting.deadline
         self.adopt(self.meeting.settle(self.now, self.silent))
         if waiting and self.now >= waiting.at:
-            # Nobody waits beyond a deadline, and all are told why.
+            # No member waits beyond a deadline, and the reason names the missing members.
             assert self.meeting.deadline is None
             assert self.meeting.abort
             assert self.meeting.abort.barrier == self.meeting.met + 1
@@ -90,7 +90,7 @@ class AnyMeeting(RuleBasedStateMachine):
 
     @rule(back_s=st.floats(0, 1e6))
     def restart(self, back_s: float) -> None:
-        """The server begins again with what is on the disk, and a clock that was set back."""
+        """The server restarts with the state on disk, and with a clock that was set back."""
         self.now -= back_s
         again = Meeting.model_validate_json(self.meeting.model_dump_json())
         assert again == self.meeting
@@ -109,11 +109,11 @@ AnyMeeting.TestCase.settings = settings(max_examples=300, stateful_step_count=40
 TestAnyMeeting = AnyMeeting.TestCase
 
 
-def test_who_is_missing_and_since_when_stands_in_the_reason() -> None:
+def test_the_reason_names_the_missing_and_the_silent_members() -> None:
     meeting = Meeting.of(NAMES).hear("dut", "a").hear("dut", "b").arrive("generator", 1, 60, 60, 100.0)
-    told = meeting.arrive("dut2", 1, 600, 600, 101.0).settle(160.0, {"dut": "not heard of for 50 s", "dut2": "not heard of for 40 s"})
-    assert told.abort
-    assert told.abort.reason == (
-        "barrier 1: the 60 s of generator are over: dut is missing (last at barrier 0, 2 boots, not heard of for 50 s); "
-        "dut2 came, but is not heard of for 40 s"
+    aborted = meeting.arrive("dut2", 1, 600, 600, 101.0).settle(160.0, {"dut": "silent for 50 s", "dut2": "silent for 40 s"})
+    assert aborted.abort
+    assert aborted.abort.reason == (
+        "barrier 1: the deadline of generator, 60 s, expired: dut is missing (last at barrier 0, 2 boots, silent for 50 s); "
+        "dut2 arrived, but has been silent for 40 s"
     )

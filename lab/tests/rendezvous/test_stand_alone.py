@@ -1,4 +1,4 @@
-"""The program of members on a machine that has nothing but an old Python."""
+"""The self-contained member program on a machine with only an old Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import vermin
 from ringroad_lab.rendezvous import member
 
 
-def test_it_needs_python_3_6_and_its_standard_library() -> None:
+def test_the_program_needs_only_python_3_6_and_its_standard_library() -> None:
     config = vermin.Config()
     config.add_target("3.6")
     source = Path(member.__file__).read_text()
@@ -23,8 +23,8 @@ def test_the_verb_prints_a_program_that_runs_alone(tmp_path: Path) -> None:
     printed = subprocess.run([sys.executable, "-m", "ringroad_lab.cli.main", "rendezvous", "client"], capture_output=True, check=True)
     file = tmp_path / "rendezvous.py"
     file.write_bytes(printed.stdout)
-    # -I -S: without the folders of packages.
-    asked = [sys.executable, "-I", "-S", str(file), "arrive", "1", "--as", "dut", "--deadline", "1"]
-    found = subprocess.run(asked, capture_output=True, check=False, text=True, env={})
+    # -I -S: without package folders.
+    argv = [sys.executable, "-I", "-S", str(file), "arrive", "1", "--as", "dut", "--deadline", "1"]
+    found = subprocess.run(argv, capture_output=True, check=False, text=True, env={})
     assert found.returncode == member.USAGE
-    assert "name the server" in found.stderr
+    assert "set the server" in found.stderr

@@ -1,4 +1,4 @@
-"""The HTML report, in a browser that can reach nothing."""
+"""The HTML report in a browser without network access."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S = 60
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """Headless Chromium, whose every connection goes to a proxy that is not there."""
+    """Headless Chromium; all its connections go to a proxy that does not exist."""
     for program in ("/usr/bin/chromium", "/usr/bin/chromedriver"):
         if not Path(program).exists():
             pytest.skip(f"{program} is not installed: apt-get install chromium chromium-driver")
@@ -60,11 +60,11 @@ def open_report(browser: webdriver.Chrome, text: str, folder: Path) -> None:
 
 
 def requested(browser: webdriver.Chrome) -> set[str]:
-    """Return the kinds of addresses that the page asked for."""
+    """Return the URL schemes that the page requested."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    # The browser's own first page may still be under way.
-    return {request["request"]["url"].partition(":")[0] for request in asked if request["documentURL"].startswith("file:")}
+    requests = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    # Requests of the browser's own start page can still be in the log.
+    return {request["request"]["url"].partition(":")[0] for request in requests if request["documentURL"].startswith("file:")}
 
 
 def rich_run() -> RunRecord:
@@ -119,7 +119,7 @@ def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, 
     assert browser.get_log("browser") == []
 
 
-def test_printed_all_but_trials_and_logs_is_unfolded_and_light(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_printing_opens_all_sections_but_trials_and_logs_in_the_light_theme(browser: webdriver.Chrome, tmp_path: Path) -> None:
     open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_script(
         """addEventListener("beforeprint", () => { window.atPrint = {
@@ -136,7 +136,7 @@ def test_printed_all_but_trials_and_logs_is_unfolded_and_light(browser: webdrive
     assert browser.get_log("browser") == []
 
 
-def test_a_word_without_an_end_hides_nothing_and_logs_are_whole(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_a_very_long_word_hides_nothing_and_logs_are_whole(browser: webdriver.Chrome, tmp_path: Path) -> None:
     word = "W" * 10_000
     mix = FrameMix(name=word, parts=((64, 1),))
     measurement = fabricated_throughput(0, word, mix, 1e6, reasons=(word,), status=MeasurementStatus.INCONCLUSIVE)
@@ -178,7 +178,7 @@ def test_hostile_names_and_logs_stay_text(browser: webdriver.Chrome, tmp_path: P
 
 
 class _Balance(HTMLParser):
-    """Counts elements that are opened and not closed."""
+    """Finds elements that are not closed, and wrong end tags."""
 
     void = frozenset({"meta", "link", "br", "img"})
 
@@ -188,12 +188,12 @@ class _Balance(HTMLParser):
         self.wrong: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
+        """Push an element."""
         if tag not in self.void:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Take it off."""
+        """Pop the element."""
         if not self.open or self.open.pop() != tag:
             self.wrong.append(tag)
 

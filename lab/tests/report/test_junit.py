@@ -1,4 +1,4 @@
-"""JUnit XML of runs and comparisons, as other programs read it."""
+"""JUnit XML of runs and comparisons, read by another parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.junit import comparison_as_junit, run_as_junit
 
-# Of junit-10.xsd of Jenkins' xunit plugin: attributes that may be there, those that have to, and elements inside.
+# From junit-10.xsd of Jenkins' xunit plugin: allowed attributes, required attributes, and allowed child elements.
 SCHEMA = {
     "testsuites": ({"name", "time", "tests", "failures", "errors"}, set(), {"testsuite"}),
     "testsuite": (
@@ -33,24 +33,24 @@ SCHEMA = {
 
 
 def fits_schema(element: ElementTree.Element) -> bool:
-    """Whether an element, and all within, are what the schema allows."""
+    """Whether the schema allows an element and all its children."""
     allowed, needed, inside = SCHEMA[element.tag]
     attributes = set(element.attrib)
     return needed <= attributes <= allowed and all(child.tag in inside and fits_schema(child) for child in element)
 
 
 def read(text: str) -> junitparser.TestSuite:
-    """Read a file as other programs do; its counts have to be right."""
+    """Read a file with another parser; check its counts."""
     assert fits_schema(ElementTree.fromstring(text.encode()))
     (suite,) = junitparser.JUnitXml.fromstring(text.encode())
-    told = (suite.tests, suite.failures, suite.errors, suite.skipped)
+    counts = (suite.tests, suite.failures, suite.errors, suite.skipped)
     suite.update_statistics()  # type: ignore[no-untyped-call]
-    assert told == (suite.tests, suite.failures, suite.errors, suite.skipped)
+    assert counts == (suite.tests, suite.failures, suite.errors, suite.skipped)
     return suite
 
 
 def results(suite: Iterable[junitparser.TestCase]) -> dict[str, list[str]]:
-    """Return what came of each case, by its class and name."""
+    """Return the results of each case, by its class and name."""
     return {f"{case.classname}: {case.name}": [type(result).__name__ for result in case.result] for case in suite}
 
 
@@ -85,7 +85,7 @@ def test_an_improvement_passes() -> None:
 
 
 @pytest.mark.parametrize(("fails", "result"), [(False, "Skipped"), (True, "Failure")])
-def test_an_inconclusive_comparison_is_skipped_unless_it_is_to_fail(fails: bool, result: str) -> None:
+def test_an_inconclusive_comparison_is_skipped_unless_it_must_fail(fails: bool, result: str) -> None:
     short = run(1_000_003, repetitions=2)
     comparison = compare_runs(OLD, short)
 
@@ -106,7 +106,7 @@ def test_an_invalid_measurement_is_an_error_with_its_reason() -> None:
         assert "the device <died>" in error.message
 
 
-def test_a_run_that_failed_has_a_case_that_says_so() -> None:
+def test_a_failed_run_has_a_case_that_reports_the_failure() -> None:
     failed = OLD.model_copy(update={"state": RunState.FAILED, "failure": "out of memory"})
     stopped = OLD.model_copy(update={"state": RunState.STOPPED})
 
@@ -114,7 +114,7 @@ def test_a_run_that_failed_has_a_case_that_says_so() -> None:
     assert results(read(run_as_junit(stopped, None)))["NIGHTLY: the run"] == ["Skipped"]
 
 
-def test_a_build_that_could_not_be_installed_has_a_case_of_its_own_with_its_log() -> None:
+def test_a_build_that_was_not_installed_has_its_own_case_with_its_log() -> None:
     log = LogExcerpt(source="installing the build", text="compiling")
     update = {"state": RunState.NOT_INSTALLED, "failure": "no rule to make switch", "measurements": (), "logs": (log,)}
     suite = read(run_as_junit(run(1e6).model_copy(update=update), None))
@@ -129,12 +129,12 @@ def test_a_comparison_of_devices_has_their_headline_metrics() -> None:
 
     suite = read(comparison_as_junit(compare_labels(record, "ovs", "ringroad")))
 
-    assert suite.name == "ringroad beside ovs"
+    assert suite.name == "ringroad compared with ovs"
     assert [case.name for case in suite][:3] == [f"throughput, {size}, throughput_fps" for size in (64, 512, 1518)]
     assert suite.failures == 0
 
 
-def test_texts_of_others_cannot_break_the_file() -> None:
+def test_untrusted_texts_cannot_break_the_file() -> None:
     name = f"{HOSTILE}\x00\x1b[31m]]>\ud800.x"
     record = run(1_000_001, name=name, labels={"<a>": "\x01"}).model_copy(update={"started_at": 253_402_300_799.0})
 

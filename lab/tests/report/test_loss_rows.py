@@ -1,4 +1,4 @@
-"""Where frames were lost, in reports of every form."""
+"""Where frames were lost, in all forms of reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOWHERE = LossByPlace(refused=0, before_device=0, in_device=0, in_guests=0, behi
 
 
 def run_with_losses(losses: dict[str, LossByPlace], dut: str = "") -> RunRecord:
-    """Return a run of one measurement for each device, whose one trial with loss has 100 frames lost in one direction."""
+    """Return a run with one measurement for each device; one trial of each lost 100 frames in one direction."""
     record = fabricated_run(capacities_fps=dict.fromkeys(losses, 1000.0), frames=["64"], repetitions=1, spread=0, latency=False)
 
     def with_loss(measurement: Measurement) -> Measurement:
@@ -25,9 +25,9 @@ def run_with_losses(losses: dict[str, LossByPlace], dut: str = "") -> RunRecord:
         left, right = trial.directions
         loss = losses[measurement.dut]
         lost = left.model_copy(update={"received_frames": left.sent_frames - 100, "loss": loss})
-        # Who counts, and who empties the ring, is the same both ways.
-        told = loss.model_dump()
-        none = LossByPlace.model_validate({place: frames and 0 if place in LOSS_PLACES else frames for place, frames in told.items()})
+        # Counters and the emptying of the ring are the same in both directions.
+        values = loss.model_dump()
+        none = LossByPlace.model_validate({place: frames and 0 if place in LOSS_PLACES else frames for place, frames in values.items()})
         right = right.model_copy(update={"received_frames": right.sent_frames, "loss": none})
         counters = {f"device: {dut}1.rx_dropped": 100}
         trial = trial.model_copy(update={"directions": (lost, right), "drop_counters": counters})
@@ -36,7 +36,7 @@ def run_with_losses(losses: dict[str, LossByPlace], dut: str = "") -> RunRecord:
     return record.model_copy(update={"measurements": tuple(map(with_loss, record.measurements))})
 
 
-def test_a_sentence_says_where_each_devices_frames_were_lost_and_whose_loss_they_are() -> None:
+def test_a_sentence_states_where_frames_were_lost_and_whose_loss_they_are() -> None:
     record = run_with_losses(
         {
             "bridge": NOWHERE.model_copy(update={"refused": 69, "at_receiver": 31}),
@@ -58,7 +58,7 @@ def test_a_sentence_says_where_each_devices_frames_were_lost_and_whose_loss_they
     ]
 
 
-def test_a_run_that_did_not_look_for_places_has_none() -> None:
+def test_a_run_without_recorded_places_reports_none() -> None:
     record = fabricated_run(frames=["64"], repetitions=1)
     assert loss_rows(record) == []
     assert 'id="loss"' not in render_html(record)
@@ -67,7 +67,7 @@ def test_a_run_that_did_not_look_for_places_has_none() -> None:
     assert (row["lost_frames"], row["lost_in_device"], row["lost_of_device"]) == ("", "", "")
 
 
-def test_every_form_tells_the_places_and_an_unknown_one_is_no_0() -> None:
+def test_every_form_reports_the_places_and_an_unknown_place_is_not_0() -> None:
     unknown = NOWHERE.model_copy(update={"in_device": None, "behind_device": None, "refused": 40, "unexplained": 60})
     record = run_with_losses({"bridge": unknown})
     page, text = render_html(record), render_markdown(record)
@@ -87,7 +87,7 @@ def test_every_form_tells_the_places_and_an_unknown_one_is_no_0() -> None:
     assert RunRecord.model_validate_json(record.model_dump_json()) == record
 
 
-def test_both_ceilings_stand_in_the_report_with_the_cause_and_hostile_names_are_text() -> None:
+def test_the_report_shows_both_ceilings_with_the_cause_and_hostile_names_as_text() -> None:
     record = run_with_losses({"x": NOWHERE.model_copy(update={"refused": 100})}, HOSTILE)
     frame = record.measurements[0].frame
     again = GeneratorCeiling(transport="veth", frame=frame, ceiling_fps=9e4, cause=f"{HOSTILE}: it offered less")

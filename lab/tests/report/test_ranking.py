@@ -1,4 +1,4 @@
-"""A device is called the highest only where the samples decide it and nobody disturbed the trials."""
+"""A device is called the highest only if the samples decide it and the trials were undisturbed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_an_order_that_the_samples_decide_is_reported_with_its_interval() -> Non
     ("record", "why"),
     [
         (two(repetitions=5), "5 samples; an interval of 95 % needs 6"),
-        (two(1.002e6), "beside"),
+        (two(1.002e6), "compared with"),
         (two(1.1e6, spread=0.3), "more samples of each would decide it"),
     ],
     ids=["few samples", "no difference", "wide spread"],
 )
-def test_an_order_that_the_samples_leave_open_is_not_told(record: RunRecord, why: str) -> None:
+def test_an_order_that_the_samples_leave_open_is_not_reported(record: RunRecord, why: str) -> None:
     sentence = overview(record, None)[1]
     assert sentence.startswith("At 64 bytes, the order of the devices is not decided (")
     assert "highest" not in sentence
@@ -52,13 +52,13 @@ def test_no_order_rests_on_disturbed_trials(dut: str) -> None:
     assert warning.startswith("Others disturbed 8 of ")
 
 
-def test_trials_that_were_repeated_hinder_no_order() -> None:
+def test_repeated_trials_do_not_prevent_an_order() -> None:
     record = disturbed(two(), "slow", is_repeated=True)
     assert "fast has the highest throughput" in overview(record, None)[1]
     assert warnings(record) == []
 
 
-def test_what_the_generator_bounds_is_not_ranked() -> None:
+def test_a_figure_that_the_generator_bounds_is_not_ranked() -> None:
     record = two()
     bound = [
         m.model_copy(update={"outcome": m.outcome.model_copy(update={"status": MeasurementStatus.LOWER_BOUND})}) if m.dut == "slow" else m
@@ -70,7 +70,7 @@ def test_what_the_generator_bounds_is_not_ranked() -> None:
     assert "highest" not in sentence
 
 
-def test_a_comparison_tells_first_what_disturbed_either_side() -> None:
+def test_a_comparison_first_reports_the_disturbances_of_both_sides() -> None:
     record = two()
     comparison = compare_runs(record, disturbed(record, "slow"))
     first = comparison_blocks(comparison)[0]
@@ -87,7 +87,7 @@ def test_a_comparison_tells_first_what_disturbed_either_side() -> None:
     assert "40% of processor 1" in page
 
 
-def test_names_of_other_programs_are_no_markup() -> None:
+def test_names_of_other_programs_are_not_markup() -> None:
     record = disturbed(two(), "slow")
     text = record.model_dump_json().replace("cc1plus", "<b>x</b>|`")
     hostile = RunRecord.model_validate_json(text)

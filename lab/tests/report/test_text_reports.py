@@ -40,7 +40,7 @@ from ringroad_lab.report.view import ReportView, make_view
         (3e-12, "cycles/frame", "3e-12 cycles/frame"),
     ],
 )
-def test_quantities_read_well(value: float, unit: str, text: str) -> None:
+def test_quantities_are_readable(value: float, unit: str, text: str) -> None:
     assert quantity(value, unit) == text
 
 
@@ -49,7 +49,7 @@ def test_figures_of_a_column_have_the_same_decimals() -> None:
     assert (scale.unit, scale.aligned(5_200_000.0), scale.aligned(240_123.0)) == ("Mframes/s", "5.200", "0.240")
 
 
-def test_times_and_changes_read_well() -> None:
+def test_times_and_changes_are_readable() -> None:
     assert [duration(s) for s in (3.21, 59.96, 75.0, 3599.6, 3720.0)] == ["3.2 s", "1 min 00 s", "1 min 15 s", "1 h 00 min", "1 h 02 min"]
     assert [duration(s, decimals=0) for s in (3.21, 59.5, 75.0)] == ["3 s", "1 min 00 s", "1 min 15 s"]
     assert moment(1_700_000_000) == "2023-11-14 22:13:20 UTC"
@@ -67,32 +67,32 @@ def test_the_overview_lists_measurements_and_outcomes() -> None:
     )
     assert second == (
         "At 64 bytes, the order of the devices is not decided (ringroad 5.133 Mframes/s, ovs-dpdk 4.048 Mframes/s, "
-        "linux-bridge 483.7 kframes/s, ovs 236.9 kframes/s); ringroad beside ovs-dpdk and linux-bridge and ovs: 3 samples; an interval of "
-        "95 % needs 6, finding 5 % needs 12."
+        "linux-bridge 483.7 kframes/s, ovs 236.9 kframes/s); ringroad compared with ovs-dpdk and linux-bridge and ovs: 3 samples; an "
+        "interval of 95 % needs 6, finding 5 % needs 12."
     )
     assert third.startswith("Compared with P2P_FABRICATED (")
 
 
-def test_a_rate_beyond_the_line_rate_is_warned_of() -> None:
+def test_a_rate_beyond_the_line_rate_gives_a_warning() -> None:
     # 1 Gbit/s has room for 1 488 095 frames of 64 bytes, and for more than 81 000 of 1518.
     (warning,) = warnings(
         fabricated_run(capacities_fps={"ovs": 1_520_000.0}, frames=["64"], repetitions=3, spread=0, link_bps=1e9, latency=False)
     )
     assert warning == (
-        "Throughput of ovs in P2P with frames of 64 bytes is beyond the line rate: 1.501 Mframes/s at 64 bytes, where the links have room "
-        "for 1.488 Mframes/s. The figure or the speed of the links is wrong."
+        "Throughput of ovs in P2P with frames of 64 bytes exceeds the line rate: 1.501 Mframes/s at 64 bytes; the links carry at most "
+        "1.488 Mframes/s. The figure or the speed of the links is wrong."
     )
     assert warnings(fabricated_run(capacities_fps={"ovs": 1_480_000.0}, frames=["64"], link_bps=1e9, spread=0)) == []
     assert warnings(fabricated_run(capacities_fps={"ovs": 1e12}, link_bps=None)) == []
-    # However many sizes and repetitions.
+    # One warning for all sizes and repetitions.
     (warning,) = warnings(fabricated_run(capacities_fps={"ovs": 1e9}, link_bps=1e9, spread=0))
-    assert "with frames of 64, 512 and 1518 bytes is beyond the line rate" in warning
+    assert "with frames of 64, 512 and 1518 bytes exceeds the line rate" in warning
 
 
-def test_a_run_that_did_not_finish_or_measured_nothing_is_warned_of() -> None:
+def test_an_unfinished_or_empty_run_gives_warnings() -> None:
     empty = fabricated_run(capacities_fps={}, state=RunState.FAILED).model_copy(update={"failure": "no memory"})
     assert warnings(empty) == [
-        "The run failed: no memory. What was measured until then is shown.",
+        "The run failed: no memory. The report shows the measurements until then.",
         "The run has no measurement.",
     ]
     assert overview(empty, None) == ["Nothing was measured in 0.0 s."]
@@ -104,7 +104,7 @@ def test_an_invalid_measurement_has_no_figure_anywhere() -> None:
     broken = fabricated_throughput(
         0, "ovs", parse_frame_mix("64"), 777_777.0, status=MeasurementStatus.INVALID, reasons=("generator died",)
     )
-    # Even where a method left a figure in it.
+    # Even if a method left a figure in it.
     outcome = broken.outcome.model_copy(update={"metrics": record.measurements[0].outcome.metrics, "headline": "throughput_fps"})
     record = record.model_copy(update={"measurements": (broken.model_copy(update={"outcome": outcome}),)})
     (grid,) = headline_grids(record)
@@ -129,13 +129,13 @@ def test_curves_over_many_magnitudes_have_a_logarithmic_axis(greatest: float, ki
     assert chart.figure["layout"]["xaxis"].get("type") == kind
 
 
-def test_line_rates_are_shown_beside_the_figures() -> None:
+def test_line_rates_are_shown_with_the_figures() -> None:
     record = fabricated_run(link_bps=1e10)
     (throughput, _) = make_view(record).grids
     assert throughput.line_rates["64"] == pytest.approx(14_880_952, rel=1e-6)
     lines = [trace for trace in throughput.charts[0].figure["data"] if trace["name"] == "line rate"]
     assert lines[0]["y"][0] == pytest.approx(14.880952, rel=1e-6)
-    # In bits of frames: preamble and gap are no bits of theirs.
+    # In bits of frames: preamble and gap do not count.
     in_bit = [trace for trace in throughput.charts[1].figure["data"] if trace["name"] == "line rate"]
     assert in_bit[0]["y"][0] == pytest.approx(10 * 64 / 84, rel=1e-6)
 
@@ -145,7 +145,7 @@ def test_links_far_faster_than_the_devices_do_not_flatten_the_bars() -> None:
     assert [chart.figure["layout"]["yaxis"].get("range") for chart in charts] == [[0, pytest.approx(1.25 * 0.9872 * 1e3)], None]
 
 
-def test_a_run_that_was_killed_shows_devices_that_it_has_no_record_of() -> None:
+def test_a_killed_run_shows_devices_without_a_record() -> None:
     record = fabricated_run().model_copy(update={"duts": ()})
     view = make_view(record, compare_runs(record, record))
     assert "of linux-bridge, ovs, ovs-dpdk and ringroad in P2P" in view.sentences[0]
@@ -170,7 +170,7 @@ def test_measurements_with_the_same_fault_are_grouped() -> None:
         for n, size in enumerate(("512", "64", "64", "64"))
     ]
     (group,) = make_view(fabricated_run(capacities_fps={}).model_copy(update={"measurements": tuple(bad)})).status_groups
-    assert (group.count, group.frames, group.why) == (4, ("64", "512"), "sent 0 % / sent 1 % / and 2 more, which stand by the trials")
+    assert (group.count, group.frames, group.why) == (4, ("64", "512"), "sent 0 % / sent 1 % / and 2 more, listed with the trials")
 
 
 def test_the_picture_names_the_scenarios_cables() -> None:
@@ -203,7 +203,7 @@ def test_hours_and_threads_over_time_stay_readable() -> None:
         make_view(fabricated_run(started_at=1e9).model_copy(update={"series": series[:count]})).series_charts[0] for count in (2, 13)
     )
     assert [chart.figure["layout"]["showlegend"] for chart in (few, many)] == [True, False]
-    assert many.caption == "13 lines: pointing at one names it."
+    assert many.caption == "13 lines: point at a line to see its name."
     (line, _) = few.figure["data"]
     # Means of four samples each.
     assert (len(line["x"]), line["x"][:3], set(line["y"])) == (1000, [0, 4, 8], {1.5})
@@ -213,11 +213,11 @@ def test_csv_has_every_metric_in_full_precision() -> None:
     record = fabricated_run()
     rows = list(csv.DictReader(io.StringIO(render_csv(record))))
     assert tuple(rows[0]) == COLUMNS
-    told = [(int(row["number"]), row["metric"], float(row["value"])) for row in rows]
-    assert told == [(m.number, name, metric.value) for m in record.measurements for name, metric in m.outcome.metrics.items()]
+    metrics = [(int(row["number"]), row["metric"], float(row["value"])) for row in rows]
+    assert metrics == [(m.number, name, metric.value) for m in record.measurements for name, metric in m.outcome.metrics.items()]
 
 
-def test_csv_tells_of_measurements_without_a_figure_and_no_formula_runs() -> None:
+def test_csv_lists_measurements_without_a_figure_and_escapes_formulas() -> None:
     broken = fabricated_throughput(0, "=cmd|'/c calc'!A1", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID)
     record = fabricated_run(capacities_fps={}, name='@"x",\n').model_copy(update={"measurements": (broken,)})
     (row,) = csv.DictReader(io.StringIO(render_csv(record)))
@@ -226,9 +226,9 @@ def test_csv_tells_of_measurements_without_a_figure_and_no_formula_runs() -> Non
     assert row["name"] == '\'@"x",\n'
 
 
-def test_markdown_holds_hostile_names() -> None:
+def test_markdown_escapes_hostile_names() -> None:
     record = fabricated_run(name=f"{HOSTILE}\n# heading | cell", capacities_fps={"a|b`c`<img>": 1e6})
-    # What follows is a block of code.
+    # The rest is a block of code.
     text, _, command = render_markdown(record).partition("## Repeat\n\n    ")
     assert "<script" not in text.replace("\\<script", "")
     assert "\n# heading" not in text
@@ -236,7 +236,7 @@ def test_markdown_holds_hostile_names() -> None:
     assert command.startswith("ringroad-lab run")
 
 
-def test_markdown_tells_the_comparison() -> None:
+def test_markdown_shows_the_comparison() -> None:
     before, after = (fabricated_run(seed=seed, capacities_fps={"ovs": rate}, repetitions=12) for seed, rate in ((1, 1e6), (2, 0.8e6)))
     text = render_markdown(after, compare_runs(before, after))
     assert "## Comparison" in text

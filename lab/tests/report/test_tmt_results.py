@@ -1,4 +1,4 @@
-"""Results of a run as tmt takes them from a test."""
+"""Results of a run as custom results for tmt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(capacity_fps: float, **more: Any) -> RunRecord:  # noqa: ANN401
 
 
 def results(record: RunRecord, comparison: RunComparison | None = None) -> dict[str, str]:
-    """Return what came of each result, and of each subresult by the names of both."""
+    """Return the outcome of each result, and of each subresult by both names."""
     found = {}
     for result in json.loads(run_as_tmt_results(record, comparison)):
         found[result["name"]] = result["result"]
@@ -41,7 +41,7 @@ def test_verdicts_are_results(capacity_fps: float, repetitions: int, result: str
     assert results(record, compare_runs(OLD, record)) == dict.fromkeys(SUBJECTS, result)
 
 
-def test_what_is_invalid_is_an_error_of_its_subresult_and_of_the_device() -> None:
+def test_an_invalid_measurement_is_an_error_of_its_subresult_and_of_the_device() -> None:
     broken = fabricated_throughput(0, "ovs", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID, reasons=("the device died",))
     fine = [m for m in OLD.measurements if m.frame.name == "512"]
     record = OLD.model_copy(update={"measurements": (broken, *fine)})
@@ -52,12 +52,12 @@ def test_what_is_invalid_is_an_error_of_its_subresult_and_of_the_device() -> Non
     assert result["ids"] == {"ringroad-lab-run": record.run_id}
 
 
-def test_a_run_that_is_not_finished_says_so() -> None:
+def test_an_unfinished_run_reports_its_failure() -> None:
     failed = OLD.model_copy(update={"state": RunState.FAILED, "failure": "out of memory", "measurements": ()})
     assert json.loads(run_as_tmt_results(failed, None)) == [{"name": "/", "result": "error", "note": ["out of memory"]}]
 
 
-def test_texts_of_others_cannot_break_the_file() -> None:
+def test_untrusted_texts_cannot_break_the_file() -> None:
     record = fabricated_run(capacities_fps={f"{HOSTILE}\x00\x85 /x": 1e6}, latency=False)
     text = run_as_tmt_results(record, None)
     assert all(character.isprintable() or character == "\n" for character in text)

@@ -1,6 +1,6 @@
-"""A run on a bed but for the measuring, as a process: `python holding_bed.py STORE CLOCK_FILE`.
+"""A run on a bed as a process, without measuring: `python holding_bed.py STORE CLOCK_FILE`.
 
-It takes bed `a`, begins, and says so; then it writes a measurement for each line that it reads, and tells what came of that.
+The process takes bed `a`, starts the run, and prints a line; then it stores a measurement for each input line, and prints the result.
 """
 
 from __future__ import annotations

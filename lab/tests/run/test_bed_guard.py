@@ -1,4 +1,4 @@
-"""A run that loses its bed, is killed, or stands still: it ends, and nothing more of it is kept."""
+"""A run that loses its bed, is killed, or is suspended: the run ends, and nothing more of it is stored."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Process:
         argv = [sys.executable, str(Path(__file__).with_name("holding_bed.py")), store.location, str(self.clock_file)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
         self.popen = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=env)
-        assert self.hear() == "measures"
+        assert self.read_line() == "measures"
 
     def set_clock(self, now: float) -> None:
-        # In one piece: the other process reads it at any time.
+        # Atomically: the other process can read the file at any time.
         new = self.clock_file.with_suffix(".new")
         new.write_text(str(now))
         new.rename(self.clock_file)
@@ -67,9 +67,9 @@ class Process:
     def measure(self) -> list[str]:
         assert self.popen.stdin
         self.popen.stdin.write("go\n")
-        return [self.hear(), *([self.hear()] if not self.last.startswith("lost") else [])]
+        return [self.read_line(), *([self.read_line()] if not self.last.startswith("lost") else [])]
 
-    def hear(self) -> str:
+    def read_line(self) -> str:
         assert self.popen.stdout
         self.last = self.popen.stdout.readline().strip()
         return self.last
@@ -84,7 +84,7 @@ def process(store: ResultStore, tmp_path: Path) -> Iterator[Process]:
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_a_run_that_stood_still_until_its_lease_ended_measures_no_more(store: ResultStore, process: Process, is_taken: bool) -> None:
+def test_a_run_that_was_suspended_until_its_lease_expired_measures_no_more(store: ResultStore, process: Process, is_taken: bool) -> None:
     assert process.measure() == ["trial", "kept"]
     process.popen.send_signal(signal.SIGSTOP)
     assert wait_until(lambda: psutil.Process(process.popen.pid).status() == psutil.STATUS_STOPPED, 10)
@@ -95,13 +95,13 @@ def test_a_run_that_stood_still_until_its_lease_ended_measures_no_more(store: Re
     if is_taken:
         assert others.take("a", "another").token == 2
     process.popen.send_signal(signal.SIGCONT)
-    (said,) = process.measure()
-    assert said.startswith("lost")
+    (line,) = process.measure()
+    assert line.startswith("lost")
     assert process.popen.wait(30) == 0
     assert len(store.get_run(RUN_ID).measurements) == 1
     assert others.states(["a"])["a"].token == 1 + is_taken
     if is_taken:
-        # It gave nothing back that was another's by then.
+        # The run did not return the bed, which another run had by then.
         others.renew(BedLease("a", "another", 2, 0.0))
 
 
@@ -127,7 +127,7 @@ def guard_of(store: ResultStore, clock: Callable[[], float], leases: type[BedLea
 
 
 class CutOff(BedLeases):
-    """Leases whose store cannot be reached once they are taken."""
+    """Leases whose store cannot be reached after they are taken."""
 
     def renew(self, lease: BedLease) -> float:
         raise StoreError("the network is gone")
@@ -136,7 +136,7 @@ class CutOff(BedLeases):
         raise StoreError("the network is gone")
 
 
-def test_a_run_that_is_cut_off_from_the_store_goes_on_until_its_lease_ends(store: ResultStore, clock: HandClock) -> None:
+def test_a_run_that_cannot_reach_the_store_continues_until_its_lease_expires(store: ResultStore, clock: HandClock) -> None:
     guard, ended = guard_of(store, clock, CutOff), threading.Event()
     with guard.ending(ended.set):
         clock.now += LEASE_S - 1
@@ -150,7 +150,7 @@ def test_a_run_that_is_cut_off_from_the_store_goes_on_until_its_lease_ends(store
         guard.check()
 
 
-def test_the_end_of_the_lease_ends_the_run_though_the_store_does_not_even_answer(store: ResultStore) -> None:
+def test_an_expired_lease_ends_the_run_although_the_store_does_not_answer(store: ResultStore) -> None:
     hangs = threading.Event()
 
     class Hanging(BedLeases):
@@ -166,7 +166,7 @@ def test_the_end_of_the_lease_ends_the_run_though_the_store_does_not_even_answer
     assert guard.is_lost
 
 
-def test_the_lease_of_a_live_run_is_renewed_by_itself(store: ResultStore) -> None:
+def test_the_lease_of_a_live_run_is_renewed_automatically(store: ResultStore) -> None:
     renewed = threading.Event()
 
     class Renewing(BedLeases):
@@ -186,7 +186,7 @@ def test_the_lease_of_a_live_run_is_renewed_by_itself(store: ResultStore) -> Non
 
 
 class Keeper:
-    """Keeps what it is given in memory."""
+    """Stores a run in memory."""
 
     def __init__(self) -> None:
         self.measured: list[int] = []
@@ -215,7 +215,7 @@ sys.stdin.read()
 
 
 def supervised(monkeypatch: pytest.MonkeyPatch, guard: supervisor.Guard, events: list[Event]) -> tuple[Keeper, Callable[[], RunRecord]]:
-    """A run whose inner process tells these events, and waits for an answer to each trial that it asks for."""
+    """Return a run whose inner process reports these events, and waits for an answer to each `TrialAsked`."""
     monkeypatch.setattr(supervisor, "INNER", (sys.executable, "-c", INNER, *(event.model_dump_json() for event in events)))
     keeper = Keeper()
     scenario = Scenario(
@@ -235,7 +235,7 @@ def measured(number: int) -> MeasurementDone:
 
 
 @pytest.mark.parametrize("how", ["at a trial", "in between"])
-def test_a_run_that_lost_its_bed_is_ended_and_keeps_nothing_more(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_run_that_lost_its_bed_is_ended_and_stores_nothing_more(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     lost = BedLostError("another has the bed")
 
     class Losing:
@@ -267,10 +267,10 @@ def test_an_unfit_bed_goes_into_quarantine_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, store: ResultStore, is_silent: bool
 ) -> None:
     ceiling = GeneratorCeiling(transport="veth", frame=parse_frame_mix("64"), ceiling_fps=0.9e6)
-    told = SelfTestFailed(text="the generator does not carry 64 frames") if is_silent else CeilingFound(ceiling=ceiling)
+    event = SelfTestFailed(text="the generator does not carry 64 frames") if is_silent else CeilingFound(ceiling=ceiling)
     leases = BedLeases(store)
     with occupied("a", BED, leases, store, RUN_ID, ()) as guard:
-        keeper, run = supervised(monkeypatch, guard, [told, TrialAsked(), measured(0), Ended()])
+        keeper, run = supervised(monkeypatch, guard, [event, TrialAsked(), measured(0), Ended()])
         whole = run()
         guard.state = whole.state
     assert (keeper.measured, whole.state) == ([], RunState.FAILED)
@@ -283,7 +283,7 @@ def test_an_unfit_bed_goes_into_quarantine_before_anything_is_measured(
 # What a run leaves
 
 
-def test_what_a_run_left_is_found_and_puts_its_bed_into_quarantine(store: ResultStore, tmp_path: Path) -> None:
+def test_leftovers_of_a_run_are_found(store: ResultStore, tmp_path: Path) -> None:
     left = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, RUN_VARIABLE: RUN_ID})
     namespaces, pool = tmp_path / "netns", tmp_path / "pool"
     for folder in (namespaces, pool):
@@ -306,7 +306,7 @@ def test_what_a_run_left_is_found_and_puts_its_bed_into_quarantine(store: Result
 
 
 @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.STOPPED])
-def test_an_unclean_bed_is_an_error_of_a_run_that_is_not_finished(
+def test_an_unclean_bed_is_an_error_unless_the_run_is_finished(
     store: ResultStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], state: RunState
 ) -> None:
     monkeypatch.setattr("ringroad_lab.run.bed_guard.left_behind", lambda *_, **__: ["process 7 (vpp)"])
@@ -326,11 +326,14 @@ def test_an_unclean_bed_is_an_error_of_a_run_that_is_not_finished(
     assert overview(store, {}, EPOCH).history[0].outcome.startswith(f"{state.value}; clean-up failed")
 
 
-def test_a_bed_on_which_the_run_before_goes_on_is_unfit(store: ResultStore, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bed_with_processes_of_the_previous_run_is_unfit(store: ResultStore, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringroad_lab.run.bed_guard.await_no_processes", lambda run_id: [f"process 7 of {run_id}"])
     process.popen.kill()
     process.popen.wait()
     leases = BedLeases(store, clock=process.clock)
-    with pytest.raises(BedError, match=rf"which lost it, goes on: process 7 of {RUN_ID}"), occupied("a", BED, leases, store, "2", ()):
-        raise AssertionError("it began")
-    assert "goes on" in leases.states(["a"])["a"].quarantine
+    with (
+        pytest.raises(BedError, match=rf"which lost the bed, is still running: process 7 of {RUN_ID}"),
+        occupied("a", BED, leases, store, "2", ()),
+    ):
+        raise AssertionError("the run started")
+    assert "is still running" in leases.states(["a"])["a"].quarantine

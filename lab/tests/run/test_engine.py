@@ -1,4 +1,4 @@
-"""The engine over simulated devices: what is measured, in which order, and what becomes of devices that fail."""
+"""The engine with simulated devices: which measurements it makes, in which order, and how it handles failing devices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CEILING_FPS = 2e6
 
 
 class BusyNeighbour(SimulatedGenerator):
-    """A generator beside which another program takes a third of a processor in each trial of some."""
+    """A generator with another program that takes a third of a processor in every n-th trial."""
 
     every = 0
 
@@ -56,7 +56,7 @@ class BusyNeighbour(SimulatedGenerator):
 
 
 class SimulatedBed(Bed):
-    """A bed whose device is simulated; at `dies_at` trials it is dead."""
+    """A bed with a simulated device, which dies after `dies_at` trials."""
 
     def __init__(self, label: str, dies_at: int | None) -> None:
         self._label = label
@@ -77,7 +77,7 @@ class SimulatedBed(Bed):
         return GeneratorCeiling(transport="simulated", frame=frame, ceiling_fps=CEILING_FPS)
 
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        failure = "as the test wants it" if step.run == "false" else ""
+        failure = "failed on purpose" if step.run == "false" else ""
         return StepRecord(when=step.when, on=step.on, run=f"{step.run} {environment['RINGROAD_LAB_FRAME']}", failure=failure)
 
     def check(self) -> None:
@@ -101,11 +101,11 @@ class SimulatedBed(Bed):
         return ()
 
     def logs(self) -> Sequence[LogExcerpt]:
-        return (LogExcerpt(source=self._label, text="said something"),)
+        return (LogExcerpt(source=self._label, text="some output"),)
 
 
 class SimulatedStations(Stations):
-    """Stations whose sweep is made up; those of the slow device fail."""
+    """Stations with a fabricated sweep; the sweep of the slow device fails."""
 
     def __init__(self, label: str, settings: MessageSizeSettings) -> None:
         self._label = label
@@ -124,7 +124,7 @@ class SimulatedStations(Stations):
         return ("others took time",)
 
     def logs(self) -> Sequence[LogExcerpt]:
-        return (LogExcerpt(source=f"station of {self._label}", text="said something"),)
+        return (LogExcerpt(source=f"station of {self._label}", text="some output"),)
 
     def measure(self) -> Outcome:
         if self._label == "slow":
@@ -145,9 +145,9 @@ def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = (ThroughputMeth
 
 
 class Lab:
-    """An engine, its beds, and what it told."""
+    """An engine, its beds, and the events that it reported."""
 
-    def __init__(self, asked: Scenario, deaths: dict[str, list[int | None]] | None = None) -> None:
+    def __init__(self, scenario: Scenario, deaths: dict[str, list[int | None]] | None = None) -> None:
         self.events: list[Event] = []
         self.stop_at: Callable[[Event], bool] = lambda _event: False
         self._deaths = deaths or {}
@@ -155,7 +155,7 @@ class Lab:
         self.open_beds = 0
         self.no_stations = ""
         self.no_end = ""
-        self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._report, lambda: self._stopped)
+        self.engine = Engine(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._report, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
@@ -212,7 +212,7 @@ def test_a_search_ended_by_the_generator_is_a_lower_bound() -> None:
     assert by_dut["fast"].metrics[by_dut["fast"].headline].value == pytest.approx(CEILING_FPS, rel=0.02)
 
 
-def test_a_device_that_does_not_start_is_invalid_and_the_others_go_on() -> None:
+def test_a_device_that_does_not_start_is_invalid_and_the_others_continue() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [0]})
     lab.engine.run()
     outcomes = {(m.dut, m.frame.name): m.outcome for m in lab.measurements()}
@@ -252,17 +252,17 @@ def test_finished_measurements_are_not_repeated() -> None:
 
 @pytest.mark.parametrize("acceptable_loss_ratio", [0.0, 0.01])
 def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: float) -> None:
-    asked = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
+    base = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
     throughput = MethodChoice(name=ThroughputMethod.name, settings={"acceptable_loss_ratio": acceptable_loss_ratio})
-    lab = Lab(asked.model_copy(update={"methods": (throughput, *asked.methods[1:])}))
+    lab = Lab(base.model_copy(update={"methods": (throughput, *base.methods[1:])}))
     lab.engine.run()
     purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
     assert "latency" in purposes
-    # With the throughput known a latency needs no search.
+    # If the throughput is known, the latency method needs no search.
     assert ("search" in purposes) is (acceptable_loss_ratio > 0)
 
 
-def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on() -> None:
+def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues() -> None:
     lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "message-size", FrameLossMethod.name)))
     lab.engine.run()
     assert lab.open_beds == 0
@@ -271,15 +271,15 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on()
     assert sweeps["fast"].frame == MESSAGES
     assert sweeps["fast"].outcome.metrics["netpipe_throughput_bps"].value == 131072
     assert sweeps["fast"].dut_counters == {"1.rx_frames": 7}
-    told = [log.source for event in lab.events if isinstance(event, BedEnded) for log in event.logs]
-    assert {"station of fast", "station of slow"} <= set(told)
+    sources = [log.source for event in lab.events if isinstance(event, BedEnded) for log in event.logs]
+    assert {"station of fast", "station of slow"} <= set(sources)
     assert "slow: others took time" in [event.text for event in lab.events if isinstance(event, Warned)]
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
     assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
     assert not [m for m in lab.measurements() if m.method == FrameLossMethod.name and m.outcome.status is MeasurementStatus.INVALID]
 
 
-def test_stations_that_cannot_be_made_are_invalid_and_the_rest_is_measured() -> None:
+def test_stations_that_cannot_be_built_are_invalid_and_the_rest_is_measured() -> None:
     lab = Lab(scenario(repetitions=1, methods=("message-size", ThroughputMethod.name)))
     lab.no_stations = "slow is on another machine"
     lab.engine.run()
@@ -289,7 +289,7 @@ def test_stations_that_cannot_be_made_are_invalid_and_the_rest_is_measured() -> 
     assert {m.outcome.reasons for m in invalid} == {("slow is on another machine",)}
 
 
-def test_a_device_that_died_and_is_not_taken_down_is_started_anew_all_the_same() -> None:
+def test_a_dead_device_is_restarted_even_if_its_bed_cannot_be_taken_down() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [3]})
     lab.no_end = "the other machine does not answer"
     lab.engine.run()
@@ -299,12 +299,12 @@ def test_a_device_that_died_and_is_not_taken_down_is_started_anew_all_the_same()
     assert "slow: the other machine does not answer" in [event.text for event in lab.events if isinstance(event, Warned)]
 
 
-def test_test_steps_go_around_the_measurements_they_are_for() -> None:
+def test_test_steps_run_around_their_measurements() -> None:
     steps = tuple(StepChoice(when=when, run="true") for when in ("after", "end", "before", "start"))
     lab = Lab(scenario(repetitions=1).model_copy(update={"steps": steps}))
     lab.engine.run()
-    told = [[step.when for step in m.steps] for m in lab.measurements() if m.dut == "slow"]
-    assert told == [["start", "before", "after"], ["before", "after", "end"]]
+    whens = [[step.when for step in m.steps] for m in lab.measurements() if m.dut == "slow"]
+    assert whens == [["start", "before", "after"], ["before", "after", "end"]]
     assert lab.measurements()[0].steps[0].run == "true 64"
 
 
@@ -312,21 +312,21 @@ def test_test_steps_go_around_the_measurements_they_are_for() -> None:
     ("when", "failing", "trials"),
     [("before", [0, 1], False), ("after", [0, 1], True), ("start", [0, 1], False), ("end", [1], True)],
 )
-def test_a_step_that_fails_makes_its_measurement_invalid_and_no_other(when: str, failing: list[int], trials: bool) -> None:
+def test_a_failed_step_makes_only_its_measurement_invalid(when: str, failing: list[int], trials: bool) -> None:
     step = StepChoice.model_validate({"name": "flows are there", "when": when, "run": "false"})
     lab = Lab(scenario(repetitions=1).model_copy(update={"steps": (step,)}))
     lab.engine.run()
     slow = [m for m in lab.measurements() if m.dut == "slow"]
     assert [number for number, m in enumerate(slow) if m.outcome.status is MeasurementStatus.INVALID] == failing
     for number in failing:
-        assert slow[number].outcome.reasons == (f"test step 'flows are there' ({when}, on dut): as the test wants it",)
+        assert slow[number].outcome.reasons == (f"test step 'flows are there' ({when}, on dut): failed on purpose",)
         assert not slow[number].outcome.metrics
         assert bool(slow[number].trials) == trials
     assert lab.open_beds == 0
 
 
 @pytest.mark.parametrize(("every", "extra_trials", "status"), [(1, 0, MeasurementStatus.DISTURBED), (2, 1000, MeasurementStatus.OK)])
-def test_what_rests_on_disturbed_trials_is_marked(
+def test_results_from_disturbed_trials_are_marked(
     every: int, extra_trials: int, status: MeasurementStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BusyNeighbour, "every", every)
@@ -338,7 +338,7 @@ def test_what_rests_on_disturbed_trials_is_marked(
     for m in slow:
         assert any("at worst they took 30% of processor 1 (make 30%)" in reason for reason in m.outcome.reasons) is (extra_trials == 0)
         assert any(trial.is_repeated for trial in m.trials)
-    # What is worse than disturbed stays what it is, and says so too.
+    # A status worse than disturbed is kept; its reasons name the disturbance too.
     fast = [m for m in lab.measurements() if m.dut == "fast"]
     assert {m.outcome.status for m in fast} == {MeasurementStatus.LOWER_BOUND}
     assert any(event.is_disturbed for event in lab.events if isinstance(event, TrialDone))

@@ -1,4 +1,4 @@
-"""One run at a time: who has the machine is told, and has it no longer than it lives."""
+"""One run at a time: the holder of the machine is reported, and holds the lock only while it lives."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ HOLD = (
 )
 
 
-def test_another_run_is_named_and_lets_go_when_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_holder_is_named_and_its_lock_is_released_when_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / "lock"))
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin is not None
     assert holder.stdout is not None
     with holder.stdin, holder.stdout:
         assert holder.stdout.readline() == "held\n"
-        told = rf"another run measures on this machine \(process {holder.pid} of {getpass.getuser()}, since 20.*, run aaaa1111\)"
-        with pytest.raises(MachineBusyError, match=told), machine_lock("bbbb2222"):
+        message = rf"another run measures on this machine \(process {holder.pid} of {getpass.getuser()}, since 20.*, run aaaa1111\)"
+        with pytest.raises(MachineBusyError, match=message), machine_lock("bbbb2222"):
             pytest.fail("there are two")
         with pytest.raises(MachineBusyError, match=rf"run aaaa1111 is under way .*`kill {holder.pid}`"), machine_lock("aaaa1111"):
             pytest.fail("it is measured twice")
@@ -37,7 +37,7 @@ def test_another_run_is_named_and_lets_go_when_it_is_killed(tmp_path: Path, monk
         pass
 
 
-def test_a_lock_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     for path in ("absent/lock", "link"):
         monkeypatch.setenv(LOCK_VARIABLE, str(tmp_path / path))
@@ -46,7 +46,7 @@ def test_a_lock_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "target").exists()
 
 
-def test_a_lock_is_handed_on_and_held_until_the_last_lets_it_go() -> None:
+def test_an_inherited_lock_is_held_until_the_last_process_releases_it() -> None:
     lock = take_machine("aaaa1111")
     environment = {**os.environ, LOCK_DESCRIPTOR_VARIABLE: str(lock)}
     heir = subprocess.Popen(
@@ -67,11 +67,11 @@ def test_a_lock_is_handed_on_and_held_until_the_last_lets_it_go() -> None:
     assert machine_holder() is None
 
 
-def test_what_is_handed_on_and_is_not_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inherited_descriptor_that_is_not_the_lock_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = take_machine("aaaa1111")
     with (tmp_path / "another").open("wb") as another:
         for descriptor in ("x", "-1", "9999", str(another.fileno())):
             monkeypatch.setenv(LOCK_DESCRIPTOR_VARIABLE, descriptor)
             with pytest.raises(SandboxError, match="is not the machine's lock"), machine_lock("a"):
-                pytest.fail("it is no lock")
+                pytest.fail("it is not a lock")
     os.close(lock)

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes on."""
+"""The display of a run for the user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ringroad_lab.run.events import MeasurementDone, StepNamed, TrialDone, Warne
 from ringroad_lab.run.progress import RunProgress, describe
 from ringroad_lab.trial import TrialVerdict
 
-# What rich would take for markup, and refuse: it closes what was never opened.
+# Rich would read this as markup, and reject a closing tag without an opening tag.
 BRACKETS = "[/bold] [red] \\[x]"
 
 
-def test_figures_read_as_in_the_report_and_brackets_are_text() -> None:
+def test_values_have_the_format_of_the_report_and_brackets_are_text() -> None:
     console = Console(file=io.StringIO(), width=400, force_terminal=True, color_system=None)
     bound = fabricated_throughput(
         0, BRACKETS, parse_frame_mix("64"), 4_102_000.0, status=MeasurementStatus.LOWER_BOUND, reasons=(f"ceiling {BRACKETS}",)
@@ -42,11 +42,11 @@ def test_output_of_programs_loses_control_characters() -> None:
     with RunProgress({0: 1.0}, Console(file=shown, width=40)) as progress:
         progress.watch(Warned(text=foreign))
         progress.watch(MeasurementDone(measurement=failed))
-    # Not in lines of the console's width either: whoever reads it from a file looks for whole sentences.
+    # Also no line breaks at the console's width: readers of a file search for whole sentences.
     assert shown.getvalue().count("in /usr/lib: failed\ufffd[2J\n") == 2
 
 
-def test_a_log_that_ends_several_measurements_is_shown_once() -> None:
+def test_a_log_that_fails_several_measurements_is_shown_once() -> None:
     shown = io.StringIO()
     with RunProgress({0: 1.0, 1: 1.0}, Console(file=shown, width=40)) as progress:
         for number, size in enumerate(("64", "512")):

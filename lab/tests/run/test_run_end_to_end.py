@@ -1,4 +1,4 @@
-"""Whole runs, from the command line: what is measured, kept, stopped, killed and gone on with. Real devices, tiny durations."""
+"""Whole runs from the command line: measured, stored, stopped, killed and resumed. Real devices, tiny durations."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ringroad_lab.store.result_store import ResultStore
 
 PROGRAM = (sys.executable, "-m", "ringroad_lab.cli.main")
 needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed (qemu-system-x86)")
-# Only a failure takes so long.
+# Only a failure takes this long.
 PATIENCE_S = 240.0
-# The figures are of no interest: the search may end far from them.
+# The values do not matter: the search can end far from the true throughput.
 QUICK = ("--layer", "quick", "--set", "frames=[64, 1518]", "--set", "method.throughput.resolution=0.4")
 
 
@@ -48,11 +48,11 @@ class Lab:
         return [*PROGRAM, verb, *arguments, "--store", str(self.store)]
 
     def run(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-        """Run it to its end; its status, and what it says as JSON."""
+        """Run the program to its end; return its status and its JSON output."""
         done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=self.env)
         assert done.stdout, done.stderr
-        said: dict[str, Any] = json.loads(done.stdout)
-        return done.returncode, said
+        output: dict[str, Any] = json.loads(done.stdout)
+        return done.returncode, output
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -65,11 +65,11 @@ class Lab:
         )
 
     def family(self) -> list[int]:
-        """All processes that came of it, in whatever session and namespace."""
+        """Return all processes that the program started, in any session and namespace."""
         return [process.pid for process in psutil.process_iter(["environ"]) if self._is_its_own(process)]
 
     def names(self) -> set[str]:
-        """Names of those processes; one that ends while they are read may be missing."""
+        """Return the names of those processes; a process that ends meanwhile can be missing."""
         return {process.info["name"] for process in psutil.process_iter(["environ", "name"]) if self._is_its_own(process)}
 
     def _is_its_own(self, process: psutil.Process) -> bool:
@@ -87,11 +87,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     assert wait_until(lambda: not made.family() and not list(made.temporary.iterdir()), 10)
 
 
-def await_first_measurement(said: IO[str] | None) -> str:
-    """Read what the program says until a measurement is told."""
-    assert said is not None
+def await_first_measurement(output: IO[str] | None) -> str:
+    """Read the program's output until it reports a measurement."""
+    assert output is not None
     lines = []
-    for line in said:
+    for line in output:
         lines.append(line)
         if "#1" in line:
             return line
@@ -100,11 +100,11 @@ def await_first_measurement(said: IO[str] | None) -> str:
 
 def test_processor_time_of_a_process_and_of_the_kernel_is_reported_by_frame(lab: Lab) -> None:
     chosen = ("duts=[ringroad, linux-bridge]", "topologies=[P2P]", "methods=[processor-cost]", "frames=[64]")
-    # Far below what either carries: a busy machine is not to make frames late.
+    # A light load for both devices: a busy machine must not delay frames.
     light = ("method.processor-cost.load_ratios=[0.1]", "method.processor-cost.throughput.resolution=0.4")
     settings = [argument for setting in (*chosen, *light) for argument in ("--set", setting)]
-    status, said = lab.run("run", "compare-guest-switches", "--layer", "quick", *settings, "--json")
-    assert status == 0, said
+    status, output = lab.run("run", "compare-guest-switches", "--layer", "quick", *settings, "--json")
+    assert status == 0, output
     of_process, of_kernel = (measurement.outcome for measurement in lab.record().measurements)
     assert of_process.headline == "cost_10pct_processor_ns"
     assert of_process.metrics[of_process.headline].value > 0
@@ -112,16 +112,16 @@ def test_processor_time_of_a_process_and_of_the_kernel_is_reported_by_frame(lab:
     assert {"cost_idle_processors", "cost_10pct_wait_ratio"} <= set(of_process.metrics)
     assert of_kernel.headline == "cost_10pct_kernel_ns"
     assert "cost_10pct_processor_ns" not in of_kernel.metrics
-    told = lab.record().facts["counters"]["processor cycles"]
-    assert ("cost_10pct_cycles" in of_process.metrics) == (told == "yes")
+    counts_cycles = lab.record().facts["counters"]["processor cycles"]
+    assert ("cost_10pct_cycles" in of_process.metrics) == (counts_cycles == "yes")
 
 
-def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
-    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--json", "--label", "build=17", "--report", str(lab.report))
-    assert status == 0, said
-    assert said["state"] == RunState.FINISHED
+def test_a_run_is_measured_stored_and_reported(lab: Lab) -> None:
+    status, output = lab.run("run", "BRIDGE_VETH", *QUICK, "--json", "--label", "build=17", "--report", str(lab.report))
+    assert status == 0, output
+    assert output["state"] == RunState.FINISHED
     record = lab.record()
-    assert record.run_id == said["run_id"]
+    assert record.run_id == output["run_id"]
     assert record.labels["build"] == "17"
     assert [m.frame.name for m in record.measurements] == ["64", "1518"]
     for measurement in record.measurements:
@@ -133,21 +133,21 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert record.facts["kernel"]
     assert record.generator_version
     assert record.run_id[:8] in lab.report.read_text()
-    # Itself is no worse than itself.
+    # A comparison of the run with itself.
     status, compared = lab.run("compare", record.run_id, record.run_id, "--format", "json", "--output", "-")
     assert status == 0, compared
 
 
-def test_a_run_goes_on_until_it_is_decided_or_has_the_most_pairs(lab: Lab) -> None:
+def test_a_run_continues_until_it_is_decided_or_has_the_maximum_of_pairs(lab: Lab) -> None:
     twice = ("duts=[one, two]", "dut.one.driver=linux-bridge", "dut.two.driver=linux-bridge", "topologies=[P2P]", "repetitions=1")
     settings = [argument for setting in twice for argument in ("--set", setting)]
     quick = ("--layer", "quick", "--set", "frames=[64]", "--set", "method.throughput.resolution=0.4")
-    # So few pairs decide nothing, whatever they are.
+    # Three pairs are too few for a decision, whatever their values.
     pairs = ("--until-decided", "one,two", "--most-pairs", "3")
-    status, said = lab.run("run", "compare-switches", *quick, *settings, *pairs, "--json")
-    assert status == 0, said
-    assert said["state"] == RunState.FINISHED
-    (row,) = (row for row in said["comparison"]["rows"] if row["is_headline"])
+    status, output = lab.run("run", "compare-switches", *quick, *settings, *pairs, "--json")
+    assert status == 0, output
+    assert output["state"] == RunState.FINISHED
+    (row,) = (row for row in output["comparison"]["rows"] if row["is_headline"])
     assert (row["baseline_dut"], row["key"]["dut"], row["comparison"]["verdict"]) == ("one", "two", Verdict.INCONCLUSIVE)
     record = lab.record()
     # One pair, two pairs, three pairs.
@@ -166,8 +166,8 @@ def test_a_run_goes_on_until_it_is_decided_or_has_the_most_pairs(lab: Lab) -> No
 def test_message_sizes_are_swept_between_stations(lab: Lab, scenario: str, watched: set[str]) -> None:
     quick = ("duts=[ringroad]", "method.message-size.max_bytes=16", "method.message-size.tools=[netpipe, sockperf-udp]")
     settings = [argument for setting in quick for argument in ("--set", setting)]
-    status, said = lab.run("run", scenario, *settings, "--set", "method.message-size.perturbation_bytes=0", "--json")
-    assert status == 0, said
+    status, output = lab.run("run", scenario, *settings, "--set", "method.message-size.perturbation_bytes=0", "--json")
+    assert status == 0, output
     record = lab.record()
     (measurement,) = record.measurements
     assert measurement.outcome.metrics["dut_memory_bytes"].value > 0
@@ -179,17 +179,17 @@ def test_message_sizes_are_swept_between_stations(lab: Lab, scenario: str, watch
     assert {subject.removeprefix("ringroad: ").rpartition(" (")[0] for subject in memory} == watched
 
 
-def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> None:
+def test_a_stopped_run_keeps_its_measurements_and_can_be_resumed(lab: Lab) -> None:
     process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=2")
     await_first_measurement(process.stderr)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
+    _, output = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, output
     before = lab.record()
     assert before.state is RunState.STOPPED
     assert 1 <= len(before.measurements) < 4
-    status, said_after = lab.run("resume", before.run_id[:8], "--json")
-    assert status == 0, said_after
+    status, resumed = lab.run("resume", before.run_id[:8], "--json")
+    assert status == 0, resumed
     after = lab.record()
     assert after.state is RunState.FINISHED
     assert [m.number for m in after.measurements] == list(range(4))
@@ -202,14 +202,14 @@ def test_two_builds_of_one_device_are_measured_in_turns_and_named(lab: Lab, tmp_
     copies.mkdir(parents=True)
     for program in ("ringroad", "ringroadd"):
         shutil.copy2(folder / program, copies)
-    # Another build: its file is not the same. What ELF does not name, nobody reads.
+    # Another build: its file differs. Bytes after the ELF content are ignored.
     with (copies / "ringroadd").open("ab") as file:
         file.write(b"another build")
     builds = ("duts=[new, old]", "dut.new.driver=ringroad", "dut.old.driver=ringroad", f"dut.new.build.prefix={copies.parent}")
     settings = [argument for setting in (*builds, "frames=[64]") for argument in ("--set", setting)]
     quick = ("--layer", "quick", "--set", "method.throughput.resolution=0.4", "--set", "physical=memif")
-    status, said = lab.run("run", "RINGROAD_MEMIF", *quick, *settings, "--json")
-    assert status == 0, said
+    status, output = lab.run("run", "RINGROAD_MEMIF", *quick, *settings, "--json")
+    assert status == 0, output
     new, old = lab.record().duts
     assert (new.build, old.build) == (f"prefix {copies.parent}", "")
     assert list(new.files) == [str(copies / "ringroadd")]
@@ -217,42 +217,42 @@ def test_two_builds_of_one_device_are_measured_in_turns_and_named(lab: Lab, tmp_
     assert new.files.values() != old.files.values()
     status, compared = lab.run("compare", "old", "new", "--within", "latest", "--json", "--output", "-")
     assert status == 0, compared
-    told = {(each["group"], each["name"]) for each in compared["environment"]}
-    assert {("device", "build"), ("device", f"sha256 of {copies / 'ringroadd'}")} <= told
+    differences = {(each["group"], each["name"]) for each in compared["environment"]}
+    assert {("device", "build"), ("device", f"sha256 of {copies / 'ringroadd'}")} <= differences
     record = lab.record()
     assert record.planned_s
     assert record.took_s
 
 
-def test_neither_a_second_run_nor_the_same_one_begins_while_a_run_is_under_way(lab: Lab) -> None:
+def test_no_second_run_starts_while_a_run_is_under_way(lab: Lab) -> None:
     process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=30")
     await_first_measurement(process.stderr)
-    for arguments, told in ((("run", "BRIDGE_VETH"), "another run measures"), (("resume", "latest"), "is under way")):
+    for arguments, words in ((("run", "BRIDGE_VETH"), "another run measures"), (("resume", "latest"), "is under way")):
         done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)
         assert done.returncode == 1, done.stderr
-        assert told in done.stderr
+        assert words in done.stderr
         assert f"process {process.pid} of" in done.stderr
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
+def test_a_killed_run_leaves_only_its_results(lab: Lab) -> None:
     process = lab.start("RINGROAD_MEMIF", *QUICK, "--set", "repetitions=2")
     await_first_measurement(process.stderr)
     names = lab.names()
     assert {"ringroad", "ringroadd"} <= names, names
     process.kill()
     process.communicate(timeout=PATIENCE_S)
-    # Interfaces, mounts and namespaces go with the last process that is in them.
+    # Interfaces, mounts and namespaces disappear with the last process in them.
     assert wait_until(lambda: not lab.family(), PATIENCE_S)
     killed = lab.record()
     assert killed.measurements
-    status, said = lab.run("resume", "latest", "--json")
-    assert status == 0, said
+    status, output = lab.run("resume", "latest", "--json")
+    assert status == 0, output
     assert len(lab.record().measurements) == 4
 
 
-def test_a_job_that_its_engine_begins_anew_goes_on_with_its_run(lab: Lab) -> None:
+def test_a_job_that_its_engine_restarts_resumes_its_run(lab: Lab) -> None:
     run_id = str(uuid.uuid4())
     lab.env |= job_environment(run_id)
     process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=2")
@@ -260,8 +260,8 @@ def test_a_job_that_its_engine_begins_anew_goes_on_with_its_run(lab: Lab) -> Non
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     measured = lab.record().measurements
-    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--set", "repetitions=2", "--json")
-    assert status == 0, said
+    status, output = lab.run("run", "BRIDGE_VETH", *QUICK, "--set", "repetitions=2", "--json")
+    assert status == 0, output
     record = lab.record()
     assert (record.run_id, len(record.measurements)) == (run_id, 4)
     assert record.measurements[: len(measured)] == measured
@@ -275,29 +275,29 @@ def test_a_run_that_is_killed_while_it_starts_leaves_nothing(lab: Lab, after_s: 
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_a_second_signal_stops_at_once_and_keeps_what_is_measured(lab: Lab) -> None:
+def test_a_second_signal_stops_at_once_and_keeps_the_measurements(lab: Lab) -> None:
     process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3", "--set", "method.throughput.search_s=60")
     assert process.stderr is not None
     assert process.stderr.readline()
-    # The trial that it would wait for is the longest of all.
+    # The first signal would wait for a very long trial.
     assert wait_until(lambda: "ringroad" in lab.names(), PATIENCE_S)
     process.send_signal(signal.SIGINT)
-    assert "once more stops at once" in process.stderr.readline()
+    assert "a second signal stops at once" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
     assert lab.record().state is RunState.STOPPED
 
 
-def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
+def test_a_device_that_dies_is_invalid_and_not_zero(lab: Lab) -> None:
     process = lab.start("RINGROAD_MEMIF", *QUICK)
-    # While the second size is measured.
+    # During the measurement of the second size.
     await_first_measurement(process.stderr)
     daemon = next(child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "ringroadd")
     daemon.kill()
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 4, said
+    _, output = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 4, output
     first, second = lab.record().measurements
     assert first.outcome.status is not MeasurementStatus.INVALID
     assert second.outcome.status is MeasurementStatus.INVALID
@@ -321,7 +321,7 @@ def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
         (("run", "BRIDGE_VETH", "--set", "frames=[70]", "--baseline", "other-frames"), 1, "nothing to compare"),
     ],
 )
-def test_what_is_wrong_is_reported_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
+def test_errors_are_reported_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
     with ResultStore(str(lab.store)) as results:
         results.add_run(fabricated_run(run_id="other-frames", capacities_fps={"linux-bridge": 1e6}, frames=["64"]))
     done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=lab.env)
@@ -333,19 +333,19 @@ def test_what_is_wrong_is_reported_before_anything_is_measured(lab: Lab, argumen
 def test_a_busy_program_on_the_runs_processor_disturbs_its_trials_and_is_named(lab: Lab) -> None:
     processor = max(os.sched_getaffinity(0))
     loop = f"import os\nos.sched_setaffinity(0, [{processor}])\nprint(os.getpid(), flush=True)\nos.close(1)"
-    # Whoever started it has ended: so it is none of the run's.
+    # Its parent has ended, so the program does not belong to the run.
     argv = ["sh", "-c", '"$0" -c "$1" &', sys.executable, f"{loop}\nwhile True: pass"]
     pid = int(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout)
     try:
         where = ("--set", f"cpus.generator=[{processor}]", "--set", f"cpus.dut=[{processor}]", "--set", "frames=[64]")
-        # Where more than loss counts, every disturbed trial is repeated or marked.
+        # The method measures more than loss, so every disturbed trial is repeated or marked.
         short = {"load_ratios": "[0.5]", "trial_s": "0.5", "throughput.resolution": "0.5", "throughput.validation_s": "0.2"}
         what = ["methods=[latency]", "disturbance.extra_trials=2", *(f"method.latency.{name}={value}" for name, value in short.items())]
         settings = [argument for setting in what for argument in ("--set", setting)]
-        status, said = lab.run("run", "BRIDGE_VETH", "--layer", "quick", *where, *settings, "--json", "--report", str(lab.report))
+        status, output = lab.run("run", "BRIDGE_VETH", "--layer", "quick", *where, *settings, "--json", "--report", str(lab.report))
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert status in (0, 4), said
+    assert status in (0, 4), output
     trials = [trial for m in lab.record().measurements for trial in m.trials]
     assert all(trial.disturbance for trial in trials)
     disturbed = [trial for trial in trials if trial.is_disturbed]
@@ -353,5 +353,5 @@ def test_a_busy_program_on_the_runs_processor_disturbs_its_trials_and_is_named(l
     assert any(name.startswith("python") for trial in disturbed if trial.disturbance for name in trial.disturbance.programs)
     marked = {m.outcome.status for m in lab.record().measurements if any(t.is_disturbed and not t.is_repeated for t in m.trials)}
     assert MeasurementStatus.OK not in marked
-    assert any(told["disturbances"]["disturbed"] for told in said["measurements"])
+    assert any(each["disturbances"]["disturbed"] for each in output["measurements"])
     assert "of processor " in lab.report.read_text()

@@ -1,4 +1,4 @@
-"""Whole runs on a bed, from the command line: had by one at a time, calibrated, killed, and gone on with. A real device, tiny durations."""
+"""Whole runs on a bed, from the command line: exclusive, calibrated, killed and resumed. A real device, tiny durations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ringroad_lab.run.job import BED_VARIABLE
 from ringroad_lab.run.machine_lock import LOCK_VARIABLE
 from ringroad_lab.store.result_store import ResultStore
 
-# Only a failure takes so long.
+# Only a failure takes this long.
 PATIENCE_S = 240.0
 FLEET = """
 [bed.here]
@@ -60,8 +60,8 @@ class Lab:
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, dict[str, Any], str]:
         process = self.start(*arguments, **environment)
-        said, errors = process.communicate(timeout=PATIENCE_S)
-        return process.returncode, json.loads(said) if said else {}, errors
+        output, errors = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, json.loads(output) if output else {}, errors
 
     def measured(self) -> int:
         return sum(sum(run.statuses.values()) for run in self.store.summaries())
@@ -77,11 +77,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     made.store.close()
 
 
-def test_a_killed_run_goes_on_on_its_bed_which_nobody_else_has_meanwhile(lab: Lab) -> None:
+def test_a_killed_run_is_resumed_on_its_bed_which_no_other_run_has_meanwhile(lab: Lab) -> None:
     first = lab.start("run", "BRIDGE_VETH", "--bed", "here", "--set", "repetitions=2", "--quiet")
     assert wait_until(lambda: lab.measured() > 0 or first.poll() is not None, PATIENCE_S)
     assert first.poll() is None, first.communicate()
-    # Another machine, as far as its lock goes.
+    # A separate lock stands for another machine.
     elsewhere = {LOCK_VARIABLE: str(lab.folder / "other.lock"), BED_VARIABLE: "here"}
     status, _, errors = lab.run("run", "BRIDGE_VETH", **elsewhere)
     assert (status, "bed here is taken" in errors) == (BedError.exit_status, True), errors
@@ -89,12 +89,12 @@ def test_a_killed_run_goes_on_on_its_bed_which_nobody_else_has_meanwhile(lab: La
     first.wait()
     (begun,) = lab.store.summaries()
     status, _, errors = lab.run("resume", begun.run_id, "--bed", "weak")
-    assert (status, "begun on bed here" in errors) == (BedError.exit_status, True), errors
-    status, said, errors = lab.run("resume", begun.run_id, "--json")
+    assert (status, "started on bed here" in errors) == (BedError.exit_status, True), errors
+    status, output, errors = lab.run("resume", begun.run_id, "--json")
     assert status == 0, errors
     record = lab.store.get_run(begun.run_id)
-    # What the bed has lies below what the run was told.
-    assert (record.state, len(record.measurements), said["state"]) == (RunState.FINISHED, 4, "finished")
+    # The bed's settings lie below the arguments of the run.
+    assert (record.state, len(record.measurements), output["state"]) == (RunState.FINISHED, 4, "finished")
     assert record.facts["bed"] == {"name": "here", "class": "veth", "generator": "localhost"}
     state = lab.leases.states(["here"])["here"]
     assert (state.is_free, state.token) == (True, 2)
@@ -103,9 +103,9 @@ def test_a_killed_run_goes_on_on_its_bed_which_nobody_else_has_meanwhile(lab: La
 
 def test_a_bed_that_is_too_weak_goes_into_quarantine_and_nothing_is_measured(lab: Lab) -> None:
     quick = ("--layer", "quick", "--set", "frames=[64]")
-    status, said, errors = lab.run("run", "BRIDGE_VETH", "--bed", "weak", *quick, "--json")
-    assert (status, said["state"], said["measurements"]) == (BedError.exit_status, "failed", []), errors
-    assert "calibration_minimum_fps" in said["failure"]
+    status, output, errors = lab.run("run", "BRIDGE_VETH", "--bed", "weak", *quick, "--json")
+    assert (status, output["state"], output["measurements"]) == (BedError.exit_status, "failed", []), errors
+    assert "calibration_minimum_fps" in output["failure"]
     status, _, errors = lab.run("run", "BRIDGE_VETH", "--bed", "weak", *quick)
     assert (status, "in quarantine since" in errors) == (BedError.exit_status, True), errors
     status, listed, _ = lab.run("beds", "--json")
@@ -114,11 +114,11 @@ def test_a_bed_that_is_too_weak_goes_into_quarantine_and_nothing_is_measured(lab
     assert lab.leases.states(["weak"])["weak"].is_free
 
 
-def test_a_request_gets_another_bed_where_one_is_unfit(lab: Lab) -> None:
+def test_a_request_gets_another_bed_if_a_bed_is_unfit(lab: Lab) -> None:
     text = (lab.folder / "fleet.toml").read_text().replace("[bed.weak]", "[bed.a-weak]")
     (lab.folder / "fleet.toml").write_text(text)
-    asked = ("request", "my-switch-1", "--scenario", "BRIDGE_VETH", "--layer", "quick", "--set", "frames=[64]", "--set", "repetitions=1")
-    assert lab.start(*asked).wait(PATIENCE_S) == 0
+    command = ("request", "my-switch-1", "--scenario", "BRIDGE_VETH", "--layer", "quick", "--set", "frames=[64]", "--set", "repetitions=1")
+    assert lab.start(*command).wait(PATIENCE_S) == 0
     status, _, errors = lab.run("dispatch", "--once", "--attempts", "1", "--poll", "0.1", "--retry-wait", "0")
     assert status == 0, errors
     (request,) = Requests(lab.store).find()

@@ -13,10 +13,10 @@ COUNT = st.integers(min_value=1, max_value=4)
 
 
 @given(duts=COUNT, repetitions=COUNT, methods=COUNT, frames=COUNT, pairs=st.integers(min_value=0, max_value=3), scenarios=COUNT)
-def test_numbers_run_on_and_every_device_has_its_turn_in_every_repetition(
+def test_numbers_are_consecutive_and_every_device_has_a_turn_in_every_repetition(
     duts: int, repetitions: int, methods: int, frames: int, pairs: int, scenarios: int
 ) -> None:
-    asked = Scenario(
+    scenario = Scenario(
         name="any",
         duts=tuple(DutChoice(label=f"dut{number}", driver="any") for number in range(duts)),
         methods=tuple(MethodChoice(name=f"method{number}") for number in range(methods)),
@@ -24,12 +24,12 @@ def test_numbers_run_on_and_every_device_has_its_turn_in_every_repetition(
         repetitions=repetitions,
         noise_floor_pairs=pairs,
     )
-    rounds = schedule((asked,) * scenarios)
+    rounds = schedule((scenario,) * scenarios)
     numbers = [step.number for planned in rounds for step in planned.steps]
     assert numbers == list(range(scenarios * (duts * repetitions + 2 * pairs) * methods * frames))
     for repetition in range(repetitions):
         measured = [planned.dut.label for planned in rounds if planned.repetition == repetition and not planned.is_noise_floor]
-        assert sorted(measured) == sorted([dut.label for dut in asked.duts] * scenarios)
+        assert sorted(measured) == sorted([dut.label for dut in scenario.duts] * scenarios)
     floor = [planned for planned in rounds if planned.is_noise_floor]
     assert [planned.repetition for planned in floor] == list(range(2 * pairs)) * scenarios
     assert {planned.dut.label for planned in floor} <= {"dut0"}

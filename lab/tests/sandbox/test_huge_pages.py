@@ -1,4 +1,4 @@
-"""Huge pages: the accounting on a pool of plain files, and the kernel's own pool when a lab is killed."""
+"""Huge pages: the accounting on a pool of plain files, and the kernel's own pool after a lab is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ringroad_lab.sandbox.huge_pages import POOL, await_huge_pages, huge_pages
 
 
 def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0, reserved: int = 0) -> Path:
-    """Files in place of the kernel's pool: numbers that change only when they are written."""
+    """Create files in place of the kernel's pool: numbers that change only when written."""
     for name, value in {"nr": total, "free": free, "resv": reserved, "surplus": surplus}.items():
         (folder / f"{name}_hugepages").write_text(f"{value}\n")
     return folder
@@ -29,25 +29,25 @@ def number(pool: Path) -> int:
     return int((pool / "nr_hugepages").read_text())
 
 
-def test_pages_that_are_free_are_not_asked_for_again(tmp_path: Path) -> None:
+def test_free_pages_are_not_requested_again(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=100, free=50)
     with huge_pages(100, pool):
         assert number(pool) == 100
     assert number(pool) == 100
 
 
-def test_too_few_pages_are_an_error_and_are_given_back(tmp_path: Path) -> None:
+def test_too_few_pages_are_an_error_and_are_released(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=100, free=10)
-    with pytest.raises(SandboxError, match="no 101 MiB in huge pages: the kernel has memory for 20 MiB"), huge_pages(101, pool):
+    with pytest.raises(SandboxError, match="cannot reserve 101 MiB in huge pages: the kernel has memory for 20 MiB"), huge_pages(101, pool):
         pytest.fail("there are no such pages")
     assert number(pool) == 100
 
 
-def test_pages_added_meanwhile_stay(tmp_path: Path) -> None:
+def test_pages_added_by_others_in_the_meantime_stay(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=4, free=4)
     source = (
         "import sys, pathlib\nfrom ringroad_lab.sandbox import huge_pages as module\n"
-        # The simulation gives the pages as soon as they are asked for.
+        # The simulation provides the pages as soon as they are requested.
         "read = module._read\n"
         "module._read = lambda file: 4 + read(file.parent / 'nr_hugepages') - 4 if file.name == 'free_hugepages' else read(file)\n"
         "sys.exit(module.main(sys.argv[1:]))"
@@ -64,7 +64,7 @@ def test_pages_added_meanwhile_stay(tmp_path: Path) -> None:
     assert number(pool) == 11
 
 
-def test_pages_that_somebody_has_mapped_are_not_free(tmp_path: Path) -> None:
+def test_mapped_pages_are_not_free(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=100, free=60, reserved=20)
     with pytest.raises(SandboxError, match="the kernel has memory for 80 MiB"), huge_pages(120, pool):
         pytest.fail("there are 40")
@@ -72,15 +72,15 @@ def test_pages_that_somebody_has_mapped_are_not_free(tmp_path: Path) -> None:
         assert number(pool) == 100
 
 
-def test_pages_that_others_took_are_asked_for_again(tmp_path: Path) -> None:
+def test_pages_that_others_took_are_requested_again(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=10, free=10)
-    with huge_pages(20, pool) as ask_again:
+    with huge_pages(20, pool) as request_again:
         await_huge_pages(20, lambda: pytest.fail("all are free"), pool)
         (pool / "free_hugepages").write_text("4\n")
 
         def ask() -> None:
-            ask_again()
-            # The simulation gives what the keeper asks the kernel for.
+            request_again()
+            # The simulation provides the pages that the keeper requests from the kernel.
             assert wait_until(lambda: number(pool) == 16, 30)
             (pool / "free_hugepages").write_text("10\n")
 
@@ -88,10 +88,10 @@ def test_pages_that_others_took_are_asked_for_again(tmp_path: Path) -> None:
     assert number(pool) == 10
 
 
-def test_pages_that_cannot_be_had_again_are_counted(tmp_path: Path) -> None:
+def test_unavailable_pages_are_counted(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=10, free=4)
-    told = "6 huge pages of 2 MiB are missing: 10 are needed, 4 of 10 are free.* end programs that hold huge pages"
-    with pytest.raises(SandboxError, match=told):
+    message = "6 huge pages of 2 MiB are missing: 10 are needed, 4 of 10 are free.* end programs that hold huge pages"
+    with pytest.raises(SandboxError, match=message):
         await_huge_pages(20, lambda: None, pool, timeout_s=0.05)
 
 
@@ -101,7 +101,7 @@ def test_a_machine_without_huge_pages_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not POOL.exists(), reason="needs root and a pool of 2 MiB pages")
-def test_a_killed_lab_gives_its_pages_back() -> None:
+def test_a_killed_lab_releases_its_pages() -> None:
     source = (
         "import sys, time\nfrom ringroad_lab.sandbox.huge_pages import POOL, huge_pages\n"
         "free = int((POOL / 'free_hugepages').read_text())\n"
@@ -115,7 +115,7 @@ def test_a_killed_lab_gives_its_pages_back() -> None:
 
 @contextmanager
 def alone_with_the_pool() -> Iterator[None]:
-    """Keep other tests of the machine from changing the kernel's pool, of which there is but one."""
+    """Prevent other tests on the machine from changing the kernel's only pool."""
     with (Path(tempfile.gettempdir()) / "ringroad-lab-tests-huge-pages.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Isolation: settings on plain files, processors of real control groups, a real irqbalance; all is undone, also after a kill."""
+"""Isolation: settings on plain files, processors of real control groups, a real irqbalance; all changes are undone, also after a kill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(file: Path, text: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Plain files in place of the kernel's: four processors, as a machine of metal has them."""
+    """Plain files in place of the kernel's: four processors, as on a physical machine."""
     cpus = tmp_path / "sys/devices/system/cpu"
     write(cpus / "online", "0-3")
     for number in range(4):
@@ -51,14 +51,14 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(file): file.read_text().strip() for file in sorted(folder.rglob("*")) if file.is_file() and "lock" not in file.parts}
 
 
-def test_nothing_is_touched_unless_it_is_asked_for(machine: Path) -> None:
+def test_nothing_is_changed_with_isolation_off(machine: Path) -> None:
     before = contents(machine)
     with isolated(IsolationLevel.OFF, frozenset({2, 3}), machine) as isolation:
         assert contents(machine) == before
     assert (isolation.facts, isolation.enter, isolation.refused()) == ({"asked": "off"}, None, ())
 
 
-def test_settings_are_applied_told_and_put_back(machine: Path) -> None:
+def test_settings_are_applied_reported_and_restored(machine: Path) -> None:
     before = contents(machine)
     with isolated(IsolationLevel.SETTINGS, frozenset({2, 3}), machine) as isolation:
         governors = [(machine / f"sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor").read_text() for number in range(4)]
@@ -67,20 +67,20 @@ def test_settings_are_applied_told_and_put_back(machine: Path) -> None:
         assert where == ["0,1", "0", "0,1"]
         assert (machine / "sys/devices/virtual/workqueue/cpumask").read_text() == "3"
         assert (machine / "proc/sys/vm/stat_interval").read_text() == "10"
-        # Somebody wants it otherwise meanwhile.
+        # Another program changes the setting in the meantime.
         (machine / "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor").write_text("schedutil")
     assert isolation.facts["asked"] == "settings"
     assert isolation.facts["processors"] == "2,3"
     assert isolation.facts["frequency governor"] == "scaling_governor performance: 2 of 2"
-    assert isolation.facts["interrupts"] == "2 moved to other processors, 0 that the kernel does not let go"
-    assert isolation.facts["idle states"] == "not here: the kernel bounds no idle states"
-    assert isolation.facts["irqbalance"] == "not here: it does not run"
-    assert isolation.facts["tuned"] == "not here: it does not run"
+    assert isolation.facts["interrupts"] == "2 moved to other processors, 0 that the kernel does not move"
+    assert isolation.facts["idle states"] == "not available: the kernel cannot limit idle states"
+    assert isolation.facts["irqbalance"] == "not available: it is not running"
+    assert isolation.facts["tuned"] == "not available: it is not running"
     assert isolation.enter is None
     assert contents(machine) == before | {str(machine / "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor"): "schedutil"}
 
 
-def test_what_a_killed_run_changed_is_put_back(machine: Path) -> None:
+def test_changes_of_a_killed_run_are_undone(machine: Path) -> None:
     before = contents(machine)
     source = (
         "import sys, time\nfrom pathlib import Path\nfrom ringroad_lab.sandbox.isolation import isolated\n"
@@ -95,23 +95,23 @@ def test_what_a_killed_run_changed_is_put_back(machine: Path) -> None:
     assert wait_until(lambda: contents(machine) == before, 30)
 
 
-def test_a_second_run_isolates_nothing_and_says_so(machine: Path) -> None:
+def test_a_second_run_isolates_nothing_and_reports_it(machine: Path) -> None:
     with isolated(IsolationLevel.SETTINGS, frozenset({2}), machine), isolated(IsolationLevel.SETTINGS, frozenset({3}), machine) as second:
         assert second.refused() == ("Isolation: all: refused: another run isolates its processors.",)
         assert (machine / "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor").read_text() == "powersave\n"
 
 
-def test_what_the_kernel_refuses_is_reported(machine: Path) -> None:
+def test_a_refusal_of_the_kernel_is_reported(machine: Path) -> None:
     governor = machine / "sys/devices/system/cpu/cpu2/cpufreq/scaling_governor"
     governor.unlink()
-    # A folder takes no value, whoever writes it.
+    # Writing to a folder fails for any user.
     governor.mkdir()
     with isolated(IsolationLevel.SETTINGS, frozenset(range(4)), machine) as isolation:
         assert isolation.facts["frequency governor"].startswith("scaling_governor performance: 3 of 4; refused: ")
         assert isolation.facts["interrupts"] == "refused: no processor would be left for them; name fewer in `cpus`"
 
 
-def test_masks_and_lists_of_processors_are_the_kernels() -> None:
+def test_masks_and_lists_of_processors_have_the_kernels_format() -> None:
     assert read_mask("ff,00000001\n") == frozenset({0, *range(32, 40)})
     assert read_cpu_list("0-2,8\n") == frozenset({0, 1, 2, 8})
     assert read_cpu_list("\n") == frozenset()
@@ -119,7 +119,7 @@ def test_masks_and_lists_of_processors_are_the_kernels() -> None:
 
 @pytest.fixture
 def groups(tmp_path: Path) -> Iterator[Path]:
-    """A place whose control groups are a real one of the kernel's, with two processes in it: others of the machine are left alone."""
+    """A folder with a real control group of the kernel as its root group, so that other processes of the machine are not affected."""
     group = V1 / f"ringroad-test-{uuid.uuid4().hex[:8]}"
     group.mkdir()
     (tmp_path / "cpuset").symlink_to(group)
@@ -135,7 +135,7 @@ def groups(tmp_path: Path) -> Iterator[Path]:
 
 
 def sleeper(group: Path, processors: frozenset[int] | None = None) -> subprocess.Popen[str]:
-    """A process that is in a control group, and bound to processors."""
+    """Start a process in a control group, bound to processors."""
     process = subprocess.Popen(["sh", "-c", 'echo $$ >"$0" && echo in && exec sleep 1000', group / "cgroup.procs"], stdout=-1, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "in\n"
@@ -146,13 +146,13 @@ def sleeper(group: Path, processors: frozenset[int] | None = None) -> subprocess
 
 
 @needs_v1
-def test_other_tasks_leave_the_runs_processors_and_come_back_bound_as_they_were(groups: Path) -> None:
+def test_other_tasks_leave_the_runs_processors_and_get_their_affinity_back(groups: Path) -> None:
     first, *rest = sorted(os.sched_getaffinity(0))
     free, bound = sleeper(groups / "cpuset"), sleeper(groups / "cpuset", frozenset({first}))
     undo = ExitStack()
     with undo:
-        told, enter = own_processors(frozenset({first}), undo, groups)
-        assert told.startswith(f"processors {first} are the run's, 2 tasks were moved away, 0 threads of the kernel")
+        result, enter = own_processors(frozenset({first}), undo, groups)
+        assert result.startswith(f"processors {first} are the run's, 2 tasks were moved away, 0 threads of the kernel")
         assert os.sched_getaffinity(free.pid) == set(rest)
         assert os.sched_getaffinity(bound.pid) == set(rest)
         assert enter is not None
@@ -171,31 +171,31 @@ def test_other_tasks_leave_the_runs_processors_and_come_back_bound_as_they_were(
 @needs_v1
 def test_no_processor_for_others_is_refused(groups: Path) -> None:
     with ExitStack() as undo:
-        told, enter = own_processors(read_cpu_list((V1 / "cpuset.cpus").read_text()), undo, groups)
-        assert told == "refused: no processor would be left for other programs; name fewer in `cpus`"
+        result, enter = own_processors(read_cpu_list((V1 / "cpuset.cpus").read_text()), undo, groups)
+        assert result == "refused: no processor would be left for other programs; name fewer in `cpus`"
         assert enter is None
 
 
-@pytest.mark.parametrize(("said", "is_made"), [("root", True), ("root invalid (Cpu list in cpuset.cpus not exclusive)", False)])
-def test_a_partition_of_version_2_is_made_or_its_refusal_told(tmp_path: Path, said: str, is_made: bool) -> None:
-    # Plain files in place of control groups of version 2, which a kernel with those of version 1 does not have: a group of theirs has
-    # its files from the start, and the partition's tells what the kernel made of it.
+@pytest.mark.parametrize(("state", "is_made"), [("root", True), ("root invalid (Cpu list in cpuset.cpus not exclusive)", False)])
+def test_a_partition_of_version_2_is_created_or_its_refusal_reported(tmp_path: Path, state: str, is_made: bool) -> None:
+    # Plain files replace control groups of version 2, which a kernel with version 1 does not have. There, a new group has its files from
+    # the start, and `cpuset.cpus.partition` reports the state of the partition.
     write(tmp_path / "cgroup.controllers", "cpuset cpu io")
     write(tmp_path / "cgroup.subtree_control", "cpu")
     source = (
         "import os, sys\nfrom contextlib import ExitStack\nfrom pathlib import Path\nfrom ringroad_lab.sandbox import processor_set\n"
-        "root, said = Path(sys.argv[1]), sys.argv[2]\n"
+        "root, state = Path(sys.argv[1]), sys.argv[2]\n"
         "read = processor_set._read\n"
-        "processor_set._read = lambda file: said if file.name == 'cpuset.cpus.partition' else read(file)\n"
+        "processor_set._read = lambda file: state if file.name == 'cpuset.cpus.partition' else read(file)\n"
         "processor_set._REMOVE_ATTEMPTS = 1\n"
-        "with ExitStack() as undo:\n told, enter = processor_set.own_processors({1}, undo, root)\n"
-        " print(told, enter and enter.name, (root / 'cgroup.subtree_control').read_text(), sep='|')\n"
+        "with ExitStack() as undo:\n result, enter = processor_set.own_processors({1}, undo, root)\n"
+        " print(result, enter and enter.name, (root / 'cgroup.subtree_control').read_text(), sep='|')\n"
     )
-    done = subprocess.run([sys.executable, "-c", source, str(tmp_path), said], capture_output=True, text=True, check=True)
-    told, enter, control = done.stdout.strip().split("|")
+    done = subprocess.run([sys.executable, "-c", source, str(tmp_path), state], capture_output=True, text=True, check=True)
+    result, enter, control = done.stdout.strip().split("|")
     assert (enter == "cgroup.procs") is is_made
-    assert told == (
-        "processors 1 are a partition of the run (cgroup v2)" if is_made else f"refused: the kernel says of the partition: {said}"
+    assert result == (
+        "processors 1 are a partition of the run (cgroup v2)" if is_made else f"refused: the kernel reports for the partition: {state}"
     )
     assert control == "+cpuset"
     assert (tmp_path / "cgroup.subtree_control").read_text() == "-cpuset"
@@ -208,27 +208,27 @@ irqbalance --foreground --interval=1 >/dev/null & process=$!
 trap 'kill $process' EXIT
 "$0" -c "$1"
 """
-_TELL_IRQBALANCE = """
+_CONFIGURE_IRQBALANCE = """
 from contextlib import ExitStack
 from pathlib import Path
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.sandbox import isolation
 folder = Path('/run/irqbalance')
 assert wait_until(lambda: list(folder.glob('*.sock')), 20)
-ask = lambda: isolation.read_mask(isolation._ask(next(folder.glob('*.sock')), 'setup').split()[3])
-before = ask()
+banned = lambda: isolation.read_mask(isolation._ask(next(folder.glob('*.sock')), 'setup').split()[3])
+before = banned()
 with ExitStack() as undo:
     print(isolation._configure_irqbalance(folder, frozenset({1}), undo), flush=True)
-    assert wait_until(lambda: ask() == before | {1}, 30)
-assert wait_until(lambda: ask() == before, 30)
+    assert wait_until(lambda: banned() == before | {1}, 30)
+assert wait_until(lambda: banned() == before, 30)
 print('as before')
 """
 
 
-def test_a_real_irqbalance_leaves_the_runs_processors_alone_for_its_length() -> None:
+def test_a_real_irqbalance_leaves_the_runs_processors_alone_during_the_run() -> None:
     found = subprocess.run(["sh", "-c", "command -v irqbalance unshare"], capture_output=True).returncode == 0
     if os.geteuid() != 0 or not found:
         pytest.skip("needs root and irqbalance")
-    argv = ["unshare", "--mount", "sh", "-c", _BESIDE_IRQBALANCE, sys.executable, _TELL_IRQBALANCE]
+    argv = ["unshare", "--mount", "sh", "-c", _BESIDE_IRQBALANCE, sys.executable, _CONFIGURE_IRQBALANCE]
     done = subprocess.run(argv, capture_output=True, text=True)
-    assert done.stdout == "told to leave processors 1 alone\nas before\n", done.stderr
+    assert done.stdout == "configured to leave processors 1 alone\nas before\n", done.stderr

@@ -1,4 +1,4 @@
-"""The sandbox: real namespaces, and what is left of them."""
+"""The sandbox: real namespaces, and their leftovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(json.dumps({
     "lo": open("/sys/class/net/lo/flags").read().strip(),
     "sys": os.listdir("/sys/class/net"),
     "processes": [int(name) for name in os.listdir("/proc") if name.isdigit()],
-    "run": os.listdir("/run"), "tmpdir": os.environ["TMPDIR"], "said": sys.stdin.readline()}), flush=True)
+    "run": os.listdir("/run"), "tmpdir": os.environ["TMPDIR"], "input": sys.stdin.readline()}), flush=True)
 """
 
 
@@ -39,10 +39,10 @@ def test_a_command_has_its_own_network_processes_and_folders() -> None:
     assert int(seen["lo"], 16) & 1, "the loopback interface is up"
     assert seen["processes"][0] == 1
     assert len(seen["processes"]) == 2
-    assert (seen["run"], seen["tmpdir"], seen["said"]) == (["tmp"], "/run/tmp", "hello\n")
+    assert (seen["run"], seen["tmpdir"], seen["input"]) == (["tmp"], "/run/tmp", "hello\n")
 
 
-def test_without_namespaces_it_is_a_command_with_pipes() -> None:
+def test_without_namespaces_the_sandbox_is_a_command_with_pipes() -> None:
     sandbox = Sandbox.start(["sh", "-c", "readlink /proc/self/ns/net; exit 7"], private=False)
     assert sandbox.stdout.read().strip() == os.readlink("/proc/self/ns/net")
     assert sandbox.close() == 7
@@ -66,17 +66,17 @@ def test_orphans_end_with_the_command() -> None:
 
 
 def test_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = tmp_path / "errors"
-    with said.open("wb") as errors:
+    errors_file = tmp_path / "errors"
+    with errors_file.open("wb") as errors:
         sandbox = Sandbox.start(["ringroad-no-such"], stderr=errors)
     assert sandbox.close() == 127
-    assert said.read_text() == "cannot run ringroad-no-such: No such file or directory\n"
+    assert errors_file.read_text() == "cannot run ringroad-no-such: No such file or directory\n"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SandboxError, match="need root"):
         Sandbox.start(["true"])
 
 
-# A lab with everything that a run makes: interfaces, namespaces by name, a mount, a bridge, processes in sessions of their own.
+# A lab with everything that a run creates: interfaces, namespaces by name, a mount, a bridge, processes in their own sessions.
 LAB = """
 import sys
 from ringroad_lab.sandbox.private import Sandbox
@@ -105,13 +105,13 @@ def test_a_killed_lab_leaves_nothing() -> None:
     whole_s = time.monotonic() - started
     assert namespace.startswith("net:")
     assert wait_until(lambda: len(with_argument(marker, "sh")) > 1, 10)
-    # While it is held, no other namespace has its number.
+    # While the namespace is held open, no other namespace gets its number.
     with open(f"/proc/{with_argument(marker, 'sh')[0]}/ns/net", "rb"):
         kill(lab)
         assert_nothing_left(marker)
         assert wait_until(lambda: not users_of(namespace), 10)
 
-    # Again and again, in the middle of the setting up.
+    # Kill labs at several moments of their setup.
     for part in (0.1, 0.3, 0.5, 0.7, 0.9):
         marker = uuid.uuid4().hex[:8]
         lab = start_lab(marker)

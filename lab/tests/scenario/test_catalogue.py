@@ -51,14 +51,14 @@ def test_the_demonstration_has_four_switches() -> None:
     assert [frame.name for frame in found.scenarios[0].frames] == ["64", "512", "1518"]
 
 
-def test_the_strict_profile_has_the_methods_strict_settings() -> None:
+def test_the_strict_profile_has_the_strict_settings_of_the_methods() -> None:
     layer = LIBRARY.user_layer("rfc2544")
     for name, method in REGISTRIES.methods.items():
         settings = layer.document.tree["method"].get(name, {})
         assert method.settings_type.model_validate(settings) == method.settings_type.strict(), name
 
 
-def test_the_quick_profile_is_quicker() -> None:
+def test_the_quick_profile_is_faster() -> None:
     layer = LIBRARY.user_layer("quick")
     for name, settings in layer.document.tree["method"].items():
         method = REGISTRIES.methods[name]
@@ -66,7 +66,7 @@ def test_the_quick_profile_is_quicker() -> None:
         assert quick < method(method.settings_type()).expected_s(0.5) / 2, name
 
 
-def test_a_broken_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_an_invalid_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios/broken.toml").write_text("queues =\n")
     (tmp_path / "scenarios/wrong.toml").write_text("queues = 0\n")

@@ -1,4 +1,4 @@
-"""Files of settings: what is read, on which line it is, and what is refused."""
+"""Settings files: their values, the lines of keys, and rejected files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ port = 22
 """
 
 
-def test_a_file_tells_on_which_line_each_setting_is() -> None:
+def test_a_document_has_the_line_of_each_setting() -> None:
     document = parse_toml(TOML, "file")
     assert document.tree == {
         "queues": 2,
@@ -38,12 +38,12 @@ def test_a_file_tells_on_which_line_each_setting_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "expected"),
     [
         ("a.toml", b"queues = \n", "line 1"),
         ("a.toml", b"a = 1\na = 2\n", "line 2"),
-        ("a.toml", b"when = 2026-01-01\n", "when: a date is no setting"),
-        ("a.toml", b"link_bps = inf\n", "link_bps: inf is not a number to measure with"),
+        ("a.toml", b"when = 2026-01-01\n", "when: a date is not a valid setting"),
+        ("a.toml", b"link_bps = inf\n", "link_bps: inf is not a finite number"),
         ("a.toml", b"\xff\n", "not UTF-8"),
         ("a.toml", b"#" * (2 << 20), "longer than 1 MiB"),
         ("a.toml", b"flows = " + b"9" * 5000, "Exceeds the limit (4300 digits)"),
@@ -51,12 +51,12 @@ def test_a_file_tells_on_which_line_each_setting_is() -> None:
         ("a.toml", b"a = " + b"[" * 20 + b"]" * 20, "more than 16 deep"),
     ],
 )
-def test_an_invalid_file_of_settings_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_an_invalid_settings_file_is_rejected(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ScenarioError) as caught:
         read_document(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_value_of_the_command_line_needs_no_quotes(text: str, value: object) -
 
 
 @pytest.mark.parametrize("text", ["{a: 1}", "[a, [b]]", '"open', "[a", "1\nother = 2", "2026-01-01", "nan"])
-def test_what_is_no_value_is_refused(text: str) -> None:
+def test_an_invalid_value_is_rejected(text: str) -> None:
     with pytest.raises(ScenarioError, match="--set x"):
         parse_value(text, "--set x")
 

@@ -1,4 +1,4 @@
-"""Layers: later ones win, tables merge, lists replace, every setting knows where it is from."""
+"""Layers: later layers win, tables merge, lists replace, each setting has its origin."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_merging_changes_no_layer() -> None:
     assert lower.document.tree == {"labels": {"a": "1"}}
 
 
-def test_each_leaf_knows_its_layer_and_line() -> None:
+def test_each_leaf_has_its_layer_and_line() -> None:
     scenario = Layer(LayerKind.SCENARIO, parse_toml('queues = 2\n[dut.ovs]\nphysical = "veth"\n', "mine.toml"))
     merged = merge([layer(LayerKind.DEFAULTS, queues=1, flows=1), scenario, *command_line_layers(["queues=4"])])
     assert str(merged.origin(("queues",))) == "--set queues"
     assert str(merged.origin(("flows",))) == "defaults, defaults"
     assert str(merged.origin(("dut", "ovs", "physical"))) == "scenario, mine.toml:3"
-    # Of a table: the latest setting in it. In a list: the list.
+    # The origin of a table is its latest setting; inside a list it is the list.
     assert str(merged.origin(("dut", "ovs"))) == "scenario, mine.toml:3"
     assert merged.origin(("dut", "none")) is None
 
@@ -73,6 +73,6 @@ def test_values_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("argument", ["queues", "=2", "a..b=1", ".a=1", "frames=[64", 'a."b=1', 'a.""=1', 'a."b"c=1'])
-def test_a_layer_without_settings_is_refused(argument: str) -> None:
+def test_a_layer_without_settings_is_rejected(argument: str) -> None:
     with pytest.raises(ScenarioError, match="--set"):
         command_line_layers([argument])

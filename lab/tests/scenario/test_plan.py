@@ -1,4 +1,4 @@
-"""What a run would do, in which order, how long, and what it needs."""
+"""The plan of a run: steps, order, duration, and required programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_topologies_follow_each_other() -> None:
     assert planned.starts[1].expected_s > planned.starts[0].expected_s
 
 
-def test_times_and_trials_are_those_of_the_methods() -> None:
+def test_times_and_trials_come_from_the_methods() -> None:
     one = scenarios("compare-switches", "duts=[ovs]", "methods=[frame-loss]", "frames=[64]")
     method = REGISTRIES.methods["frame-loss"]
     planned = plan(one, REGISTRIES).starts[0].measurements[0]
@@ -75,7 +75,7 @@ def test_a_search_is_planned_once_in_each_start() -> None:
     assert alone.trials > after.trials
 
 
-def test_only_methods_that_need_it_await_the_self_test() -> None:
+def test_only_methods_that_need_the_self_test_plan_it() -> None:
     assert plan(scenarios("compare-switches"), REGISTRIES).self_test_s > 0
     assert plan(scenarios("MESSAGE_SIZES"), REGISTRIES).self_test_s == 0
     cards = 'host.local.nics=[{generator_interface = "a", dut_interface = "b"}, {generator_interface = "c", dut_interface = "d"}]'
@@ -95,7 +95,7 @@ def test_the_plan_names_the_cables_of_stations() -> None:
 
 
 def test_the_estimate_is_near_the_measured_time() -> None:
-    # On two processors, of which others take their part now and then: six to eight minutes.
+    # Six to eight minutes on two processors that other programs use now and then.
     assert 330 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 480
 
 
@@ -115,13 +115,13 @@ def test_all_programs_are_looked_up_and_none_is_started(host: LocalHost, monkeyp
     assert found["ip"].path is not None
     assert {"ovs-vsctl", "ovsdb-server", "ip"} <= found.keys()
     assert found["ovs-vsctl"].package == "openvswitch-switch"
-    # All that is missing is told, not only the first.
+    # All missing programs are reported, not only the first.
     monkeypatch.setattr(LocalHost, "find_program", lambda _self, _program: None)
     missing = required_programs(scenarios("compare-switches"), REGISTRIES, host)
     assert all(program.path is None for program in missing)
     assert {"ovs-vsctl", "ovsdb-server", "ovs-ofctl", "ip"} <= {program.program for program in missing}
 
 
-def test_programs_of_guests_are_looked_for(host: LocalHost) -> None:
+def test_programs_of_guests_are_looked_up(host: LocalHost) -> None:
     programs = {each.program for each in required_programs(scenarios("RINGROAD_VHOST1q_GUEST_DPDK1q"), REGISTRIES, host)}
     assert "dpdk-testpmd" in programs

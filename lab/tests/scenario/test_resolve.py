@@ -1,4 +1,4 @@
-"""From names and layers to scenarios: which layer wins, and what is told where something is wrong."""
+"""Scenarios from names and layers: precedence of layers, and reports of problems."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | 
     return str(caught.value)
 
 
-def test_all_layers_lie_in_their_order(folder: Path) -> None:
+def test_all_layers_apply_in_their_order(folder: Path) -> None:
     keys = ["scenario", "site", "host", "user", "set"]
     text = "[labels]\n" + "\n".join(f'{key} = "scenario"' for key in keys)
     (folder / "site.toml").write_text('labels = {site = "site", host = "site", user = "site", set = "site"}\n')
@@ -53,13 +53,13 @@ def test_all_layers_lie_in_their_order(folder: Path) -> None:
     assert scenario.repetitions == 3
 
 
-def test_the_layer_of_this_machine_may_choose_measurements(folder: Path) -> None:
+def test_the_layer_of_this_machine_can_choose_measurements(folder: Path) -> None:
     (folder / "hosts/here.toml").write_text('topologies = ["PVP"]\nduts = ["ovs-dpdk"]\n')
     scenarios = resolved(folder, 'duts = ["ovs"]').scenarios
     assert [(each.topology, each.duts[0].driver, each.physical) for each in scenarios] == [(Topology.PVP, "ovs-dpdk", CableKind.VHOST_USER)]
 
 
-def test_the_layer_of_a_device_lies_below_the_scenario(folder: Path) -> None:
+def test_the_scenario_overrides_the_layer_of_a_device(folder: Path) -> None:
     assert resolved(folder, 'duts = ["ovs-dpdk"]').scenarios[0].physical is CableKind.VHOST_USER
     assert resolved(folder, 'duts = ["ovs-dpdk"]\nphysical = "veth"').scenarios[0].physical is CableKind.VETH
     assert resolved(folder, 'duts = ["ovs-dpdk"]', "physical=veth").scenarios[0].physical is CableKind.VETH
@@ -76,7 +76,7 @@ def test_a_scenario_of_two_topologies_becomes_two(folder: Path) -> None:
     assert p2p.name == pvp.name == "mine"
 
 
-def test_the_layer_of_a_topology_brings_a_guest(folder: Path) -> None:
+def test_the_layer_of_a_topology_sets_a_guest(folder: Path) -> None:
     scenario = resolved(folder, 'duts = ["linux-bridge"]\ntopologies = ["PVP"]').scenarios[0]
     assert (scenario.guest, scenario.guest_cables) == ("testpmd", None)
 
@@ -87,37 +87,37 @@ def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
     assert found.name == "new-one"
 
 
-def test_an_own_scenario_hides_one_of_the_package(folder: Path) -> None:
+def test_a_scenario_of_the_user_overrides_one_of_the_package(folder: Path) -> None:
     (folder / "scenarios/OVS_VANILLA.toml").write_text('duts = ["linux-bridge"]\n')
     assert resolve(Library(folder, "here"), REGISTRIES, "OVS_VANILLA").scenarios[0].duts[0].driver == "linux-bridge"
 
 
-def test_devices_that_a_later_layer_leaves_out_may_stay_described(folder: Path) -> None:
+def test_devices_that_a_later_layer_leaves_out_can_stay_described(folder: Path) -> None:
     text = 'duts = ["a", "ovs"]\n[dut.a]\ndriver = "ringroad"\nphysical = "veth"'
     assert [dut.label for dut in resolved(folder, text, "duts=[ovs]").scenarios[0].duts] == ["ovs"]
 
 
-def test_a_site_may_configure_unused_drivers(folder: Path) -> None:
+def test_a_site_can_configure_unused_drivers(folder: Path) -> None:
     (folder / "site.toml").write_text("[dut.ovs-dpdk.settings]\nemc_insert_inv_prob = 0\n")
     assert resolved(folder, 'duts = ["ovs"]').scenarios[0].duts[0].settings == {}
 
 
-def test_all_problems_are_reported_together_with_their_places(folder: Path) -> None:
-    told = problems(folder, 'duts = ["ovs"]\nqueus = 2\nrepetitions = 0\n[dut.ovs]\nphysical = "vetj"', "flows=no")
-    assert "4 problems" in told
-    assert f"queus: no such setting; did you mean 'queues'? (scenario, {folder}/scenarios/mine.toml:2)" in told
-    assert f"repetitions: has to be greater than or equal to 1, not 0 (scenario, {folder}/scenarios/mine.toml:3)" in told
-    assert "dut.ovs.physical: there is no cable 'vetj'; did you mean 'veth'?" in told
-    assert "flows: has to be a whole number, not 'no' (--set flows)" in told
+def test_all_problems_are_reported_together_with_their_origins(folder: Path) -> None:
+    text = problems(folder, 'duts = ["ovs"]\nqueus = 2\nrepetitions = 0\n[dut.ovs]\nphysical = "vetj"', "flows=no")
+    assert "4 problems" in text
+    assert f"queus: no such setting; did you mean 'queues'? (scenario, {folder}/scenarios/mine.toml:2)" in text
+    assert f"repetitions: has to be greater than or equal to 1, not 0 (scenario, {folder}/scenarios/mine.toml:3)" in text
+    assert "dut.ovs.physical: there is no cable 'vetj'; did you mean 'veth'?" in text
+    assert "flows: has to be a whole number, not 'no' (--set flows)" in text
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('duts = ["ovz"]', "duts: there is no driver 'ovz'; did you mean 'ovs'?"),
         ('duts = ["new"]\n[dut.new]\ndriver = "ringrod"', "dut.new.driver: there is no driver 'ringrod'; did you mean 'ringroad'?"),
         ('duts = ["ovs", "ovs"]', "duts: ovs is given twice"),
-        ("duts = []", "duts: needs one at least"),
+        ("duts = []", "duts: needs at least one"),
         ('duts = ["a name!"]', "scenario mine: duts.0: 'a name!': letters, digits and _ . + - are allowed"),
         ('[dut."a name!"]\ndriver = "ovs"', "dut.a name!: 'a name!': letters, digits and _ . + - are allowed"),
         (f'[dut.ringroad]\ndriver = "{"a" * 300}"', "dut.ringroad.driver: String should have at most 64 characters"),
@@ -138,7 +138,7 @@ def test_all_problems_are_reported_together_with_their_places(folder: Path) -> N
         ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mod = 1', "dut.ovs.settings.veth_mod: no such setting; did you mean 'veth_mode'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mode = "af-xdp"', "dut.ovs.settings.veth_mode: 'af-xdp' is not one of system, afxdp"),
-        ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif; it has for nic, veth"),
+        ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif, only for nic, veth"),
         ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
         ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),
         ("[method.throughput]\nsearch_s = 0", "method.throughput.search_s: has to be greater than 0, not 0"),
@@ -158,29 +158,29 @@ def test_all_problems_are_reported_together_with_their_places(folder: Path) -> N
         ('duts = ["ovs"]\nphysical = "nic"', "private: has to be false with network cards"),
         ('duts = ["ovs"]\nphysical = "nic"\nprivate = false', "host.local.nics: 2 pairs of network cards are needed"),
         ('duts = ["ovs"]\n[dut.ovs]\nhost = "lab1"', "dut.ovs.host: there is no host 'lab1'"),
-        ('duts = ["ovs"]\n[dut.ovs]\nhost = "lab1"\n[host.lab1]\nuser = "me"', "another machine is reached by network cards alone"),
+        ('duts = ["ovs"]\n[dut.ovs]\nhost = "lab1"\n[host.lab1]\nuser = "me"', "another machine needs network cards"),
         ("[cpus]\ndut = [99]", "cpus.dut: there is no processor 99 here; there are 0, 1"),
     ],
 )
-def test_wrong_settings_are_reported(folder: Path, text: str, told: str) -> None:
-    assert told in problems(folder, text, cpus=frozenset({0, 1}))
+def test_wrong_settings_are_reported(folder: Path, text: str, expected: str) -> None:
+    assert expected in problems(folder, text, cpus=frozenset({0, 1}))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('build = {prefix = "/a", program = "/b"}', "dut.new.build: name one of program, prefix, package, git, image"),
-        ('build.prefix = "opt/ovs"', "'opt/ovs' is no absolute path"),
-        ('guest_build.kernel = "/kernel"', "guest testpmd has no kernel of its own: take a qemu guest"),
-        ('host = "other"\nphysical = "nic"\nbuild.image = "/image"', "unpack it on other, and name its folder there as `prefix`"),
+        ('build.prefix = "opt/ovs"', "'opt/ovs' is not an absolute path"),
+        ('guest_build.kernel = "/kernel"', "guest testpmd has no kernel of its own: use a qemu guest"),
+        ('host = "other"\nphysical = "nic"\nbuild.image = "/image"', "unpack it on other, and set `prefix` to its folder there"),
     ],
 )
-def test_a_build_that_cannot_be_meant_is_refused(folder: Path, text: str, told: str) -> None:
+def test_an_invalid_build_is_rejected(folder: Path, text: str, expected: str) -> None:
     scenario = 'topologies = ["PVP"]\nguest = "testpmd"\nduts = ["new"]\n[dut.new]\ndriver = "ovs-dpdk"\n'
-    assert told in problems(folder, scenario + text)
+    assert expected in problems(folder, scenario + text)
 
 
-def test_a_device_may_run_packages_and_another_build_of_itself(folder: Path) -> None:
+def test_a_device_can_run_packages_next_to_another_build_of_itself(folder: Path) -> None:
     text = 'duts = ["new", "ovs"]\n[dut.new]\ndriver = "ovs"\nbuild.package = ["openvswitch-switch=3.4", "/one.deb"]\n'
     new, ovs = resolved(folder, text).scenarios[0].duts
     assert str(new.build) == "package openvswitch-switch=3.4, /one.deb"
@@ -198,7 +198,7 @@ def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> N
 
 
 @pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "tap or vhost-user")])
-def test_stations_and_a_device_without_a_common_cable_are_refused(folder: Path, stations: str, cables: str) -> None:
+def test_stations_and_a_device_without_a_common_cable_are_rejected(folder: Path, stations: str, cables: str) -> None:
     class NicSwitch(LinuxBridge):
         carries = frozenset({CableKind.NIC})
 
@@ -228,7 +228,7 @@ def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:
     assert scenario.cpus.dut == {8}
 
 
-def test_conditions_that_may_spoil_a_measurement_are_warned_of(folder: Path) -> None:
+def test_conditions_that_can_distort_a_measurement_give_warnings(folder: Path) -> None:
     text = 'duts = ["ovs-dpdk"]\nqueues = 4\ntopologies = ["PVP"]\n[cpus]\ndut = [1]\ngenerator = [1]'
     warnings = resolved(folder, text, cpus=frozenset({0, 1})).warnings
     assert warnings == (
@@ -238,20 +238,20 @@ def test_conditions_that_may_spoil_a_measurement_are_warned_of(folder: Path) -> 
     assert resolved(folder, 'duts = ["ovs-dpdk"]\nqueues = 4', cpus=frozenset(range(8))).warnings == ()
 
 
-def test_a_guest_that_no_topology_has_is_warned_of(folder: Path) -> None:
-    told = 'guest testpmd takes no part: P2P has none; topologies = ["PVP"] has (--set guest)'
-    assert resolved(folder, 'duts = ["ovs"]', "guest=testpmd").warnings == (told,)
-    # One that a later layer leaves out by choosing other topologies is not.
+def test_a_guest_that_no_topology_uses_gives_a_warning(folder: Path) -> None:
+    warning = 'guest testpmd is not used: P2P has no guest; topologies = ["PVP"] has one (--set guest)'
+    assert resolved(folder, 'duts = ["ovs"]', "guest=testpmd").warnings == (warning,)
+    # A guest that a later layer leaves out by choosing other topologies gives none.
     text = 'topologies = ["PVP"]\nguest = "testpmd"'
     assert resolved(folder, text, "topologies=[P2P]").warnings == ()
     (folder / "site.toml").write_text('guest = "testpmd"\n')
     assert resolved(folder, 'topologies = ["P2P", "PVP"]').warnings == ()
 
 
-def test_warnings_are_of_the_processors_that_the_lab_shares_out(folder: Path) -> None:
+def test_warnings_refer_to_the_processors_that_the_lab_assigns(folder: Path) -> None:
     text = 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]'
-    told = resolved(folder, text, cpus=frozenset({0, 1})).warnings
-    assert told == ("PVP: device and guest 1 share processor 1: they take time from each other",)
+    warnings = resolved(folder, text, cpus=frozenset({0, 1})).warnings
+    assert warnings == ("PVP: device and guest 1 share processor 1: they take time from each other",)
     assert resolved(folder, text, cpus=frozenset({0, 1, 2})).warnings == ()
 
 
@@ -261,7 +261,7 @@ def test_an_unreadable_folder_of_settings_is_reported(tmp_path: Path) -> None:
         resolve(library, REGISTRIES, "OVS_VANILLA")
 
 
-def test_unknown_names_are_met_with_near_ones(folder: Path) -> None:
+def test_unknown_names_give_suggestions(folder: Path) -> None:
     library = Library(folder, "here")
     with pytest.raises(ScenarioError, match="did you mean 'compare-switches'"):
         library.scenario("compare-switchs")
@@ -277,6 +277,6 @@ def test_the_folder_of_settings_follows_the_environment() -> None:
     assert settings_folder({"HOME": "/c"}) == Path("/c/.config/ringroad-lab")
 
 
-def test_a_drivers_name_reads_no_file_elsewhere(folder: Path) -> None:
+def test_a_driver_name_cannot_read_files_elsewhere(folder: Path) -> None:
     assert Library(folder, "here").dut_layer("../topology/PVP") is None
     assert Library(folder, "here").dut_layer("../defaults") is None

@@ -1,4 +1,4 @@
-"""The recorded samples of an unchanged device show what docs/lab/statistics.md says of limits and estimators."""
+"""The recorded samples of an unchanged device confirm docs/lab/statistics.md on limits and estimators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 LAB = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(not (LAB / "experiments").is_dir(), reason="the experiments are not beside the tests")
+pytestmark = pytest.mark.skipif(not (LAB / "experiments").is_dir(), reason="the folder of experiments is not available")
 
 
-def test_the_tables_are_those_of_the_recorded_samples() -> None:
+def test_the_documented_tables_match_the_recorded_samples() -> None:
     file = LAB / "experiments/bed_noise/spread.py"
     found = importlib.util.spec_from_file_location("spread", file)
     assert found is not None
@@ -24,5 +24,5 @@ def test_the_tables_are_those_of_the_recorded_samples() -> None:
     within = spread.within_spreads(trials)
     assert within["one trial, repeated while disturbed"] < within["one trial"]
     calm, *others = spread.by_disturbance(trials)
-    # Up to the limit a trial says more than any that is above twice the limit.
+    # A trial up to the limit is more informative than any trial above twice the limit.
     assert all(calm[3] < other[3] and other[2] < 1 for other in others[1:])

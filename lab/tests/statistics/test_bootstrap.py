@@ -15,7 +15,7 @@ SAMPLES = st.lists(st.floats(0.5, 2.0), min_size=6, max_size=20)
 
 
 @pytest.mark.parametrize(("confidence", "needed"), [(0.9, 5), (0.95, 6), (0.99, 8)])
-def test_all_on_one_side_by_chance_is_less_likely_than_the_confidence_leaves(confidence: float, needed: int) -> None:
+def test_all_samples_on_one_side_are_less_likely_than_the_permitted_error(confidence: float, needed: int) -> None:
     assert needed_samples(confidence) == needed
     assert 2 * 0.5**needed <= 1 - confidence < 2 * 0.5 ** (needed - 1)
 
@@ -39,7 +39,7 @@ def test_ratio_lies_in_its_interval(baseline: list[float], candidate: list[float
     assert estimate.ratio <= estimate.interval[1] * (1 + 1e-12)
 
 
-def test_samples_beside_themselves_are_no_more_greater_than_less() -> None:
+def test_the_interval_of_samples_compared_with_themselves_is_symmetric() -> None:
     low, high = estimate_ratio([1.0, 1.0, 1.0, 2.0, 2.0, 2.5], [1.0, 1.0, 1.0, 2.0, 2.0, 2.5], 0.95).interval
     assert low == pytest.approx(1 / high)
 
@@ -56,14 +56,14 @@ def test_more_confidence_is_a_wider_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "said"),
+    ("baseline", "candidate", "expected"),
     [
         ([1.0] * 5, [1.0] * 5, "needs 6"),
         ([1.0] * 6, [0.0] * 6, "above 0"),
         ([1.0] * 6, [math.nan] * 6, "above 0"),
-        ([1.0] * 6, [1.0] * 7, "no pairs"),
+        ([1.0] * 6, [1.0] * 7, "not pairs"),
     ],
 )
-def test_samples_that_have_no_interval_are_refused(baseline: list[float], candidate: list[float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_samples_without_an_interval_are_rejected(baseline: list[float], candidate: list[float], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         estimate_paired_ratio(baseline, candidate, 0.95)

@@ -1,4 +1,4 @@
-"""Change points of synthetic series: found where they were planted, and not where there are none."""
+"""Change points of synthetic series: found where they exist, and not elsewhere."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ EARLY, MIDDLE, LATE = 4, 9, 14
 
 
 def noisy_series(seed: int, *, points: int = RUNS, noise: float = 0.03, step: float = 0.0, at: int = MIDDLE, tails: int = 0) -> list[float]:
-    """Return a series of which the points from `at` on are smaller by `step`; `tails`: degrees of freedom of Student's t."""
+    """Return a series whose points from `at` on are smaller by `step`; `tails`: degrees of freedom of Student's t."""
     random = np.random.default_rng(seed)
     disturbance = random.standard_t(tails, points) / (tails / (tails - 2)) ** 0.5 if tails else random.standard_normal(points)
     series = 1e6 * (1 + noise * disturbance)
@@ -23,7 +23,7 @@ def noisy_series(seed: int, *, points: int = RUNS, noise: float = 0.03, step: fl
 
 
 def share_found(noise: float, step: float, at: int, *, points: int = RUNS, count: int = SERIES) -> float:
-    """Return the part of so many series whose step is found within a run of where it is."""
+    """Return the share of series whose step is found at most one run from its position."""
     found = (change_points(noisy_series(seed, points=points, noise=noise, step=step, at=at)) for seed in range(count))
     return sum(any(abs(point.index - at) <= 1 and point.mean_after < point.mean_before for point in each) for each in found) / count
 
@@ -36,7 +36,7 @@ def test_series_without_a_step_rarely_have_a_change_point(points: int, tails: in
     assert alarms <= 0.05 * 2 * SERIES
 
 
-# The table of docs/lab/statistics.md, of which each is the least part that must be found; `at` the early, the middle and the late run.
+# The table of docs/lab/statistics.md: the minimum share that must be found; `at` the early, the middle and the late run.
 @pytest.mark.parametrize(
     ("noise", "step", "early", "middle", "late"),
     [
@@ -57,8 +57,8 @@ def test_a_step_in_eighteen_runs_is_found(noise: float, step: float, early: floa
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
 @pytest.mark.parametrize("points", [12, 18, 40, 100])
-def test_the_smallest_visible_step_is_found_nine_times_of_ten(points: int, noise: float) -> None:
-    # Of a series whose noise is exactly that.
+def test_the_smallest_visible_step_is_found_nine_times_out_of_ten(points: int, noise: float) -> None:
+    # From a series with exactly this noise.
     alternating = 1 + noise * np.resize([1.0, -1.0], points) * ((points - 1) / points) ** 0.5
     smallest = visible_steps(list(alternating), ()).smallest
     assert smallest is not None
@@ -75,7 +75,7 @@ def test_the_number_of_runs_that_a_step_needs_grows_with_the_noise() -> None:
     assert noisy[0.05] > noisy[0.1] > 12
 
 
-def test_what_is_visible_goes_by_the_noise_around_the_levels() -> None:
+def test_visible_steps_depend_on_the_noise_around_the_levels() -> None:
     series = noisy_series(1, noise=0.01, step=0.3)
     found = change_points(series)
 
@@ -86,16 +86,16 @@ def test_what_is_visible_goes_by_the_noise_around_the_levels() -> None:
     assert around_levels < 0.05 < whole
 
 
-def test_steps_up_to_the_smallest_change_that_is_looked_for_are_never_visible() -> None:
-    seen = visible_steps(noisy_series(1, noise=0.001), (), min_change=0.15)
+def test_steps_up_to_the_smallest_change_are_never_visible() -> None:
+    visible = visible_steps(noisy_series(1, noise=0.001), (), min_change=0.15)
 
-    assert list(seen.needed_points) == [0.2]
-    assert seen.smallest is not None
-    assert seen.smallest >= 0.15
+    assert list(visible.needed_points) == [0.2]
+    assert visible.smallest is not None
+    assert visible.smallest >= 0.15
 
 
 @pytest.mark.parametrize("series", [[], [1.0], [1.0] * 11, [0.0] * 20])
-def test_of_few_points_or_of_zeros_no_step_is_visible(series: list[float]) -> None:
+def test_few_points_or_zeros_have_no_visible_step(series: list[float]) -> None:
     assert visible_steps(series, ()).smallest is None
 
 
@@ -110,7 +110,7 @@ def test_a_regression_and_its_repair_are_two_steps() -> None:
     assert found >= 0.8 * SERIES // 4
 
 
-def test_a_step_tells_index_means_and_direction() -> None:
+def test_a_step_has_an_index_means_and_a_direction() -> None:
     series = [100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0, 90.0, 91.0, 89.0, 90.0, 91.0, 89.0, 90.0]
 
     (point,) = change_points(series)
@@ -137,7 +137,7 @@ def test_levels_without_noise_are_distinguished() -> None:
     assert (point.index, point.mean_before, point.mean_after) == (8, 5.0, 7.0)
 
 
-def test_a_bad_run_alone_is_no_level() -> None:
+def test_a_single_bad_run_is_not_a_level() -> None:
     assert change_points([100.0, 101.0, 99.0] * 6 + [50.0]) == ()
 
 
@@ -156,6 +156,6 @@ def test_a_step_from_zero_has_no_relative_change() -> None:
     ("series", "limits"),
     [([1.0, float("nan")], {}), ([1.0, float("inf")], {}), ([1.0, 2.0], {"min_change": -0.1}), ([1.0, 2.0], {"max_p_value": 1.0})],
 )
-def test_an_invalid_series_is_refused(series: list[float], limits: dict[str, float]) -> None:
+def test_an_invalid_series_is_rejected(series: list[float], limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"finite|smallest"):
         change_points(series, **limits)

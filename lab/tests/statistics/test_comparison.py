@@ -1,4 +1,4 @@
-"""Verdicts, and what they are worth: false alarms and found changes, by simulation."""
+"""Verdicts and their reliability: false alarms and detected changes, by simulation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ COMPARISONS = 200
 
 @cache
 def verdicts(kind: str, change: float, pairs: int = DEFAULT_PAIRS) -> list[Comparison]:
-    """Return what comparisons at the default effort say."""
+    """Return the comparisons at the default effort."""
     return [compare(*measured(kind, change, pairs, seed), better=Better.HIGHER, is_paired=True) for seed in range(COMPARISONS)]
 
 
 def share(comparisons: list[Comparison], *wanted: Verdict) -> float:
-    """Return how many of them say that."""
+    """Return the share of comparisons with these verdicts."""
     return sum(comparison.verdict in wanted for comparison in comparisons) / len(comparisons)
 
 
@@ -38,11 +38,11 @@ def test_false_alarms_are_five_percent_or_less(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", NOISES)
 @pytest.mark.parametrize(("change", "verdict"), [(-0.05, Verdict.REGRESSION), (0.05, Verdict.IMPROVEMENT)])
-def test_change_of_five_percent_is_found_nine_times_of_ten(kind: str, change: float, verdict: Verdict) -> None:
+def test_change_of_five_percent_is_found_nine_times_out_of_ten(kind: str, change: float, verdict: Verdict) -> None:
     comparisons = verdicts(kind, change)
     assert share(comparisons, verdict) >= 0.9
     assert share(comparisons, Verdict.NO_DIFFERENCE) == 0
-    # Never the wrong way round.
+    # Never in the wrong direction.
     assert share(comparisons, Verdict.REGRESSION, Verdict.IMPROVEMENT) == share(comparisons, verdict)
 
 
@@ -57,8 +57,8 @@ def test_steady_measurements_show_that_there_is_no_difference() -> None:
 
 @pytest.mark.parametrize("kind", NOISES)
 @pytest.mark.parametrize("scale", [1.0, 3.0, 12.0])
-def test_no_difference_is_never_said_where_there_is_one_above_the_limit(kind: str, scale: float) -> None:
-    """Up to noise of 30 % of a measurement, and with the floor that the same noise gives."""
+def test_no_difference_is_never_reported_for_a_difference_above_the_limit(kind: str, scale: float) -> None:
+    """The noise is up to 30 % of a measurement; the noise floor is from the same noise."""
     for seed in range(100):
         baseline, candidate = measured(kind, -0.05, DEFAULT_PAIRS, seed, scale=scale)
         floor = noise_floor_interval(*measured(kind, 0.0, DEFAULT_PAIRS, 1000 + seed, scale=scale))
@@ -67,12 +67,12 @@ def test_no_difference_is_never_said_where_there_is_one_above_the_limit(kind: st
 
 
 @pytest.mark.parametrize(("kind", "change"), [("normal", 0.0), ("normal", -0.05), ("heavy tails", 0.0), ("dips", -0.05)])
-def test_the_samples_that_would_decide_mostly_do(kind: str, change: float) -> None:
+def test_the_suggested_samples_usually_decide(kind: str, change: float) -> None:
     undecided = [comparison for comparison in verdicts(kind, change, 6) if comparison.verdict is Verdict.INCONCLUSIVE]
-    told = [comparison.more_samples for comparison in undecided if comparison.more_samples is not None]
+    suggested = [comparison.more_samples for comparison in undecided if comparison.more_samples is not None]
     assert len(undecided) > 20
-    assert len(told) > len(undecided) / 2
-    enough = 6 + round(float(np.median(told)))
+    assert len(suggested) > len(undecided) / 2
+    enough = 6 + round(float(np.median(suggested)))
     assert share(verdicts(kind, change, enough), Verdict.INCONCLUSIVE) < share(verdicts(kind, change, 6), Verdict.INCONCLUSIVE) - 0.2
 
 
@@ -88,7 +88,7 @@ PAIRS = st.integers(6, 14).flatmap(lambda count: st.lists(st.tuples(*[st.floats(
     better=st.sampled_from(Better),
     is_paired=st.booleans(),
 )
-def test_with_the_sides_exchanged_the_verdict_is_the_opposite_one(
+def test_with_the_sides_exchanged_the_verdict_is_the_opposite(
     pairs: list[tuple[float, float]], factor: float, floor: tuple[float, float] | None, better: Better, *, is_paired: bool
 ) -> None:
     one, other = [first for first, _ in pairs], [factor * second for _, second in pairs]
@@ -101,7 +101,7 @@ def test_with_the_sides_exchanged_the_verdict_is_the_opposite_one(
     assert back.interval == pytest.approx((1 / forth.interval[1], 1 / forth.interval[0]))
 
 
-def test_a_floor_above_the_limit_is_not_outvoted_by_more_samples() -> None:
+def test_more_samples_do_not_overcome_a_floor_above_the_limit() -> None:
     comparison = compare(around(100), around(101), better=Better.HIGHER, noise_floor=(0.6, 1.1))
     assert comparison.verdict is Verdict.INCONCLUSIVE
     assert "no number of samples" in comparison.reason
@@ -122,15 +122,15 @@ def test_samples_of_separate_runs_raise_no_more_false_alarms() -> None:
 
 
 @pytest.mark.parametrize("kind", ["normal", "heavy tails"])
-def test_smallest_detectable_difference_is_found_about_nine_times_of_ten(kind: str) -> None:
-    told = [comparison.smallest_detectable for comparison in verdicts(kind, 0.0)]
-    typical = float(np.median([detectable for detectable in told if detectable is not None]))
-    assert len(told) == COMPARISONS
+def test_smallest_detectable_difference_is_found_about_nine_times_out_of_ten(kind: str) -> None:
+    detected = [comparison.smallest_detectable for comparison in verdicts(kind, 0.0)]
+    typical = float(np.median([detectable for detectable in detected if detectable is not None]))
+    assert len(detected) == COMPARISONS
     assert share(verdicts(kind, typical), Verdict.IMPROVEMENT) >= 0.85
     assert share(verdicts(kind, typical / 3), Verdict.IMPROVEMENT) < 0.4
 
 
-def test_interval_holds_the_true_ratio_as_often_as_its_confidence_says() -> None:
+def test_interval_contains_the_true_ratio_as_often_as_its_confidence() -> None:
     held = [c.interval[0] <= 0.9 <= c.interval[1] for c in verdicts("heavy tails", -0.1) if c.interval is not None]
     assert sum(held) / COMPARISONS >= 0.93
 
@@ -168,33 +168,33 @@ def test_change_within_the_noise_floor_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "verdict", "said"),
+    ("baseline", "candidate", "verdict", "reason"),
     [
         ([], [1.0], Verdict.INVALID, "baseline"),
         ([1.0], [], Verdict.INVALID, "candidate"),
         ([], [], Verdict.INVALID, "baseline and the candidate"),
         ([1.0] * 12, [-1.0] * 12, Verdict.INVALID, "negative"),
-        ([5e-324] * 12, [1e30] * 12, Verdict.INVALID, "no number"),
+        ([5e-324] * 12, [1e30] * 12, Verdict.INVALID, "not a measurable number"),
         ([1.0] * 5, [2.0] * 12, Verdict.INCONCLUSIVE, "5 samples"),
         ([1.0], [2.0], Verdict.INCONCLUSIVE, "1 samples"),
         ([0.0] * 12, [0.0] * 12, Verdict.NO_DIFFERENCE, "0"),
         ([0.0] * 12, [1.0] * 12, Verdict.INCONCLUSIVE, "no ratio"),
     ],
 )
-def test_samples_that_cannot_tell(baseline: list[float], candidate: list[float], verdict: Verdict, said: str) -> None:
+def test_samples_without_a_ratio(baseline: list[float], candidate: list[float], verdict: Verdict, reason: str) -> None:
     comparison = compare(baseline, candidate, better=Better.HIGHER)
     assert comparison.verdict is verdict
-    assert said in comparison.reason
+    assert reason in comparison.reason
     assert comparison.interval is None
     assert comparison.smallest_detectable is None
 
 
-def test_pairs_need_as_many_of_each() -> None:
-    with pytest.raises(ValueError, match="no pairs"):
+def test_pairs_need_equal_numbers_of_samples() -> None:
+    with pytest.raises(ValueError, match="not pairs"):
         compare(around(1), around(1)[1:], better=Better.HIGHER, is_paired=True)
 
 
-def test_noise_floor_of_few_pairs_is_all_that_was_seen_and_of_many_an_interval() -> None:
+def test_noise_floor_is_the_range_of_few_pairs_and_an_interval_of_many() -> None:
     assert noise_floor_interval([100.0, 100.0], [104.0, 102.0]) == pytest.approx((1 / 1.04, 1.04))
     assert noise_floor_interval([104.0, 102.0], [100.0, 100.0]) == pytest.approx((1 / 1.04, 1.04))
     first, second = measured("normal", 0.0, 30, seed=1)
@@ -209,10 +209,10 @@ def test_noise_floor_needs_pairs_above_zero(first: list[float], second: list[flo
         noise_floor_interval(first, second)
 
 
-def test_turns_go_forth_and_back() -> None:
+def test_turns_alternate_forward_and_backward() -> None:
     assert turns(("a", "b", "c"), 3) == (("a", "b", "c"), ("c", "b", "a"), ("a", "b", "c"))
     assert turns(("a",), 2) == (("a",), ("a",))
-    # Over an even number of repetitions each has the same mean place, so that a steady drift touches all alike.
+    # Over an even number of repetitions each device has the same mean place, so that a steady drift affects all equally.
     places: dict[str, int] = {}
     for place, label in enumerate(label for turn in turns(("a", "b", "c"), 4) for label in turn):
         places[label] = places.get(label, 0) + place

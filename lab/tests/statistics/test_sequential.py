@@ -1,4 +1,4 @@
-"""Comparisons that go on until they are decided: how often they are wrong, by simulation."""
+"""Comparisons that continue until they are decided: their error rates, by simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARISONS = 100
 
 
 def decided(kind: str, change: float, seed: int, scale: float) -> tuple[Verdict, int]:
-    """Return the verdict of a comparison that goes on, and by how many pairs it came."""
+    """Return the verdict of a comparison that continues, and the number of pairs at its end."""
     most = DEFAULT_PAIRS * GROWTH ** (LOOKS - 1)
     samples = measured(kind, change, most, seed, scale=scale)
     verdict, pairs = Verdict.INCONCLUSIVE, DEFAULT_PAIRS
@@ -28,7 +28,7 @@ def decided(kind: str, change: float, seed: int, scale: float) -> tuple[Verdict,
     return verdict, pairs
 
 
-def test_looks_together_have_no_more_than_the_chance_of_one_comparison() -> None:
+def test_all_looks_together_have_the_error_probability_of_one_comparison() -> None:
     assert look_confidence(0, 0.95) == pytest.approx(0.95)
     spent = [1 - look_confidence(look, 0.95) for look in range(1, 30)]
     assert spent[0] == pytest.approx(0.025)
@@ -37,7 +37,7 @@ def test_looks_together_have_no_more_than_the_chance_of_one_comparison() -> None
 
 @pytest.mark.parametrize("kind", NOISES)
 @pytest.mark.parametrize("scale", [1.0, 4.0, 12.0])
-def test_however_noisy_it_is_false_alarms_are_rare_and_no_difference_is_never_wrong(kind: str, scale: float) -> None:
+def test_at_any_noise_false_alarms_are_rare_and_no_difference_is_never_wrong(kind: str, scale: float) -> None:
     same = [decided(kind, 0.0, seed, scale)[0] for seed in range(COMPARISONS)]
     slower = [decided(kind, -0.05, seed, scale)[0] for seed in range(COMPARISONS)]
     assert sum(verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT) for verdict in same) <= 0.05 * COMPARISONS
@@ -46,7 +46,7 @@ def test_however_noisy_it_is_false_alarms_are_rare_and_no_difference_is_never_wr
 
 
 @pytest.mark.parametrize("kind", NOISES)
-def test_more_pairs_decide_what_the_first_do_not(kind: str) -> None:
+def test_more_pairs_decide_undecided_comparisons(kind: str) -> None:
     for change, verdict in ((0.0, Verdict.NO_DIFFERENCE), (-0.05, Verdict.REGRESSION)):
         ends = [decided(kind, change, seed, 1.0) for seed in range(COMPARISONS)]
         assert sum(end[0] is verdict for end in ends) >= 0.8 * COMPARISONS, change

@@ -16,13 +16,13 @@ __all__ = ["postgres_socket"]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store can be."""
+    """The path of a store that does not exist yet."""
     return tmp_path / "new folder" / "results.db"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty store can be: a file, or a database."""
+    """The location of an empty store: a file or a database."""
     if request.param == "sqlite":
         return str(tmp_path / "results.db")
     address = request.getfixturevalue("postgres_socket")
@@ -38,5 +38,5 @@ def store(location: str) -> Iterator[ResultStore]:
 
 @pytest.fixture
 def clock() -> HandClock:
-    """A time that goes on when it is told to."""
+    """A clock that only the test advances."""
     return HandClock()

@@ -1,4 +1,4 @@
-"""The audit log: the database itself refuses to edit it."""
+"""The database rejects changes of the audit log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringroad_lab.web.tables import AuditEntry
 
 
 @pytest.mark.parametrize("edit", [delete(AuditEntry), update(AuditEntry).values(actor="nobody")], ids=["delete", "update"])
-def test_the_log_is_only_added_to(location: str, edit: Delete | Update) -> None:
+def test_log_entries_cannot_be_changed(location: str, edit: Delete | Update) -> None:
     with ResultStore(location) as store:
         with store.writing() as database:
             append(database, 1.7e9, "user alice", Action.COMMENT, old="", new="noisy")

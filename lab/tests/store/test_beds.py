@@ -1,4 +1,4 @@
-"""Beds in the store, on SQLite and PostgreSQL: one run at a time has one, who lost it writes nothing, and requests get what is free."""
+"""Beds in the store, on SQLite and PostgreSQL: one run at a time holds a bed, and requests get free beds."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def bed(bed_class: str = "any", **values: Any) -> Bed:  # noqa: ANN401
 # A run and its bed
 
 
-def test_one_run_has_a_bed_and_the_next_gets_a_greater_token(store: ResultStore, clock: HandClock) -> None:
+def test_one_run_holds_a_bed_and_the_next_gets_a_greater_token(store: ResultStore, clock: HandClock) -> None:
     mine, other = of(store, clock), of(store, clock, "there:1:2:3")
     first = mine.take("a", "run-1")
     with pytest.raises(BedError, match=r"bed a is taken: run run-1 on elsewhere"):
         other.take("a", "run-2")
-    # The same process cannot have it twice either.
+    # The same process cannot take it twice either.
     with pytest.raises(BedError, match="taken"):
         mine.take("a", "run-2")
     mine.give_back(first, "finished")
@@ -58,9 +58,7 @@ def test_one_run_has_a_bed_and_the_next_gets_a_greater_token(store: ResultStore,
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_a_run_whose_lease_ended_writes_nothing_more_even_where_nobody_took_the_bed(
-    store: ResultStore, clock: HandClock, is_taken: bool
-) -> None:
+def test_a_run_with_an_expired_lease_cannot_write_even_if_the_bed_is_free(store: ResultStore, clock: HandClock, is_taken: bool) -> None:
     mine, record = of(store, clock), fabricated_run()
     lease = mine.take("a", record.run_id)
     fenced = store.fenced(lambda session: mine.check_in(session, lease))
@@ -95,10 +93,10 @@ def test_a_killed_run_of_this_machine_leaves_its_bed_at_once(store: ResultStore,
         killed.check(lease)
 
 
-def test_two_copies_of_a_run_never_have_a_bed_each(store: ResultStore, clock: HandClock) -> None:
+def test_two_copies_of_a_run_never_hold_two_beds(store: ResultStore, clock: HandClock) -> None:
     first, second = of(store, clock), of(store, clock, "there:1:2:3")
     lease = first.take("a", "run-1")
-    with pytest.raises(BedError, match="goes on on bed a"):
+    with pytest.raises(BedError, match="still holds bed a"):
         second.take("b", "run-1")
     clock.now += LEASE_S
     assert second.take("b", "run-1").token == 1
@@ -106,7 +104,7 @@ def test_two_copies_of_a_run_never_have_a_bed_each(store: ResultStore, clock: Ha
         first.check(lease)
 
 
-def test_of_many_that_take_a_bed_at_once_one_gets_it(location: str) -> None:
+def test_only_one_of_many_concurrent_runs_gets_a_bed(location: str) -> None:
     barrier = threading.Barrier(8)
     got: list[int] = []
     refused: list[BedError] = []
@@ -131,13 +129,13 @@ def test_of_many_that_take_a_bed_at_once_one_gets_it(location: str) -> None:
 # Quarantine and calibration
 
 
-def test_a_bed_in_quarantine_is_not_to_be_had_until_it_is_released(store: ResultStore, clock: HandClock) -> None:
+def test_a_bed_in_quarantine_cannot_be_taken_until_it_is_released(store: ResultStore, clock: HandClock) -> None:
     mine = of(store, clock)
     with pytest.raises(StoreError, match="not in quarantine"):
         mine.release("a")
     lease = mine.take("a", "run-1")
     mine.quarantine("a", "its cable is loose", "ann")
-    # Who has it goes on.
+    # The current holder continues.
     mine.renew(lease)
     mine.give_back(lease, "finished", "another reason")
     with pytest.raises(BedError, match=r"quarantine.*ann.*its cable is loose.*beds release a"):
@@ -167,14 +165,14 @@ def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: Result
     mine, usual = of(store, clock), bed(calibration_limit=0.2)
     lease = mine.take("a", "run-1")
     for number, fps in enumerate((1e6, 3e5, 1e6, 1.1e6)):
-        # There are too few to compare with at first: one of them may itself be far off.
+        # At first there are too few calibrations to compare with: one of them could be an outlier.
         calibration(store, f"run-{number}", usual).judge(ceiling(fps))
     calibration(store, "run-5", usual).judge(ceiling(0.81e6))
-    # What was measured again in a run, for whatever cause, says nothing of the bed. Nor does another load.
+    # A ceiling that was measured again during a run does not count for the bed. Neither does another load.
     calibration(store, "run-6", usual).judge(ceiling(1e5, cause="a trial contradicted it"))
     calibration(store, "run-6", usual, flows=1000).judge(ceiling(1e5))
     for _ in range(2):
-        # What failed is no measure for the next.
+        # A failed calibration is not a reference for the next.
         with pytest.raises(BedError, match=r"500.0 kframes/s of 64 over veth.*before \(median of 5\).*20 %"):
             calibration(store, "run-7", usual).judge(ceiling(5e5))
     mine.give_back(lease, "failed", "it failed")
@@ -182,7 +180,7 @@ def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: Result
     calibration(store, "run-8", usual).judge(ceiling(5e5))
 
 
-def test_a_bed_may_have_a_minimum(store: ResultStore, clock: HandClock) -> None:
+def test_a_bed_can_have_a_minimum(store: ResultStore, clock: HandClock) -> None:
     of(store, clock).take("a", "run-1")
     at_least = bed(calibration_minimum_fps={"64": 1e6})
     calibration(store, "run-1", at_least).judge(ceiling(1e6))
@@ -205,7 +203,7 @@ class Fleet:
         self.requests = Requests(store, clock)
         self.clock = clock
 
-    def ask(self, build: str, bed_class: str = "any", scenario: str = "BRIDGE_VETH", **values: Any) -> None:  # noqa: ANN401
+    def add_request(self, build: str, bed_class: str = "any", scenario: str = "BRIDGE_VETH", **values: Any) -> None:  # noqa: ANN401
         self.clock.now += 1
         wanted = Wanted(build=build, scenario=scenario, bed_class=bed_class, built_at=EPOCH, **values)
         self.requests.add(Message("koji", b"{}", EPOCH), [wanted])
@@ -225,25 +223,23 @@ def fleet(store: ResultStore, clock: HandClock) -> Fleet:
     return Fleet(store, clock)
 
 
-def test_requests_that_fit_only_taken_beds_are_in_nobodys_way(fleet: Fleet) -> None:
-    fleet.beds.take("c", "somebody's")
+def test_requests_for_taken_beds_do_not_block_other_requests(fleet: Fleet) -> None:
+    fleet.beds.take("c", "other-run")
     for number in range(3):
-        fleet.ask(f"nic-{number}", "nic", priority=100)
-    fleet.ask("bridge", "veth")
-    fleet.ask("ovs", scenario="OVS_DPDK1q")
-    fleet.ask("other", "nic400g", priority=1000)
-    # Two jobs and two beds: the first may have either, and so the second is left one whichever it takes.
+        fleet.add_request(f"nic-{number}", "nic", priority=100)
+    fleet.add_request("bridge", "veth")
+    fleet.add_request("ovs", scenario="OVS_DPDK1q")
+    fleet.add_request("other", "nic400g", priority=1000)
+    # Two jobs and two beds: `ovs` can use either bed, so a bed is left for each job.
     assert fleet.claimed() == [("bridge", ("a",)), ("ovs", ("a", "b"))]
-    assert fleet.leases.obstacles() == {
-        "requests for class nic400g, BRIDGE_VETH wait: no bed fits: none is of class nic400g and for scenario BRIDGE_VETH"
-    }
+    assert fleet.leases.obstacles() == {"requests for class nic400g, BRIDGE_VETH wait: no bed of class nic400g fits scenario BRIDGE_VETH"}
     fleet.beds.quarantine("c", "loose cable", "ann")
     assert any("nic, BRIDGE_VETH wait: all beds that fit are in quarantine: c" in each for each in fleet.leases.obstacles())
 
 
-def test_no_more_jobs_are_begun_than_there_are_beds_for(fleet: Fleet) -> None:
+def test_no_more_jobs_are_started_than_there_are_beds(fleet: Fleet) -> None:
     for number in range(5):
-        fleet.ask(f"build-{number}")
+        fleet.add_request(f"build-{number}")
     assert [len(beds) for _, beds in fleet.claimed()] == [2, 2]
     first = fleet.requests.get(1)
     fleet.beds.take("a", str(first.run_id))
@@ -253,8 +249,8 @@ def test_no_more_jobs_are_begun_than_there_are_beds_for(fleet: Fleet) -> None:
     assert fleet.claimed() == []
 
 
-def test_a_run_goes_on_on_its_bed_and_begins_anew_on_another(fleet: Fleet) -> None:
-    fleet.ask("build")
+def test_a_run_resumes_on_its_bed_and_restarts_on_another(fleet: Fleet) -> None:
+    fleet.add_request("build")
     request = fleet.claim()
     assert request
     for bed_then, is_usable in (("a", True), ("a", False)):
@@ -271,19 +267,19 @@ def test_a_run_goes_on_on_its_bed_and_begins_anew_on_another(fleet: Fleet) -> No
         request = again
 
 
-def test_what_waits_for_a_person_is_nothing_to_wait_for(fleet: Fleet) -> None:
-    fleet.ask("build", "nic")
+def test_requests_that_need_an_operator_do_not_count_as_waiting(fleet: Fleet) -> None:
+    fleet.add_request("build", "nic")
     assert fleet.leases.is_any_new()
-    fleet.beds.take("c", "somebody's")
+    fleet.beds.take("c", "other-run")
     assert not fleet.leases.is_any_new()
     assert fleet.leases.is_any_waiting()
     fleet.beds.quarantine("c", "loose cable", "ann")
     assert not fleet.leases.is_any_waiting()
 
 
-def test_the_overview_tells_use_and_waiting_by_bed_and_class(fleet: Fleet, store: ResultStore, clock: HandClock) -> None:
-    fleet.ask("build", "nic")
-    fleet.ask("waits", "nic")
+def test_the_overview_reports_use_and_waiting_times_by_bed_and_class(fleet: Fleet, store: ResultStore, clock: HandClock) -> None:
+    fleet.add_request("build", "nic")
+    fleet.add_request("waits", "nic")
     clock.now += 300
     request = fleet.claim()
     assert request
@@ -297,7 +293,7 @@ def test_the_overview_tells_use_and_waiting_by_bed_and_class(fleet: Fleet, store
     lines = {line.name: line for line in found.beds}
     assert {name: line.word for name, line in lines.items()} == {"a": "free", "b": "free", "c": "free", "gone": "busy"}
     assert lines["c"].occupied == pytest.approx(60 / LOOK_BACK_S)
-    # The first was asked for a second before the second.
+    # The first request was made one second before the second.
     assert (lines["c"].waits.number, lines["c"].waits.longest_s) == (1, 301)
     nic = next(line for line in found.classes if line.bed_class == "nic")
     assert (nic.beds, nic.waiting, nic.oldest_s, nic.waits.median_s) == (1, 1, 360, 301)

@@ -1,4 +1,4 @@
-"""Comparisons in the store: kept, shown in lists, replaced, and gone with their runs."""
+"""Comparisons in the store: stored, listed, replaced, and deleted with their runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NEW = fabricated_run(
 
 @pytest.fixture
 def compared(store: ResultStore) -> RunComparison:
-    """Two runs, and what came of comparing them, in the store."""
+    """Two runs and their comparison, in the store."""
     store.add_runs([OLD, NEW])
     comparison = compare_runs(OLD, NEW)
     store.keep_comparison(OLD.run_id, NEW.run_id, comparison)
     return comparison
 
 
-def test_a_list_tells_what_a_comparison_found(store: ResultStore, compared: RunComparison) -> None:
+def test_a_list_shows_the_findings_of_a_comparison(store: ResultStore, compared: RunComparison) -> None:
     new, old = store.summaries()
     (kept,) = new.comparisons
     assert old.comparisons == ()
@@ -42,13 +42,13 @@ def test_a_list_tells_what_a_comparison_found(store: ResultStore, compared: RunC
 
 
 @pytest.mark.usefixtures("compared")
-def test_runs_are_found_by_what_a_comparison_found(store: ResultStore) -> None:
+def test_runs_are_filtered_by_findings(store: ResultStore) -> None:
     assert [run.run_id for run in store.summaries(RunFilter(finding=Verdict.REGRESSION))] == [NEW.run_id]
     assert store.summaries(RunFilter(finding=Verdict.INVALID)) == []
     assert store.count(RunFilter(finding=Verdict.REGRESSION)) == 1
 
 
-def test_a_comparison_takes_the_place_of_one_of_the_same_sides(store: ResultStore, compared: RunComparison) -> None:
+def test_a_comparison_replaces_an_earlier_one_of_the_same_sides(store: ResultStore, compared: RunComparison) -> None:
     within = compare_labels(NEW, "ovs", "ringroad")
     store.keep_comparison(NEW.run_id, NEW.run_id, within)
     store.keep_comparison(OLD.run_id, NEW.run_id, compare_runs(OLD, NEW, limit=0.001))
@@ -61,7 +61,7 @@ def test_a_comparison_takes_the_place_of_one_of_the_same_sides(store: ResultStor
         assert len(session.scalars(select(models.Finding.id)).all()) == len(last.findings) + len(devices.findings)
 
 
-def test_comparisons_of_a_run_that_goes_on_are_forgotten(store: ResultStore) -> None:
+def test_comparisons_of_a_run_that_continues_are_deleted(store: ResultStore) -> None:
     store.add_runs([OLD, NEW.model_copy(update={"state": RunState.STOPPED})])
     store.keep_comparison(OLD.run_id, NEW.run_id, compare_runs(OLD, NEW))
 
@@ -72,7 +72,7 @@ def test_comparisons_of_a_run_that_goes_on_are_forgotten(store: ResultStore) -> 
 
 @pytest.mark.usefixtures("compared")
 @pytest.mark.parametrize("gone", [OLD.run_id, NEW.run_id])
-def test_a_comparison_goes_with_either_of_its_runs(store: ResultStore, gone: str) -> None:
+def test_a_comparison_is_deleted_with_either_of_its_runs(store: ResultStore, gone: str) -> None:
     with store.writing() as session:
         measurements = select(models.StoredMeasurement.id).filter_by(run_id=gone).scalar_subquery()
         session.execute(delete(models.StoredMetric).where(models.StoredMetric.measurement_id.in_(measurements)))
@@ -85,7 +85,7 @@ def test_a_comparison_goes_with_either_of_its_runs(store: ResultStore, gone: str
         assert session.scalars(select(models.Finding)).all() == []
 
 
-def test_a_comparison_with_a_run_that_is_not_there_is_refused(store: ResultStore) -> None:
+def test_a_comparison_with_an_unknown_run_is_rejected(store: ResultStore) -> None:
     store.add_run(NEW)
     with pytest.raises(StoreError, match="no run old-run"):
         store.keep_comparison(OLD.run_id, NEW.run_id, compare_runs(OLD, NEW))

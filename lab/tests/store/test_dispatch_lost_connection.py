@@ -1,4 +1,4 @@
-"""A dispatcher over PostgreSQL whose connections are cut again and again: each request has one run and one verdict all the same."""
+"""A dispatcher whose PostgreSQL connections are cut repeatedly: each request still gets one run and one verdict."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CUTS = 60
 
 
 @pytest.mark.parametrize("location", ["postgresql"], indirect=True)
-def test_connections_that_are_cut_delay_and_lose_nothing(store: ResultStore, location: str, postgres_socket: Path) -> None:
+def test_cut_connections_lose_nothing(store: ResultStore, location: str, postgres_socket: Path) -> None:
     cluster, over = Cluster(store), threading.Event()
-    said: list[str] = []
+    messages: list[str] = []
     cut = 0
 
     def measure(job: Job) -> None:
@@ -57,12 +57,12 @@ def test_connections_that_are_cut_delay_and_lose_nothing(store: ResultStore, loc
     cutter.start()
     settings = DispatcherSettings(retry_wait_s=0.0, poll_s=0.01)
     try:
-        Dispatcher(store, SimulatedEngine(cluster), Leases(store, "local"), settings, say=said.append).run(threading.Event(), once=True)
+        Dispatcher(store, SimulatedEngine(cluster), Leases(store, "local"), settings, say=messages.append).run(threading.Event(), once=True)
     finally:
         over.set()
         cutter.join()
     assert cut > BUILDS
-    assert any("result store" in text for text in said)
+    assert any("result store" in text for text in messages)
     done = requests.find()
     assert [each.state for each in done] == [RequestState.DONE] * BUILDS
     assert store.count() == len({each.run_id for each in done}) == BUILDS

@@ -1,4 +1,4 @@
-"""Records as files."""
+"""Run records as files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ringroad_lab.store.exchange import read_record_file, read_records, write_re
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_records_come_out_as_they_went_in(count: int) -> None:
+def test_records_are_read_back_unchanged(count: int) -> None:
     records = tuple(fabricated_run(name=HOSTILE, seed=seed) for seed in range(count))
     assert read_records(write_records(records), "test") == records
 
@@ -22,11 +22,11 @@ RIGHT = json.loads(fabricated_run().model_dump_json())
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
-        ("", "no JSON"),
-        (b"\xff\xfe\x00", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "invalid JSON"),
+        (b"\xff\xfe\x00", "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
         ("7", "not the record of a run"),
         ("{}", "not the record of a run"),
         ("[[]]", "not the record of a run"),
@@ -36,8 +36,8 @@ RIGHT = json.loads(fabricated_run().model_dump_json())
         (json.dumps([RIGHT, RIGHT | {"duts": 3}]), "1.duts: "),
     ],
 )
-def test_an_invalid_record_is_refused(content: str | bytes, told: str) -> None:
-    with pytest.raises(StoreError, match=told) as error:
+def test_an_invalid_record_is_rejected(content: str | bytes, expected: str) -> None:
+    with pytest.raises(StoreError, match=expected) as error:
         read_records(content, "results.json")
     assert str(error.value).startswith("results.json: ")
     assert len(str(error.value)) < 1000

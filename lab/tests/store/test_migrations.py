@@ -1,4 +1,4 @@
-"""The store's tables: made, upgraded, and refused where they are not ours or too new."""
+"""The store's tables: created and upgraded; databases of other programs and newer schemas are rejected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.tables import Token
 
-# Made with `sqlite3 .dump` of a store that the first migration made, and one fabricated run.
+# Output of `sqlite3 .dump` for a store of the first migration with one fabricated run.
 FIRST_SCHEMA = Path(__file__).parent / "store_of_schema_0001.sql"
 
 
@@ -35,7 +35,7 @@ def test_a_store_of_the_first_schema_is_upgraded_and_read(path: Path) -> None:
         store.add_run(fabricated_run())
 
 
-def test_migrations_make_the_tables_that_the_program_uses(path: Path) -> None:
+def test_migrations_create_the_tables_that_the_program_uses(path: Path) -> None:
     assert Token.metadata is Base.metadata
     engine = open_database(parse_location(str(path)))
     with engine.connect() as connection:
@@ -43,7 +43,7 @@ def test_migrations_make_the_tables_that_the_program_uses(path: Path) -> None:
     engine.dispose()
 
 
-def test_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
+def test_a_newer_store_is_rejected_and_not_changed(path: Path) -> None:
     ResultStore(str(path)).close()
     with sqlite3.connect(path) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -60,17 +60,17 @@ def test_a_new_store_is_private(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_another_file_than_a_store_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
     text = tmp_path / "text"
-    text.write_text("this is no database, but it is long enough to be looked at as one\n" * 100)
+    text.write_text("this text is long enough to be checked for a database header\n" * 100)
     with pytest.raises(StoreError, match="not a database"):
         ResultStore(str(text))
-    assert text.read_text().startswith("this is no database")
+    assert text.read_text().startswith("this text is long")
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as database:
         database.execute("CREATE TABLE cookies (name)")
     database.close()
-    with pytest.raises(StoreError, match="another program's"):
+    with pytest.raises(StoreError, match="another program"):
         ResultStore(str(other))
     with pytest.raises(StoreError, match="Is a directory"):
         ResultStore(str(tmp_path))
@@ -79,26 +79,26 @@ def test_another_file_than_a_store_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["", "mysql://u:secret@h/d", "postgresql://u:secret@h:port/d"])
-def test_locations_that_cannot_be_one_are_refused_without_their_password(location: str) -> None:
-    with pytest.raises(StoreError) as told:
+def test_invalid_locations_are_rejected_without_showing_the_password(location: str) -> None:
+    with pytest.raises(StoreError) as raised:
         parse_location(location)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
-def test_an_unreachable_database_is_reported_without_its_password() -> None:
+def test_an_unreachable_database_is_reported_without_the_password() -> None:
     # Port 1 is reserved, and nothing listens there.
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as told:
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as raised:
         ResultStore("postgresql://u:secret@127.0.0.1:1/d")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_an_unknown_parameter_of_the_url_is_reported() -> None:
-    with pytest.raises(StoreError, match="sslmode") as told:
+    with pytest.raises(StoreError, match="sslmode") as raised:
         ResultStore("postgresql://u:secret@127.0.0.1:1/d?sslmode=require")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
-def test_the_default_store_lies_where_the_user_keeps_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_store_is_in_the_data_folder_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_path() == tmp_path / "ringroad-lab" / "results.db"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")

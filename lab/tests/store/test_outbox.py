@@ -27,24 +27,24 @@ DAY_S = 86400.0
 
 
 def address(outbox: Outbox, *names: str) -> list[Notice]:
-    """Have these told of all that happened; return what that is."""
-    told: list[Notice] = []
+    """Address all new notices to these recipients; return the notices."""
+    notices: list[Notice] = []
 
-    def who(notice: Notice) -> Sequence[str]:
-        told.append(notice)
+    def recipients(notice: Notice) -> Sequence[str]:
+        notices.append(notice)
         return names
 
-    outbox.address(who)
-    return told
+    outbox.address(recipients)
+    return notices
 
 
 def deliver(outbox: Outbox, target: str) -> list[Notification]:
-    """Tell one all that is due."""
-    told = []
-    while telling := outbox.claim(target, 60):
-        outbox.delivered(telling)
-        told.append(telling)
-    return told
+    """Deliver all due notifications to a target."""
+    delivered = []
+    while notification := outbox.claim(target, 60):
+        outbox.delivered(notification)
+        delivered.append(notification)
+    return delivered
 
 
 def test_each_stage_is_reported_once_in_each_round(store: ResultStore) -> None:
@@ -63,7 +63,7 @@ def test_each_stage_is_reported_once_in_each_round(store: ResultStore) -> None:
     assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.RUNNING, Stage.ERROR]
     Requests(store).retry(request_id, "tester")
     assert [(notice.stage, notice.outcome, notice.reason) for notice in address(outbox, "c")] == [(Stage.QUEUED, "", "")]
-    # What is noted beside a state begins no round.
+    # A change that keeps the state does not start a round.
     outbox.send_again(request_id, "tester")
     outbox.send_again(request_id, "tester", to_all=True)
     assert [notice.stage for notice in address(outbox, "c")] == [Stage.QUEUED]
@@ -76,14 +76,14 @@ def test_each_stage_is_reported_once_in_each_round(store: ResultStore) -> None:
         (Stage.QUEUED, "", ""),
         (Stage.ERROR, "cancelled", "not needed"),
     ]
-    # Somebody asked for the first round to be told again.
+    # The notifications of the first round were requested again.
     assert [each.stage for each in deliver(outbox, "a")] == [Stage.QUEUED, Stage.RUNNING, Stage.ERROR, Stage.QUEUED, Stage.ERROR]
     assert [each.target for each in outbox.of_request(request_id) if each.state is DeliveryState.WAITING] == ["b"] * 3 + ["c"] * 2
     deliveries = [each.delivery for each in outbox.of_request(request_id)]
     assert len(set(deliveries)) == len(deliveries) == 10
 
 
-def test_what_is_reported_is_written_with_the_change_or_not_at_all(store: ResultStore) -> None:
+def test_a_notification_is_written_with_the_change_or_not_at_all(store: ResultStore) -> None:
     request_id = ask(store)
     outbox = Outbox(store)
     address(outbox)
@@ -102,7 +102,7 @@ def test_what_is_reported_is_written_with_the_change_or_not_at_all(store: Result
     assert outbox.is_any_new()
 
 
-def test_what_is_sent_is_sent_by_one_and_in_order(store: ResultStore) -> None:
+def test_notifications_are_sent_by_one_dispatcher_and_in_order(store: ResultStore) -> None:
     here, there = Outbox(store, "here:1:1:1"), Outbox(store, "there:1:1:1")
     ask(store)
     have_run(store)
@@ -110,14 +110,14 @@ def test_what_is_sent_is_sent_by_one_and_in_order(store: ResultStore) -> None:
     first = here.claim("a", 60)
     assert first
     assert first.stage is Stage.QUEUED
-    # What follows waits for it, whoever would send it.
+    # The next notification waits for it in every dispatcher.
     assert there.claim("a", 60) is None
     assert there.due(["a"]) == []
     here.failed(first, "busy", 0.0, 7)
     again = there.claim("a", 60)
     assert again
     assert (again.id, again.attempts, again.delivery) == (first.id, 2, first.delivery)
-    # It is not this one's any more.
+    # `here` no longer holds it.
     here.delivered(first)
     assert here.claim("a", 60) is None
     there.delivered(again)
@@ -126,7 +126,7 @@ def test_what_is_sent_is_sent_by_one_and_in_order(store: ResultStore) -> None:
     assert following.stage is Stage.RUNNING
 
 
-def test_many_at_once_send_each_once(store: ResultStore, location: str) -> None:
+def test_concurrent_dispatchers_send_each_notification_once(store: ResultStore, location: str) -> None:
     count, workers = 40, 4
     for number in range(count):
         make_dead(store, number)
@@ -142,8 +142,8 @@ def test_many_at_once_send_each_once(store: ResultStore, location: str) -> None:
                 while outbox.is_any_new():
                     address(outbox, "a", "b")
                 for target in ("a", "b"):
-                    for telling in deliver(outbox, target):
-                        sent[telling.delivery] += 1
+                    for notification in deliver(outbox, target):
+                        sent[notification.delivery] += 1
         except BaseException as error:
             problems.append(error)
 
@@ -161,7 +161,7 @@ def test_many_at_once_send_each_once(store: ResultStore, location: str) -> None:
     assert set(sent) == {each.delivery for each in rows}
 
 
-def test_the_claims_of_processes_that_ended_are_free(store: ResultStore) -> None:
+def test_claims_of_ended_processes_are_released(store: ResultStore) -> None:
     make_dead(store)
     gone = Outbox(store, f"{this_process().rpartition(':')[0]}:1.00")
     address(gone, "a")
@@ -175,7 +175,7 @@ def test_the_claims_of_processes_that_ended_are_free(store: ResultStore) -> None
     assert again.delivery == taken.delivery
 
 
-def test_a_claim_of_another_machine_ends_with_its_time(store: ResultStore) -> None:
+def test_a_claim_of_another_machine_expires(store: ResultStore) -> None:
     now = [1e9]
     make_dead(store)
     there, here = Outbox(store, "there:1:1:1", clock=lambda: now[0]), Outbox(store, this_process(), clock=lambda: now[0])
@@ -189,7 +189,7 @@ def test_a_claim_of_another_machine_ends_with_its_time(store: ResultStore) -> No
     assert here.claim("a", 90)
 
 
-def test_what_fails_for_days_is_given_up_and_told_again_when_somebody_asks(store: ResultStore) -> None:
+def test_a_notification_that_fails_for_days_is_given_up_and_sent_again_on_request(store: ResultStore) -> None:
     now = [1e9]
     outbox = Outbox(store, "here:1:1:1", clock=lambda: now[0])
     request_id = make_dead(store)
@@ -212,20 +212,20 @@ def test_what_fails_for_days_is_given_up_and_told_again_when_somebody_asks(store
     assert outbox.due(["a"]) == []
     assert outbox.send_again(request_id, "tester") == 1
     (again,) = deliver(outbox, "a")
-    # Whoever got it all the same knows it again.
+    # A recipient that got it nevertheless recognizes it by its delivery id.
     assert (again.delivery, again.attempts) == (first.delivery, 1)
     assert outbox.send_again(request_id, "tester") == 0
-    assert Requests(store).changes(request_id)[-1].why == "is told again"
+    assert Requests(store).changes(request_id)[-1].why == "notified again"
 
 
-def test_all_are_reported_anew_when_somebody_asks_and_who_came_since(store: ResultStore) -> None:
+def test_all_recipients_including_new_ones_are_notified_again_on_request(store: ResultStore) -> None:
     outbox = Outbox(store, "here:1:1:1")
     request_id = make_dead(store)
     address(outbox, "a")
     (first,) = deliver(outbox, "a")
     assert outbox.send_again(request_id, "tester", to_all=True) == 1
     (notice,) = address(outbox, "a", "b")
-    assert (notice.outcome, notice.reason) == ("dead", "it is no JSON")
+    assert (notice.outcome, notice.reason) == ("dead", "invalid JSON")
     (second,) = deliver(outbox, "a")
     assert second.delivery != first.delivery
     assert len(deliver(outbox, "b")) == 1
@@ -233,7 +233,7 @@ def test_all_are_reported_anew_when_somebody_asks_and_who_came_since(store: Resu
         outbox.send_again(77, "tester")
 
 
-def test_a_target_that_nobody_has_any_more_is_given_up(store: ResultStore) -> None:
+def test_a_removed_target_is_given_up(store: ResultStore) -> None:
     now = [1e9]
     outbox = Outbox(store, "here:1:1:1", clock=lambda: now[0])
     request_id = make_dead(store)
@@ -246,7 +246,7 @@ def test_a_target_that_nobody_has_any_more_is_given_up(store: ResultStore) -> No
     }
 
 
-def test_of_what_was_not_told_before_the_upgrade_all_are_reported(location: str) -> None:
+def test_undelivered_notifications_are_sent_after_the_upgrade(location: str) -> None:
     engine = sqlalchemy.create_engine(parse_location(location))
     with engine.begin() as connection:
         command.upgrade(_migration_scripts(connection), "0005")
@@ -264,7 +264,7 @@ def test_of_what_was_not_told_before_the_upgrade_all_are_reported(location: str)
             **numbers,
         }
         for build, state, told_at, holder in (
-            ("told", "done", 3.0, ""),
+            ("notified", "done", 3.0, ""),
             ("undelivered", "done", 0.0, "gone:1:1:1"),
             ("new", "new", 0.0, ""),
         ):

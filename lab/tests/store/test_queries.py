@@ -1,4 +1,4 @@
-"""What is in the store is found."""
+"""Queries and filters of the store."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_summary_names_its_successor(filled: ResultStore) -> None:
     assert summaries[OLD.run_id].versions == ("ovs 2.17",)
 
 
-def test_figures_are_found_but_not_those_of_superseded_runs(filled: ResultStore) -> None:
+def test_metrics_are_found_but_not_those_of_superseded_runs(filled: ResultStore) -> None:
     points = filled.metric_points(MetricFilter(dut="ovs", method="throughput", frame="64", metric="throughput_fps"))
     assert [(point.run_id, point.repetition) for point in points] == [(NEW.run_id, 0), (NEW.run_id, 1), (NEW.run_id, 2)]
     expected = [
@@ -95,7 +95,7 @@ def test_runs_are_named_by_id_beginning_or_baseline(filled: ResultStore) -> None
         filled.resolve("%%%%%%")
 
 
-def test_a_baseline_can_be_given_to_another_run(filled: ResultStore) -> None:
+def test_a_baseline_can_be_moved_to_another_run(filled: ResultStore) -> None:
     filled.set_baseline("v1", OLD.run_id)
     filled.set_baseline("v1", NEW.run_id)
     filled.set_baseline("main", OLD.run_id)
@@ -109,17 +109,17 @@ def test_a_baseline_can_be_given_to_another_run(filled: ResultStore) -> None:
 
 
 def judge(store: ResultStore, run_id: str, verdict: queries.TesterVerdict) -> None:
-    """Say something of a run, after all that was said before."""
+    """Set the tester's verdict on a run."""
     change_review(store, run_id, Review(verdict=verdict), "user ann", read_review(store, run_id).last_change)
 
 
-def test_the_last_stable_run_beside_another_is_of_its_machine(store: ResultStore) -> None:
+def test_the_last_stable_run_for_another_run_is_from_its_machine(store: ResultStore) -> None:
     here, there = ({"machine": {"name": name, "id": name * 4}} for name in ("here", "there"))
     mine = fabricated_run(run_id="mine0000", facts=here, latency=False)
     theirs = fabricated_run(run_id="theirs00", facts=there, started_at=EPOCH + 1e6, latency=False)
     store.add_runs([mine, theirs])
     judge(store, theirs.run_id, queries.TesterVerdict.PASS)
-    with pytest.raises(StoreError, match=r"theirs00 has, and was measured on there: .* name it: --baseline theirs00"):
+    with pytest.raises(StoreError, match=r"theirs00 has, but on there: .* use --baseline theirs00"):
         store.resolve("last-stable", mine)
     judge(store, mine.run_id, queries.TesterVerdict.PASS)
     assert store.resolve("last-stable", mine) == mine.run_id
@@ -144,7 +144,7 @@ def test_the_last_stable_run_is_the_newest_finished_one_that_a_tester_passed(fil
     assert filled.summaries(RunFilter(verdict=queries.TesterVerdict.FAIL))[0].run_id == newest.run_id
 
 
-def test_a_run_that_has_not_ended_has_neither_verdict_nor_figures(store: ResultStore) -> None:
+def test_a_run_that_has_not_ended_has_neither_verdict_nor_metrics(store: ResultStore) -> None:
     store.begin_run(OLD.model_copy(update={"measurements": ()}))
     store.add_measurement(OLD.run_id, OLD.measurements[0])
     with pytest.raises(RunNotEndedError, match="not ended"):
@@ -152,16 +152,16 @@ def test_a_run_that_has_not_ended_has_neither_verdict_nor_figures(store: ResultS
     assert store.metric_points(MetricFilter()) == []
 
 
-def test_one_of_two_simultaneous_verdicts_is_refused(filled: ResultStore) -> None:
-    both_have_looked = threading.Barrier(2)
+def test_one_of_two_simultaneous_verdicts_is_rejected(filled: ResultStore) -> None:
+    both_have_checked = threading.Barrier(2)
 
     def clock() -> float:
-        # Asked once it is settled that nobody was faster. The other comes here only where it should not.
+        # Called after the check for an earlier verdict. The second thread gets here only if that check fails.
         with contextlib.suppress(threading.BrokenBarrierError):
-            both_have_looked.wait(0.3)
+            both_have_checked.wait(0.3)
         return EPOCH
 
-    def say(verdict: queries.TesterVerdict) -> bool:
+    def set_verdict(verdict: queries.TesterVerdict) -> bool:
         try:
             change_review(filled, OLD.run_id, Review(verdict=verdict), "user ann", 0, clock)
         except ReviewChangedError:
@@ -169,4 +169,4 @@ def test_one_of_two_simultaneous_verdicts_is_refused(filled: ResultStore) -> Non
         return True
 
     with ThreadPoolExecutor() as pool:
-        assert sorted(pool.map(say, (queries.TesterVerdict.PASS, queries.TesterVerdict.FAIL))) == [False, True]
+        assert sorted(pool.map(set_verdict, (queries.TesterVerdict.PASS, queries.TesterVerdict.FAIL))) == [False, True]

@@ -1,4 +1,4 @@
-"""Requests in the store, on SQLite and PostgreSQL: made once, changed by allowed transitions, taken by one dispatcher at a time."""
+"""Requests in the store, on SQLite and PostgreSQL: created once, changed by allowed transitions, claimed by one dispatcher at a time."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def claim(of: Leases) -> str | None:
     return found.build if found else None
 
 
-def test_the_same_again_is_counted_and_not_made_again(requests: Requests) -> None:
+def test_a_duplicate_is_counted_and_not_created_again(requests: Requests) -> None:
     order = Order(layers=("quick",), settings=("queues=2",), labels={"version": "3.5"}, baseline="last-stable")
     first = message(b'{"n": 1}\0\xff', delivery="d1", event="build")
     assert requests.add(first, [wanted(order=order)])[0] is Outcome.REQUESTED
     assert requests.add(message(b"other", delivery="d2"), [wanted()])[0] is Outcome.DUPLICATE
-    # The same delivery is a duplicate whatever the rules make of it by now.
+    # The same delivery is a duplicate, even if the rules now give another request.
     outcome, added = requests.add(first, [wanted("another")])
     assert (outcome, [each.is_new for each in added]) == (Outcome.DUPLICATE, [False])
     (request,) = requests.find()
@@ -73,7 +73,7 @@ def test_the_same_again_is_counted_and_not_made_again(requests: Requests) -> Non
     assert counts == {("git", "requested"): 1, ("koji", "requested"): 2, ("koji", "duplicate"): 2, ("koji", "no rule"): 1}
 
 
-def test_many_that_add_at_once_make_one_request(location: str) -> None:
+def test_concurrent_adds_create_one_request(location: str) -> None:
     barrier = threading.Barrier(8)
     outcomes: list[Outcome] = []
 
@@ -93,14 +93,14 @@ def test_many_that_add_at_once_make_one_request(location: str) -> None:
         assert [each.duplicates for each in Requests(store).find()] == [7]
 
 
-def test_a_message_of_which_nothing_can_be_made_is_kept_with_its_reason_up_to_a_rate(requests: Requests, clock: HandClock) -> None:
-    outcome, added = requests.add_dead(message(b"\0poison"), "it is no JSON", 2)
+def test_invalid_messages_are_kept_with_the_reason_up_to_a_rate(requests: Requests, clock: HandClock) -> None:
+    outcome, added = requests.add_dead(message(b"\0poison"), "invalid JSON", 2)
     assert outcome is Outcome.DEAD
     assert added
     dead = requests.get(added.id)
-    assert (dead.state, dead.is_poison, dead.last_error) == (RequestState.DEAD, True, "it is no JSON")
+    assert (dead.state, dead.is_poison, dead.last_error) == (RequestState.DEAD, True, "invalid JSON")
     assert requests.payload(dead.id) == b"\0poison"
-    assert requests.add_dead(message(b"\0poison"), "it is no JSON", 2)[0] is Outcome.DUPLICATE
+    assert requests.add_dead(message(b"\0poison"), "invalid JSON", 2)[0] is Outcome.DUPLICATE
     assert requests.add_dead(message(b"2"), "why", 2)[0] is Outcome.DEAD
     assert requests.add_dead(message(b"3"), "why", 2) == (Outcome.DEAD_NOT_KEPT, None)
     assert requests.add_dead(message(b"3", source="git"), "why", 2)[0] is Outcome.DEAD
@@ -110,9 +110,7 @@ def test_a_message_of_which_nothing_can_be_made_is_kept_with_its_reason_up_to_a_
         requests.retry(dead.id, "tester")
 
 
-def test_the_newest_build_of_a_package_and_tag_wins_in_whatever_order_they_come(
-    requests: Requests, store: ResultStore, clock: HandClock
-) -> None:
+def test_the_newest_build_of_a_package_and_tag_wins_in_any_order(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     def add(build: str, at: float, **values: str) -> int:
         return requests.add(message(), [wanted(build, **{"package": "ovs", "tag": "f43", "built_at": EPOCH + at, **values})])[1][0].id
 
@@ -125,14 +123,14 @@ def test_the_newest_build_of_a_package_and_tag_wins_in_whatever_order_they_come(
     assert states[late] == (RequestState.SUPERSEDED, newest)
     assert states[newest] == (RequestState.NEW, None)
     assert states[other_tag][0] == states[other_bed][0] == RequestState.NEW
-    # What runs goes on, and what was taken back is in nobody's way.
+    # A running request continues, and a cancelled request does not supersede others.
     requests.cancel(newest, "tester")
     last = add("2.5", 2.5)
     assert requests.get(last).state is RequestState.NEW
-    assert [each.why for each in requests.changes(late)][-1] == f"request {newest} is of a newer build"
+    assert [each.why for each in requests.changes(late)][-1] == f"request {newest} has a newer build"
 
 
-def test_people_change_what_may_be_changed(requests: Requests, store: ResultStore, clock: HandClock) -> None:
+def test_users_can_only_make_allowed_changes(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     (added,) = requests.add(message(), [wanted()])[1]
     with pytest.raises(StoreError, match="is new"):
         requests.retry(added.id, "tester")
@@ -154,8 +152,8 @@ def test_people_change_what_may_be_changed(requests: Requests, store: ResultStor
             requests.cancel(number, "tester")
 
 
-def test_a_replay_does_what_the_rules_say_today(requests: Requests) -> None:
-    _, dead = requests.add_dead(message(b"{"), "it was no JSON for us")
+def test_a_replay_uses_the_current_rules(requests: Requests) -> None:
+    _, dead = requests.add_dead(message(b"{"), "invalid JSON")
     assert dead
     (made,) = requests.replay(dead.id, [wanted()], "tester")
     assert requests.get(dead.id).superseded_by == made.id
@@ -166,7 +164,7 @@ def test_a_replay_does_what_the_rules_say_today(requests: Requests) -> None:
     assert request.order.layers == ("quick",)
 
 
-def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, store: ResultStore, clock: HandClock) -> None:
+def test_owners_take_turns_and_priority_counts_as_waiting_time(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     def add(build: str, owner: str, **values: str | int) -> None:
         clock.now += 1
         requests.add(message(), [wanted(build, owner=owner, **values)])
@@ -185,12 +183,12 @@ def test_owners_take_turns_and_priority_counts_as_waiting(requests: Requests, st
     assert claim(leases(store, clock, bed_classes=["nic100g"])) == "special"
 
 
-def test_a_low_priority_waits_as_long_as_the_difference_is_worth_and_no_longer(
+def test_a_low_priority_request_waits_no_longer_than_the_difference_is_worth(
     requests: Requests, store: ResultStore, clock: HandClock
 ) -> None:
     requests.add(message(), [wanted("low", owner="bob", priority=-2)])
     mine, began_at = leases(store, clock), clock.now
-    # There is always something of a higher priority, and one is served each minute.
+    # There is always a request of a higher priority, and one request is served each minute.
     for number in range(100):
         requests.add(message(), [wanted(f"high-{number}", owner="alice", priority=1), wanted(f"more-{number}", owner="ann", priority=1)])
         clock.now += 60
@@ -199,7 +197,7 @@ def test_a_low_priority_waits_as_long_as_the_difference_is_worth_and_no_longer(
     assert 3 * AGING_S < clock.now - began_at <= 3 * AGING_S + 180
 
 
-def test_many_dispatchers_never_take_a_request_twice(location: str) -> None:
+def test_concurrent_dispatchers_never_claim_a_request_twice(location: str) -> None:
     with ResultStore(location) as store:
         Requests(store).add(message(), [wanted(f"build-{number}") for number in range(12)])
     barrier = threading.Barrier(4)
@@ -220,7 +218,7 @@ def test_many_dispatchers_never_take_a_request_twice(location: str) -> None:
     assert sorted(taken) == sorted(f"build-{number}" for number in range(12))
 
 
-def test_a_lease_is_taken_over_when_its_holder_or_its_time_ended(requests: Requests, store: ResultStore, clock: HandClock) -> None:
+def test_a_lease_is_taken_over_when_it_expires_or_its_holder_ended(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     requests.add(message(), [wanted()])
     here = leases(store, clock, this_process())
     gone = leases(store, clock, GONE)
@@ -248,11 +246,11 @@ def test_a_lease_is_taken_over_when_its_holder_or_its_time_ended(requests: Reque
     assert claim(other) == "ovs-3.5"
 
 
-def test_a_run_goes_on_under_its_id_only_where_it_can(requests: Requests, store: ResultStore, clock: HandClock) -> None:
+def test_a_run_keeps_its_id_only_if_it_can_resume(requests: Requests, store: ResultStore, clock: HandClock) -> None:
     requests.add(message(), [wanted()])
     mine, ids = leases(store, clock), []
-    for goes_on in (False, True, False):
-        request = mine.claim({True: always, False: never}[goes_on], str)
+    for can_resume in (False, True, False):
+        request = mine.claim({True: always, False: never}[can_resume], str)
         assert request
         ids.append(request.run_id)
         assert request.job_key == request.run_id
@@ -261,7 +259,7 @@ def test_a_run_goes_on_under_its_id_only_where_it_can(requests: Requests, store:
 
 
 @given(start=st.sampled_from(RequestState), steps=st.lists(st.sampled_from(RequestState), max_size=12))
-def test_what_is_done_stays_done(start: RequestState, steps: list[RequestState]) -> None:
+def test_a_done_request_stays_done(start: RequestState, steps: list[RequestState]) -> None:
     state, seen = start, [start]
     for step in steps:
         if step in TRANSITIONS[state]:
@@ -281,7 +279,7 @@ def test_filters_and_bounds(requests: Requests) -> None:
 
 
 @pytest.mark.parametrize("verdict", [NOT_INSTALLED, "measured"])
-def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again(
+def test_a_done_request_can_be_retried_only_if_its_build_was_not_installed(
     requests: Requests, store: ResultStore, clock: HandClock, verdict: str
 ) -> None:
     requests.add(message(), [wanted()])
@@ -291,7 +289,7 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
     assert mine.move(request, RequestState.DONE, verdict=verdict, lease_holder="")
     assert requests.get(request.id).may_be_retried is (verdict == NOT_INSTALLED)
     if verdict != NOT_INSTALLED:
-        with pytest.raises(StoreError, match="is done: only one that is dead"):
+        with pytest.raises(StoreError, match="is done: only dead, "):
             requests.retry(request.id, "tester")
         return
     requests.retry(request.id, "tester")
@@ -300,21 +298,21 @@ def test_of_what_is_done_only_a_build_that_could_not_be_installed_is_tried_again
     assert claim(mine) == "ovs-3.5"
 
 
-def test_requests_that_ended_long_ago_are_forgotten_and_others_stay(store: ResultStore, requests: Requests, clock: HandClock) -> None:
+def test_requests_that_ended_long_ago_are_deleted_and_others_stay(store: ResultStore, requests: Requests, clock: HandClock) -> None:
     _, (old,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])
     _, (newer,) = requests.add(message(), [wanted("ovs-3.5", package="ovs", built_at=EPOCH + 1)])
-    # The newer one took the older one's place, and a later one its.
-    requests.cancel(newer.id, "somebody")
+    # The newer request superseded the older request.
+    requests.cancel(newer.id, "tester")
     assert requests.get(old.id).superseded_by == newer.id
     _, (waiting,) = requests.add(message(), [wanted("dpdk-23")])
     clock.now = EPOCH + 100
     _, (undelivered,) = requests.add(message(), [wanted("dpdk-24")])
     outbox = Outbox(store, "here:1:1:1")
     outbox.address(lambda _notice: [])
-    requests.cancel(undelivered.id, "somebody")
+    requests.cancel(undelivered.id, "tester")
     assert forget(store, EPOCH) == Forgotten()
     assert forget(store, EPOCH + 50) == Forgotten(requests=2)
-    # What ended after that, is still to be told, or has not ended.
+    # The others ended later, have undelivered notifications, or have not ended.
     assert forget(store, EPOCH + 1000) == Forgotten()
     assert {each.id for each in requests.find()} == {waiting.id, undelivered.id}
     outbox.address(lambda _notice: [])

@@ -1,4 +1,4 @@
-"""Runs go in and come out as they were."""
+"""Runs are stored and read back unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ringroad_lab.store.rows import indexed
 from store_writers import append, head_of, measure_until_killed
 
 
-def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
+def test_a_whole_run_is_read_back_unchanged(store: ResultStore) -> None:
     record = fabricated_run(
         name=HOSTILE, logs=[LogExcerpt(source="x\0y", text="a\0b\udcff".encode(errors="replace").decode() + "é\x1b[0m")]
     )
@@ -28,7 +28,7 @@ def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
     assert store.get_run(record.run_id) == record
 
 
-def test_the_same_run_again_is_no_error_and_other_content_is(store: ResultStore) -> None:
+def test_adding_the_same_run_again_is_allowed_and_other_content_is_an_error(store: ResultStore) -> None:
     record = fabricated_run()
     assert store.add_run(record)
     assert not store.add_run(record)
@@ -62,7 +62,7 @@ def test_a_run_grows_measurement_by_measurement(store: ResultStore) -> None:
     assert store.summaries()[0].is_ended
 
 
-def test_a_run_that_was_stopped_can_go_on_and_a_finished_one_cannot(store: ResultStore) -> None:
+def test_a_stopped_run_can_resume_and_a_finished_run_cannot(store: ResultStore) -> None:
     record = fabricated_run()
     first, second, *_ = record.measurements
     store.begin_run(head_of(record))
@@ -81,7 +81,7 @@ def test_a_run_that_was_stopped_can_go_on_and_a_finished_one_cannot(store: Resul
         store.end_run(finished)
 
 
-def test_measurements_that_do_not_fit_a_run_are_refused(store: ResultStore) -> None:
+def test_measurements_that_do_not_fit_a_run_are_rejected(store: ResultStore) -> None:
     record = fabricated_run()
     with pytest.raises(StoreError, match="no run"):
         store.add_measurement(record.run_id, record.measurements[0])
@@ -91,20 +91,20 @@ def test_measurements_that_do_not_fit_a_run_are_refused(store: ResultStore) -> N
     with pytest.raises(StoreError, match="already"):
         store.begin_run(head_of(record))
     store.add_measurement(record.run_id, record.measurements[0])
-    with pytest.raises(StoreError, match="measurement 0 already"):
+    with pytest.raises(StoreError, match="already has a measurement 0"):
         store.add_measurement(record.run_id, record.measurements[0])
     with pytest.raises(StoreError, match="other measurements"):
         store.end_run(record)
     with pytest.raises(StoreError, match="cannot be the id"):
         store.add_run(record.model_copy(update={"run_id": "../../etc"}))
     twice = record.model_copy(update={"run_id": "twice", "measurements": record.measurements[:1] * 2})
-    with pytest.raises(StoreError, match="of one number"):
+    with pytest.raises(StoreError, match="with the same number"):
         store.add_run(twice)
 
 
 @pytest.mark.parametrize("field", ["number", "repetition"])
 @pytest.mark.parametrize("value", [2**31, 10**30])
-def test_a_number_that_no_database_holds_is_refused(store: ResultStore, field: str, value: int) -> None:
+def test_a_number_beyond_the_range_of_databases_is_rejected(store: ResultStore, field: str, value: int) -> None:
     record = fabricated_run()
     measurement = record.measurements[0].model_copy(update={field: value})
     with pytest.raises(StoreError, match=str(2**31 - 1)):
@@ -129,7 +129,7 @@ def test_text_that_is_not_unicode_is_reported(store: ResultStore) -> None:
         store.resolve("\udcff" * 4)
 
 
-def test_a_database_that_was_restarted_is_connected_to_again(location: str, store: ResultStore) -> None:
+def test_the_store_reconnects_after_a_restart_of_the_database(location: str, store: ResultStore) -> None:
     assert store.count() == 0
     if location.startswith("postgresql"):
         with ResultStore(location) as other, contextlib.suppress(StoreError), other.reading() as session:
@@ -152,7 +152,7 @@ def test_a_killed_run_keeps_its_measurements(location: str) -> None:
         store.end_run(record.model_copy(update={"measurements": record.measurements[:6]}))
 
 
-def test_two_processes_make_and_fill_a_store_at_once(location: str) -> None:
+def test_concurrent_processes_create_and_fill_a_store(location: str) -> None:
     records = [fabricated_run(seed=seed) for seed in range(3)]
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=append, args=(location, record)) for record in records]
@@ -165,7 +165,7 @@ def test_two_processes_make_and_fill_a_store_at_once(location: str) -> None:
         assert [store.get_run(record.run_id) for record in records] == records
 
 
-def test_a_measurement_that_was_refused_leaves_nothing(store: ResultStore) -> None:
+def test_a_rejected_measurement_leaves_nothing(store: ResultStore) -> None:
     record = fabricated_run()
     store.add_run(record)
     extra = fabricated_throughput(len(record.measurements), "ovs", IMIX, 1.0)

@@ -1,4 +1,4 @@
-"""A store with fabricated runs, and browsers without a window to look at it."""
+"""A store with fabricated runs, and visitors of its web page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(store: ResultStore) -> RunRecord:
 
 @pytest.fixture
 def make_visitor(store: ResultStore) -> Callable[..., WebVisitor]:
-    """Make a visitor of a server with these settings."""
+    """Makes a visitor of a server with these settings."""
 
     def make(**settings: bool | float | str | tuple[str, ...]) -> WebVisitor:
         return WebVisitor(make_application(store, WebSettings(**{"owner": TESTER, "owner_token": OWNER_TOKEN, **settings})))  # type: ignore[arg-type]
@@ -42,12 +42,12 @@ def make_visitor(store: ResultStore) -> Callable[..., WebVisitor]:
 
 @pytest.fixture
 def visitor(make_visitor: Callable[..., WebVisitor]) -> WebVisitor:
-    """Somebody who is not logged in."""
+    """A visitor who is not logged in."""
     return make_visitor()
 
 
 @pytest.fixture
 def tester(visitor: WebVisitor) -> WebVisitor:
-    """Somebody who is logged in."""
+    """A visitor who is logged in."""
     assert visitor.log_in().status_code == 303
     return visitor

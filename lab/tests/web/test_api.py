@@ -1,4 +1,4 @@
-"""The API: the same results as JSON, and runs that are sent in."""
+"""The API: the same results as JSON, and uploaded runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def token(store: ResultStore) -> str:
 
 
 def send(visitor: WebVisitor, token: str, body: str | bytes) -> Response:
-    """Send a record in."""
+    """Upload a record."""
     response: Response = visitor.client.post("/api/runs", content=body, headers={"Authorization": f"Bearer {token}"})
     return response
 
@@ -38,7 +38,7 @@ def test_reading_needs_login_or_token(visitor: WebVisitor, run: RunRecord, path:
     assert "token" in response.json()["errors"][0]
 
 
-def test_a_token_reads(visitor: WebVisitor, run: RunRecord, token: str) -> None:
+def test_a_token_allows_reading(visitor: WebVisitor, run: RunRecord, token: str) -> None:
     headers = {"Authorization": f"Bearer {token}"}
 
     runs = visitor.client.get("/api/runs?dut=ovs", headers=headers).json()
@@ -51,7 +51,7 @@ def test_a_token_opens_no_page(visitor: WebVisitor, token: str) -> None:
     assert visitor.client.get("/runs", headers={"Authorization": f"Bearer {token}"}).status_code == 303
 
 
-def test_a_run_is_sent_in_once(visitor: WebVisitor, store: ResultStore, token: str) -> None:
+def test_a_run_is_uploaded_once(visitor: WebVisitor, store: ResultStore, token: str) -> None:
     record = fabricated_run()
 
     response = send(visitor, token, record.model_dump_json())
@@ -100,7 +100,7 @@ def test_a_record_with_wrong_values_is_refused(visitor: WebVisitor, store: Resul
     assert store.count() == 0
 
 
-def test_a_login_is_no_token_to_send_runs_with(tester: WebVisitor, store: ResultStore) -> None:
+def test_a_login_does_not_allow_uploading_runs(tester: WebVisitor, store: ResultStore) -> None:
     assert tester.client.post("/api/runs", content=fabricated_run().model_dump_json()).status_code == 401
     assert store.count() == 0
 

@@ -1,4 +1,4 @@
-"""Pages of beds: who has them, why one is in quarantine and what releases it, and why requests wait."""
+"""Pages of beds: their runs, the reason of a quarantine and how to release it, and why requests wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEDS = {name: Bed.model_validate({"class": name, "machines": {"generator": f"gen
 
 @pytest.fixture
 def fleet(make_visitor: Callable[..., WebVisitor], store: ResultStore) -> WebVisitor:
-    """A visitor of a server with two beds: one measures, one is in quarantine, and a request waits for that."""
+    """A visitor of a server with two beds: one measures, the other is in quarantine, and a request waits for it."""
     made = make_visitor(beds=BEDS, clock=lambda: EPOCH + 90)
     requests = Requests(store, lambda: EPOCH)
     for build, bed_class in (("first", "veth"), ("second", "nic")):
@@ -33,7 +33,7 @@ def fleet(make_visitor: Callable[..., WebVisitor], store: ResultStore) -> WebVis
     return made
 
 
-def test_the_page_of_beds_shows_who_has_them_and_what_releases_them(fleet: WebVisitor) -> None:
+def test_the_page_of_beds_shows_their_runs_and_how_to_release_them(fleet: WebVisitor) -> None:
     assert fleet.get("/beds").status_code == 303
     fleet.log_in()
     shown = fleet.get("/beds").text
@@ -48,12 +48,12 @@ def test_the_page_of_beds_shows_who_has_them_and_what_releases_them(fleet: WebVi
 def test_programs_read_beds(fleet: WebVisitor) -> None:
     assert fleet.get("/api/beds").status_code == 401
     fleet.log_in()
-    told = fleet.get("/api/beds").json()
-    assert [(bed["name"], bed["word"]) for bed in told["beds"]] == [("nic", "quarantine"), ("veth", "busy")]
-    assert told["beds"][1]["state"]["occupancy"]["request_id"] == 1
-    assert told["history"][0]["waited_s"] == 60
-    assert [each["waiting"] for each in told["classes"]] == [1, 0]
-    assert told["waiting"][0]["bed_class"] == "nic"
+    beds = fleet.get("/api/beds").json()
+    assert [(bed["name"], bed["word"]) for bed in beds["beds"]] == [("nic", "quarantine"), ("veth", "busy")]
+    assert beds["beds"][1]["state"]["occupancy"]["request_id"] == 1
+    assert beds["history"][0]["waited_s"] == 60
+    assert [each["waiting"] for each in beds["classes"]] == [1, 0]
+    assert beds["waiting"][0]["bed_class"] == "nic"
 
 
 def test_without_a_fleet_there_are_no_beds(tester: WebVisitor) -> None:

@@ -1,4 +1,4 @@
-"""The web page in a real browser, Chromium, with a tester before it."""
+"""The web page in a real browser, Chromium, used by a tester."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ CHROMIUM = Path("/usr/bin/chromium")
 CHROMEDRIVER = Path("/usr/bin/chromedriver")
 WAIT_S = 30
 DAY_S = 86_400.0
-# Where screenshots are kept, for people to look at.
+# The folder for screenshots that are kept for inspection.
 KEPT = os.environ.get("RINGROAD_LAB_SCREENSHOTS")
 
 
 class Browser:
-    """A browser before the page."""
+    """A browser that shows the page."""
 
     def __init__(self, driver: webdriver.Chrome, address: str, screenshots: Path) -> None:
-        """Take the browser, where the page is, and where pictures go."""
+        """Take the browser, the address of the page, and the folder for screenshots."""
         self.driver = driver
         self.address = address
         self.screenshots = screenshots
@@ -57,16 +57,16 @@ class Browser:
         return self.all(selector)[0]
 
     def all(self, selector: str) -> list[WebElement]:
-        """Return all elements there are."""
+        """Return all elements that match."""
         return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def wait(self, condition: Callable[[], object]) -> None:
-        """Wait until something is so; the page may change meanwhile."""
+        """Wait for a condition; the page can change meanwhile."""
         ignored = (NoSuchElementException, StaleElementReferenceException)
         WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05, ignored_exceptions=ignored).until(lambda _: condition())
 
     def leave(self, element: WebElement) -> None:
-        """Press what leads to another page, and wait until that is there, whole."""
+        """Click an element that leads to another page, and wait until the page is loaded."""
         page = self.driver.find_element(By.TAG_NAME, "html")
         element.click()
         self.wait(lambda: page != self.driver.find_element(By.TAG_NAME, "html"))
@@ -93,13 +93,13 @@ class Browser:
         return bool(self.driver.execute_script("return document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
     def complaints(self) -> list[str]:
-        """Return what the browser complained of since this was last asked."""
+        """Return the browser's log messages since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @pytest.fixture
 def runs(store: ResultStore) -> list[RunRecord]:
-    """Forty runs of one scenario, of which the last dozen are slower."""
+    """Forty runs of one scenario; the last twelve are slower."""
     records = [
         fabricated_run(
             name="P2P_NIGHTLY",
@@ -153,7 +153,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 @pytest.fixture
 def browser(driver: webdriver.Chrome, address: str, tmp_path: Path) -> Browser:
-    """The browser on a desk, as if it were new."""
+    """The browser with a desktop screen, without cookies."""
     driver.get("about:blank")
     driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -199,7 +199,7 @@ def test_a_tester_works_through_the_pages(browser: Browser, runs: list[RunRecord
     Select(browser.find("[name=dut]")).select_by_visible_text("ringroad")
     browser.wait(lambda: "No change point" in browser.find("#summary").text)
 
-    # A run, and what the tester says of it
+    # A run, and the tester's review
     browser.open(f"/runs/{runs[28].run_id}")
     browser.picture("run")
     Select(browser.find("[name=verdict]")).select_by_visible_text("fail")
@@ -241,7 +241,7 @@ def test_every_page_fits_a_narrow_screen(browser: Browser, runs: list[RunRecord]
 
 
 def low_contrasts(browser: Browser) -> list[str]:
-    """Return texts that stand out too little from what is behind them (WCAG 2.2, 1.4.3: 4.5 to 1)."""
+    """Return texts with too little contrast to their background (WCAG 2.2, 1.4.3: 4.5 to 1)."""
     found: list[str] = browser.driver.execute_script(CONTRAST)
     return found
 

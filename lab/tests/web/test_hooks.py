@@ -1,4 +1,4 @@
-"""Hooks: messages of build systems, each signed as that does it, become requests once; the pages of requests show them."""
+"""Hooks: messages with the signature of their build system become requests once; the pages of requests show them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
 
-SECRET = b"a secret that both know"
+SECRET = b"a shared secret"
 RULE = Rule(name="releases", match={"action": "released"}, build="{repository.name}-{tag}", scenario="BRIDGE_VETH", owner="{who}")
 RELEASED = {"action": "released", "repository": {"name": "ovs"}, "tag": "3.5", "who": "ann"}
 
 
 @pytest.fixture
 def builder(store: ResultStore) -> WebVisitor:
-    """A build system of each kind, by one client."""
+    """One client with hooks for all kinds of build systems."""
     hooks = {source.kind: HttpHook(source.dialect, SECRET) for source in HttpSource.__subclasses__()}
     settings = WebSettings(owner=TESTER, owner_token=OWNER_TOKEN, hooks=hooks, rules=(RULE,))
     return WebVisitor(make_application(store, settings))
@@ -65,7 +65,7 @@ def test_a_signed_message_becomes_a_request_once(builder: WebVisitor, requests: 
     headers = {**signature(kind, json.dumps(RELEASED).encode()), delivery: "d-1", event: "release"}
     first = send(builder, RELEASED, kind, headers)
     assert (first.status_code, first.json()["outcome"]) == (202, "requested")
-    # It is in the store before the answer.
+    # The request is stored before the answer is sent.
     (request,) = requests.find()
     assert (request.source, request.build, request.owner, request.delivery, request.event) == (kind, "ovs-3.5", "ann", "d-1", "release")
     assert requests.payload(request.id) == json.dumps(RELEASED).encode()
@@ -98,7 +98,7 @@ def test_a_wrong_signature_is_refused_and_leaves_nothing(builder: WebVisitor, re
     assert "missing or wrong signature" in builder.get("/requests").text
 
 
-def test_a_message_that_no_rule_wants_is_counted_and_not_kept(builder: WebVisitor, requests: Requests) -> None:
+def test_a_message_without_a_rule_is_counted_and_not_stored(builder: WebVisitor, requests: Requests) -> None:
     for _ in range(2):
         answer = send(builder, {"action": "opened"})
         assert (answer.status_code, answer.json()["outcome"]) == (202, "no rule")
@@ -106,7 +106,7 @@ def test_a_message_that_no_rule_wants_is_counted_and_not_kept(builder: WebVisito
     assert [(each.outcome, each.messages) for each in requests.source_counts()] == [("no rule", 2)]
 
 
-def test_poison_is_kept_with_its_bytes_up_to_a_rate(builder: WebVisitor, requests: Requests) -> None:
+def test_invalid_messages_are_stored_with_their_bytes_up_to_a_rate(builder: WebVisitor, requests: Requests) -> None:
     assert send(builder, b"\0\xffpoison").status_code == 400
     half = send(builder, {"action": "released"})
     assert (half.status_code, half.json()["outcome"]) == (202, "dead")
@@ -120,7 +120,7 @@ def test_poison_is_kept_with_its_bytes_up_to_a_rate(builder: WebVisitor, request
     assert requests.count() == MAX_DEAD_AN_HOUR + 1
 
 
-def test_bounds_and_unknown_sources(builder: WebVisitor, requests: Requests) -> None:
+def test_long_messages_and_unknown_sources_are_refused(builder: WebVisitor, requests: Requests) -> None:
     for length, status in ((MAX_PAYLOAD_BYTES, 400), (MAX_PAYLOAD_BYTES + 1, 413)):
         assert send(builder, b"x" * length).status_code == status
     answer = builder.client.post("/hooks/nobody", content=b"{}")
@@ -129,7 +129,7 @@ def test_bounds_and_unknown_sources(builder: WebVisitor, requests: Requests) -> 
     assert requests.count() == 1
 
 
-def test_a_store_that_fails_is_reported_so_that_the_message_comes_again(builder: WebVisitor, store: ResultStore) -> None:
+def test_a_store_failure_is_reported_so_that_the_message_is_sent_again(builder: WebVisitor, store: ResultStore) -> None:
     with store.writing() as session:
         session.connection().exec_driver_sql("ALTER TABLE request RENAME TO gone")
     assert send(builder, RELEASED).status_code == 503
@@ -138,7 +138,7 @@ def test_a_store_that_fails_is_reported_so_that_the_message_comes_again(builder:
     assert send(builder, RELEASED).status_code == 202
 
 
-def test_pages_show_requests_and_the_way_to_their_run_and_back(builder: WebVisitor, store: ResultStore, requests: Requests) -> None:
+def test_pages_of_requests_and_runs_link_to_each_other(builder: WebVisitor, store: ResultStore, requests: Requests) -> None:
     assert builder.get("/requests").status_code == 303
     assert builder.get("/api/requests").status_code == 401
     builder.log_in()
@@ -153,7 +153,7 @@ def test_pages_show_requests_and_the_way_to_their_run_and_back(builder: WebVisit
     mine = Leases(store, "local")
     request = mine.claim(lambda _key: False, str)
     assert request
-    assert "not begun" in builder.get("/requests/1").text
+    assert "not started" in builder.get("/requests/1").text
     store.add_run(fabricated_run(run_id=request.run_id))
     assert mine.move(request, RequestState.RUNNING)
     assert mine.move(requests.get(1), RequestState.DONE, verdict="regression")
@@ -177,7 +177,7 @@ def test_programs_read_requests(builder: WebVisitor) -> None:
     assert payload.headers["content-disposition"].startswith("attachment")
 
 
-def test_those_who_are_logged_in_take_requests_back(builder: WebVisitor, requests: Requests) -> None:
+def test_logged_in_users_can_cancel_and_retry_requests(builder: WebVisitor, requests: Requests) -> None:
     send(builder, RELEASED)
     send(builder, b"poison")
     assert builder.client.post("/requests/1/cancel").headers["location"].startswith("/login")
@@ -190,33 +190,31 @@ def test_those_who_are_logged_in_take_requests_back(builder: WebVisitor, request
     assert requests.changes(1)[-1].actor == f"user {TESTER}"
 
 
-def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
-    builder: WebVisitor, store: ResultStore, requests: Requests
-) -> None:
+def test_the_page_shows_notifications_and_logged_in_users_can_renotify(builder: WebVisitor, store: ResultStore, requests: Requests) -> None:
     send(builder, RELEASED)
     outbox = Outbox(store, "here:1:1:1")
     assert builder.client.post("/requests/1/renotify").headers["location"].startswith("/login")
     builder.log_in()
-    assert "Who is told" not in builder.get("/requests/1").text
+    assert "Notifications" not in builder.get("/requests/1").text
     outbox.address(lambda _notice: ["team", "<b>forge</b>"])
     for target in ("team", "<b>forge</b>"):
-        telling = outbox.claim(target, 60)
-        assert telling
-        outbox.delivered(telling) if target == "team" else outbox.refused(telling, "the server answers with status 404")
+        notification = outbox.claim(target, 60)
+        assert notification
+        outbox.delivered(notification) if target == "team" else outbox.refused(notification, "the server answers with status 404")
     shown = builder.get("/requests/1").text
     assert "\u2713 delivered" in shown
     assert "\u2717 undelivered" in shown
     assert "&lt;b&gt;forge&lt;/b&gt;" in shown
     assert "<b>forge" not in shown
     assert "status 404" in shown
-    assert "Tell at once" in shown
+    assert "Notify now" in shown
     assert [(each["target"], each["state"], each["count"]) for each in builder.get("/api/requests").json()["undelivered"]] == [
         ("<b>forge</b>", "undelivered", 1)
     ]
-    assert "Not told" in builder.get("/requests").text
+    assert "Undelivered" in builder.get("/requests").text
     assert builder.client.post("/requests/1/renotify").headers["location"] == "/requests/1"
-    told = builder.get("/api/requests/1").json()["told"]
-    assert [(each["target"], each["stage"], each["state"]) for each in told] == [
+    notifications = builder.get("/api/requests/1").json()["notifications"]
+    assert [(each["target"], each["stage"], each["state"]) for each in notifications] == [
         ("team", "queued", "delivered"),
         ("<b>forge</b>", "queued", "waiting"),
     ]
@@ -224,7 +222,7 @@ def test_the_page_shows_who_was_told_and_who_is_logged_in_has_it_told_again(
     assert builder.client.post("/requests/9/renotify").status_code == 404
 
 
-def test_a_build_that_was_not_installed_is_shown_with_its_log_and_can_be_tried_again(
+def test_a_build_that_was_not_installed_is_shown_with_its_log_and_can_be_retried(
     builder: WebVisitor, store: ResultStore, requests: Requests
 ) -> None:
     builder.log_in()

@@ -1,4 +1,4 @@
-"""Who may do what: logins, sessions, forms of other sites, and where a login leads."""
+"""Permissions: logins, sessions, forms of other sites, and the redirect after a login."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_writing_needs_a_login_even_where_reading_is_public(make_visitor: MakeVi
     assert read_review(store, run.run_id).review == Review()
 
 
-def test_a_login_leads_to_where_one_wanted_to_go(visitor: WebVisitor, run: RunRecord) -> None:
+def test_a_login_redirects_to_the_requested_page(visitor: WebVisitor, run: RunRecord) -> None:
     login = visitor.get("/runs?state=finished").headers["location"]
 
     response = visitor.log_in(next=visitor.form_values(login)["next"])
@@ -57,16 +57,16 @@ def test_scripts_cannot_read_the_cookie_and_other_sites_cannot_send_forms_with_i
     assert "samesite=lax" in cookie
 
 
-def test_the_cookie_is_sent_by_https_alone_where_there_is_https(make_visitor: MakeVisitor) -> None:
+def test_the_cookie_is_sent_only_by_https_if_the_page_is_encrypted(make_visitor: MakeVisitor) -> None:
     assert "secure" in make_visitor(is_encrypted=True).log_in().headers["set-cookie"].lower()
 
 
 @pytest.mark.parametrize("token", ["wrong", "", "' OR 1=1 --", "\0", "x" * 200], ids=["wrong", "empty", "injection", "NUL", "long"])
-def test_a_wrong_token_logs_nobody_in(visitor: WebVisitor, token: str) -> None:
+def test_a_wrong_token_does_not_log_in(visitor: WebVisitor, token: str) -> None:
     response = visitor.log_in(token)
 
     assert response.status_code == 401
-    assert "no token of this server" in response.text
+    assert "not a token of this server" in response.text
     assert visitor.get("/runs").status_code == 303
 
 
@@ -76,7 +76,7 @@ def test_the_printed_link_logs_the_owner_in(visitor: WebVisitor) -> None:
     assert TESTER in visitor.get("/runs").text
 
 
-def test_a_link_with_another_token_logs_nobody_in(visitor: WebVisitor, store: ResultStore) -> None:
+def test_a_link_with_another_token_does_not_log_in(visitor: WebVisitor, store: ResultStore) -> None:
     for token in (add_token(store, "alice"), "wrong"):
         assert visitor.client.get("/login", params={"token": token}).status_code == 401
         assert visitor.get("/runs").status_code == 303
@@ -97,7 +97,7 @@ def test_a_token_names_the_tester(visitor: WebVisitor, run: RunRecord, store: Re
     assert read_review(store, run.run_id).tester == "alice"
 
 
-def test_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, run: RunRecord, store: ResultStore) -> None:
+def test_the_proxy_names_the_logged_in_user(make_visitor: MakeVisitor, run: RunRecord, store: ResultStore) -> None:
     visitor = make_visitor(proxy_token_name="proxy", proxy_header="Remote-User")
     by_proxy = {"Authorization": f"Bearer {add_token(store, 'proxy')}", "Remote-User": "alice@lab.example"}
     visitor.client.headers.update(by_proxy)
@@ -108,7 +108,7 @@ def test_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, run: RunRec
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer wrong", "Bearer OTHER"])
-def test_nobody_but_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, store: ResultStore, shown: str) -> None:
+def test_only_the_proxy_names_the_logged_in_user(make_visitor: MakeVisitor, store: ResultStore, shown: str) -> None:
     add_token(store, "proxy")
     authorization = shown.replace("OTHER", add_token(store, "ci"))
     visitor = make_visitor(proxy_token_name="proxy")
@@ -118,7 +118,9 @@ def test_nobody_but_the_proxy_names_who_is_logged_in(make_visitor: MakeVisitor, 
 
 
 @pytest.mark.parametrize("name", [None, "", "a b", "x" * 65, "<script>"])
-def test_a_request_of_the_proxy_without_a_name_is_nobodys(make_visitor: MakeVisitor, store: ResultStore, name: str | None) -> None:
+def test_a_request_of_the_proxy_without_a_valid_name_is_not_logged_in(
+    make_visitor: MakeVisitor, store: ResultStore, name: str | None
+) -> None:
     visitor = make_visitor(proxy_token_name="proxy")
     visitor.client.headers.update(
         {"Authorization": f"Bearer {add_token(store, 'proxy')}"} | ({"X-Forwarded-User": name} if name is not None else {})
@@ -144,7 +146,7 @@ def test_a_session_ends_after_its_time(make_visitor: MakeVisitor, monkeypatch: p
     assert statuses == [200, 303]
 
 
-def test_logout_takes_the_cookie_away(tester: WebVisitor) -> None:
+def test_logout_removes_the_cookie(tester: WebVisitor) -> None:
     response = tester.client.post("/logout")
 
     assert response.headers["location"] == "/login"
@@ -152,7 +154,7 @@ def test_logout_takes_the_cookie_away(tester: WebVisitor) -> None:
     assert tester.get("/runs").status_code == 303
 
 
-def test_the_logins_of_a_removed_token_end_even_when_the_name_is_given_again(visitor: WebVisitor, store: ResultStore) -> None:
+def test_the_logins_of_a_removed_token_end_even_if_the_name_is_reused(visitor: WebVisitor, store: ResultStore) -> None:
     visitor.log_in(add_token(store, "alice"))
     assert visitor.get("/runs").status_code == 200
     remove_token(store, "alice")
@@ -204,7 +206,7 @@ def test_a_form_of_another_site_changes_nothing(tester: WebVisitor, run: RunReco
 
 
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE, ids=str)
-def test_another_site_logs_nobody_in(visitor: WebVisitor, headers: dict[str, str]) -> None:
+def test_another_site_cannot_log_in(visitor: WebVisitor, headers: dict[str, str]) -> None:
     visitor.client.headers.update(headers)
 
     assert visitor.log_in().status_code == 403
@@ -214,7 +216,7 @@ def test_another_site_logs_nobody_in(visitor: WebVisitor, headers: dict[str, str
 @pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": "http://testserver"}], ids=str
 )
-def test_a_form_of_this_site_is_taken(tester: WebVisitor, run: RunRecord, headers: dict[str, str]) -> None:
+def test_a_form_of_this_site_is_accepted(tester: WebVisitor, run: RunRecord, headers: dict[str, str]) -> None:
     tester.client.headers.update(headers)
 
     assert tester.review(run.run_id, verdict="fail").status_code == 303
@@ -233,11 +235,11 @@ def test_a_form_of_this_site_is_taken(tester: WebVisitor, run: RunRecord, header
         "/\n",
     ],
 )
-def test_a_login_leads_nowhere_else(visitor: WebVisitor, target: str) -> None:
+def test_a_login_does_not_redirect_to_another_site(visitor: WebVisitor, target: str) -> None:
     assert visitor.log_in(next=target).headers["location"] == "/runs"
 
 
-def test_a_name_of_another_host_is_refused_where_names_are_given(make_visitor: MakeVisitor) -> None:
+def test_other_host_names_are_refused_if_host_names_are_set(make_visitor: MakeVisitor) -> None:
     visitor = make_visitor(host_names=("lab.example", "::1"), public_read=True)
 
     assert visitor.client.get("/runs", headers={"Host": "evil.example"}).status_code == 400

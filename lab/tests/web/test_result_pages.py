@@ -1,4 +1,4 @@
-"""Pages of results: filters, hostile texts, what is refused, and the guards of every answer."""
+"""Pages of results: filters, hostile texts, rejected requests, and the security headers of every answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_S = 86_400.0
 
 @pytest.fixture
 def runs(store: ResultStore) -> dict[str, RunRecord]:
-    """Runs that differ in what can be filtered by."""
+    """Runs that differ in all values of the filters."""
     found = {
         "old": fabricated_run(
             seed=1,
@@ -108,7 +108,7 @@ def test_filters_select_matching_runs(tester: WebVisitor, runs: dict[str, RunRec
     ],
 )
 @pytest.mark.parametrize("path", ["/runs", "/api/runs"])
-def test_absurd_filters_are_refused_clearly(tester: WebVisitor, path: str, query: str) -> None:
+def test_invalid_filters_are_refused_with_the_reason(tester: WebVisitor, path: str, query: str) -> None:
     response = tester.get(f"{path}?{query}")
 
     assert response.status_code == 400
@@ -120,7 +120,7 @@ def test_absurd_filters_are_refused_clearly(tester: WebVisitor, path: str, query
     "query", ["min_change_percent=-1", "min_change_percent=nan", "min_change_percent=many", "metric=" + "x" * 201, "unknown=1"]
 )
 @pytest.mark.parametrize("path", ["/trends", "/api/trend"])
-def test_absurd_trends_are_refused_clearly(tester: WebVisitor, path: str, query: str) -> None:
+def test_invalid_trend_queries_are_refused(tester: WebVisitor, path: str, query: str) -> None:
     assert tester.get(f"{path}?{query}").status_code == 400
 
 
@@ -156,7 +156,7 @@ def test_missing_pages_are_reported(tester: WebVisitor, path: str) -> None:
     assert tester.get(path).status_code == 404
 
 
-def test_hostile_texts_are_texts(tester: WebVisitor, store: ResultStore) -> None:
+def test_hostile_texts_are_escaped(tester: WebVisitor, store: ResultStore) -> None:
     record = fabricated_run(
         name=HOSTILE,
         capacities_fps={HOSTILE: 1e6},
@@ -171,7 +171,7 @@ def test_hostile_texts_are_texts(tester: WebVisitor, store: ResultStore) -> None
     paths = ["/runs", f"/runs/{record.run_id}", "/trends", "/audit", f"/compare?baseline={record.run_id}&candidate={again.run_id}"]
     for path in [*paths, "/compare?baseline=<script>alert(1)</script>&candidate=x", "/login?next=<script>alert(1)</script>"]:
         text = tester.get(path).text
-        # Only the data of a chart may stand in an element of scripts, and it is not run.
+        # Only chart data is allowed in a script element, and browsers do not run it.
         scripts = re.findall(r"<script([^>]*)>", text)
         assert all("src=" in script or 'type="application/json"' in script for script in scripts), path
         assert "alert(1)</script>" not in text, path
@@ -190,7 +190,7 @@ def test_the_data_of_a_chart_cannot_leave_its_element(tester: WebVisitor, store:
     assert json.loads(chart[1])["points"][0]["path"] == f"/runs/{record.run_id}"
 
 
-def test_what_a_comparison_found_stands_in_lists_and_by_the_run(tester: WebVisitor, store: ResultStore) -> None:
+def test_findings_of_a_comparison_are_in_lists_and_on_the_page_of_the_run(tester: WebVisitor, store: ResultStore) -> None:
     old = fabricated_run(seed=1, name="OLD", capacities_fps={"ovs": 1e6, HOSTILE: 1e6}, repetitions=12)
     new = fabricated_run(seed=2, name="NEW", capacities_fps={"ovs": 0.8e6}, repetitions=12)
     store.add_runs([old, new])
@@ -213,19 +213,19 @@ def test_what_a_comparison_found_stands_in_lists_and_by_the_run(tester: WebVisit
     assert found["comparisons"][0]["counts"]["regression"] == 3
 
 
-def test_a_trend_tells_what_it_could_have_shown(tester: WebVisitor, store: ResultStore) -> None:
+def test_a_trend_states_which_steps_it_can_detect(tester: WebVisitor, store: ResultStore) -> None:
     records = [fabricated_run(seed=night, capacities_fps={"ovs": 2e5}, started_at=1.7e9 + 86_400 * night) for night in range(14)]
     store.add_runs(records[:11])
-    assert "can show no step" in tester.get("/trends").text
+    assert "no step can be detected" in tester.get("/trends").text
 
     store.add_runs(records[11:])
-    told = " ".join(tester.get("/trends").text.split())
+    text = " ".join(tester.get("/trends").text.split())
 
-    assert re.search(r"A step of [34]\.\d % or more in the middle of these runs would have been found nine times of ten\.", told)
-    assert "With this noise a step of 5 % needs 12 runs, a step of 10 % needs 12 runs, a step of 20 % needs 12 runs." in told
+    assert re.search(r"A step of [34]\.\d % or more in the middle of these runs would have been detected in nine of ten cases\.", text)
+    assert "With this noise a step of 5 % needs 12 runs, a step of 10 % needs 12 runs, a step of 20 % needs 12 runs." in text
 
 
-def test_absurd_times_of_a_run_are_shown_somehow(tester: WebVisitor, store: ResultStore) -> None:
+def test_invalid_times_of_a_run_do_not_break_the_pages(tester: WebVisitor, store: ResultStore) -> None:
     record = fabricated_run().model_copy(update={"started_at": 253_402_300_799.0, "ended_at": 0.0})
     store.add_run(record)
 
@@ -234,7 +234,7 @@ def test_absurd_times_of_a_run_are_shown_somehow(tester: WebVisitor, store: Resu
 
 
 @pytest.mark.parametrize("path", ["/runs", "/login", "/nothing", "/runs?page=0", "/static/lab.css", "/static/plotly.min.js", "/api/runs"])
-def test_every_answer_is_guarded(tester: WebVisitor, path: str) -> None:
+def test_every_answer_has_security_headers(tester: WebVisitor, path: str) -> None:
     headers = tester.get(path).headers
 
     assert "script-src 'self';" in headers["content-security-policy"]
@@ -244,7 +244,9 @@ def test_every_answer_is_guarded(tester: WebVisitor, path: str) -> None:
     assert headers["referrer-policy"] == "same-origin"
 
 
-def test_failures_are_guarded(make_visitor: Callable[..., WebVisitor], store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_have_security_headers(
+    make_visitor: Callable[..., WebVisitor], store: ResultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     visitor = make_visitor(public_read=True)
     visitor.client = type(visitor.client)(visitor.client.app, raise_server_exceptions=False)
     monkeypatch.setattr(store, "count", lambda _: 1 // 0)
@@ -257,13 +259,13 @@ def test_failures_are_guarded(make_visitor: Callable[..., WebVisitor], store: Re
     assert response.headers["cache-control"] == "no-store"
 
 
-def test_static_files_are_those_of_the_page_alone(visitor: WebVisitor) -> None:
+def test_only_the_static_files_of_the_page_are_served(visitor: WebVisitor) -> None:
     assert visitor.get("/static/lab.css").status_code == 200
     assert visitor.get("/static/../site.py").status_code == 404
     assert visitor.get("/static/%2e%2e/site.py").status_code == 404
 
 
-def test_a_report_is_shown_as_if_from_another_site(tester: WebVisitor, run: RunRecord) -> None:
+def test_a_report_is_sandboxed(tester: WebVisitor, run: RunRecord) -> None:
     response = tester.get(f"/runs/{run.run_id}/report.html")
 
     assert run.name in response.text
@@ -277,7 +279,7 @@ def test_a_report_is_shown_as_if_from_another_site(tester: WebVisitor, run: RunR
     ("form", "begin"),
     [("html", "<!doctype html>"), ("markdown", "# "), ("csv", "run_id"), ("json", "{"), ("junit", "<?xml")],
 )
-def test_reports_can_be_taken_along(tester: WebVisitor, run: RunRecord, form: str, begin: str) -> None:
+def test_reports_can_be_downloaded(tester: WebVisitor, run: RunRecord, form: str, begin: str) -> None:
     response = tester.get(f"/runs/{run.run_id}/reports/{form}")
 
     assert response.text.lower().startswith(begin)
@@ -296,7 +298,7 @@ def test_a_report_can_have_a_baseline(tester: WebVisitor, runs: dict[str, RunRec
     assert tester.get(f"/runs/{new}/report.html?baseline=none").status_code == 404
 
 
-def test_a_comparison_shows_readings_and_other_differences(tester: WebVisitor, runs: dict[str, RunRecord]) -> None:
+def test_a_comparison_shows_results_and_other_differences(tester: WebVisitor, runs: dict[str, RunRecord]) -> None:
     response = tester.get(f"/compare?baseline={runs['old'].run_id[:8]}&candidate={runs['new'].run_id}")
 
     assert response.status_code == 200
@@ -328,10 +330,10 @@ def test_an_empty_store_has_pages(tester: WebVisitor) -> None:
     for path in ("/", "/runs", "/trends", "/compare", "/audit"):
         response = tester.client.get(path, follow_redirects=True)
         assert response.status_code == 200
-    assert "Nothing was measured yet" in tester.get("/runs").text
+    assert "There are no runs yet" in tester.get("/runs").text
 
 
-def test_a_run_under_way_is_shown(tester: WebVisitor, store: ResultStore) -> None:
+def test_a_running_run_is_shown(tester: WebVisitor, store: ResultStore) -> None:
     record = fabricated_run()
     store.begin_run(record.model_copy(update={"measurements": ()}))
 

@@ -1,4 +1,4 @@
-"""What testers say of runs, and the audit log of it."""
+"""Testers' reviews of runs, and their audit log."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ringroad_lab.web.audit import entries
 
 
 def changes(store: ResultStore, run_id: str) -> list[tuple[str, str, str, str]]:
-    """Return what the audit log says of a run, the oldest first."""
+    """Return the audit log entries of a run, oldest first."""
     with store.reading() as database:
         found, _ = entries(database, run_id=run_id, limit=100)
         return [(entry.actor, entry.action, entry.old, entry.new) for entry in reversed(found)]
 
 
 def test_each_change_is_in_the_log_with_old_and_new(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
-    who = f"user {TESTER}"
+    actor = f"user {TESTER}"
     assert tester.review(run.run_id, verdict="needs rerun", comment="noisy").status_code == 303
     assert tester.review(run.run_id, verdict="pass", comment="noisy", bug_link="https://bugs.example/1").status_code == 303
     assert tester.review(run.run_id, verdict="pass", comment="", bug_link="https://bugs.example/1").status_code == 303
 
     assert changes(store, run.run_id) == [
-        (who, "verdict", "", "needs rerun"),
-        (who, "comment", "", "noisy"),
-        (who, "verdict", "needs rerun", "pass"),
-        (who, "bug link", "", "https://bugs.example/1"),
-        (who, "comment", "noisy", ""),
+        (actor, "verdict", "", "needs rerun"),
+        (actor, "comment", "", "noisy"),
+        (actor, "verdict", "needs rerun", "pass"),
+        (actor, "bug link", "", "https://bugs.example/1"),
+        (actor, "comment", "noisy", ""),
     ]
 
 
-def test_saying_the_same_again_is_no_change(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+def test_the_same_review_again_is_not_a_change(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
     for _ in range(2):
         tester.review(run.run_id, verdict="pass", comment="a\r\nb ")
 
@@ -71,7 +71,7 @@ def test_an_invalid_review_is_refused(tester: WebVisitor, run: RunRecord, store:
     assert changes(store, run.run_id) == []
 
 
-def test_a_stale_form_overwrites_no_newer_review(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+def test_a_stale_form_does_not_overwrite_a_newer_review(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
     tester.review(run.run_id, comment="first")
 
     response = tester.review(run.run_id, comment="second", last_change="0")
@@ -90,11 +90,11 @@ def test_a_run_that_has_not_ended_cannot_be_judged_but_commented(tester: WebVisi
     assert [change[1] for change in changes(store, record.run_id)] == ["comment"]
 
 
-def test_a_review_of_no_run_is_refused(tester: WebVisitor) -> None:
+def test_a_review_of_an_unknown_run_is_refused(tester: WebVisitor) -> None:
     data = {"last_change": "0", "verdict": "pass"}
 
     assert tester.client.post("/runs/none/review", data=data).status_code == 404
 
 
-def test_a_form_larger_than_any_is_refused(tester: WebVisitor, run: RunRecord) -> None:
+def test_a_form_that_is_too_large_is_refused(tester: WebVisitor, run: RunRecord) -> None:
     assert tester.review(run.run_id, comment="x" * 1_000_000).status_code == 413

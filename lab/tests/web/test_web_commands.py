@@ -1,4 +1,4 @@
-"""`ringroad-lab serve` and `token`, as the command line has them."""
+"""The verbs `ringroad-lab serve` and `ringroad-lab token`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ringroad_lab.web.tokens import digest, token_name
 
 
 def run(*arguments: str) -> str:
-    """Run a command; return what it says."""
+    """Run a command; return its output."""
     app = typer.Typer()
     for verb in (serve, token):
         verb.register(app)
@@ -32,7 +32,7 @@ def run(*arguments: str) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where the store is."""
+    """The location of the store."""
     return str(tmp_path / "results.db")
 
 
@@ -47,7 +47,7 @@ def test_a_missing_token_cannot_be_removed(path: str) -> None:
         run("token", "remove", "nobody", "--store", path)
 
 
-def test_a_token_is_shown_once_and_not_kept(path: str) -> None:
+def test_a_token_is_shown_once_and_not_stored(path: str) -> None:
     secret = run("token", "add", "ci", "--store", path).strip()
 
     with ResultStore(path) as store:
@@ -92,8 +92,8 @@ def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> Non
     )
     try:
         assert server.stdout is not None
-        said = server.stdout.readline()
-        address = said.split(" at ")[1].split()[0]
+        line = server.stdout.readline()
+        address = line.split(" at ")[1].split()[0]
         assert address.startswith("http://127.0.0.1:")
         link = server.stdout.readline().split()[-1]
         with httpx.Client(timeout=30) as browser:

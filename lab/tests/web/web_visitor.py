@@ -1,4 +1,4 @@
-"""Somebody who visits the web page, with a browser without a window."""
+"""A visitor of the web page, with an HTTP client instead of a browser."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from httpx import Response
 from starlette.types import ASGIApp
 
 with warnings.catch_warnings():
-    # It would rather have a client that is not packaged widely yet.
+    # Starlette recommends a client that is not widely packaged yet.
     warnings.simplefilter("ignore", UserWarning)
     from starlette.testclient import TestClient
 
 TESTER = "tester"
-OWNER_TOKEN = "a token that nobody guesses"
+OWNER_TOKEN = "a token that cannot be guessed"
 
 
 class WebVisitor:
     """Opens pages and sends forms."""
 
     def __init__(self, application: ASGIApp) -> None:
-        """Open the application, and follow no redirect unasked."""
+        """Open the application; redirects are not followed."""
         self.client = TestClient(application, follow_redirects=False)
 
     def get(self, path: str) -> Response:

@@ -1,4 +1,4 @@
-"""Builds of commits: made by a recipe in a clean clone, and kept by commit, so that each is made once."""
+"""Builds commits with a recipe in a clean clone, and keeps the builds, so that each commit is built once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ringroad_lab.host.interface import Host
 
 _FETCH_S = 900.0
 _KEPT_BUILDS = 20
-# Stands beside a build that is.
+# Marks a complete build.
 _WHOLE = "whole"
-# No questions, and none of the transports that run programs. What the user's configuration says of credentials and proxies holds.
+# No prompts, and no transports that run programs. Credentials and proxies of the user's configuration still apply.
 _GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
-# The commit alone where the server gives it so, else all.
+# Fetches only the commit if the server allows it, else everything.
 _CLONE = """\
 set -e
 git init --quiet "$1" && cd "$1"
@@ -41,21 +41,21 @@ git rev-parse HEAD
 
 @dataclass(frozen=True)
 class Made:
-    """A build that was made of a commit, now or before."""
+    """A build of a commit, made now or earlier."""
 
     root: Path
     commit: str
-    """Its whole name."""
+    """The full hash."""
     log: str
-    """The end of what the recipe said."""
+    """The last part of the recipe's output."""
 
 
 def make_build(host: Host, choice: GitBuild, folder: Path, kept: Path | None = None) -> Made:
-    """Make a build, or return the one that was made before; `folder` is for the clone, `kept` for builds: the user's own unless given.
+    """Make a build, or return an earlier one; `folder` is for the clone, `kept` for builds (default: the user's cache).
 
     Raises:
-        BuildError: the commit cannot be had, or its recipe fails; with the recipe's log.
-        HostError: a folder cannot be made.
+        BuildError: the commit is not available, or its recipe fails; with the recipe's log.
+        HostError: a folder cannot be created.
         MissingProgramError: git is not installed.
     """
     host.require("git", "git")
@@ -63,32 +63,32 @@ def make_build(host: Host, choice: GitBuild, folder: Path, kept: Path | None = N
     argv = ["sh", "-c", _CLONE, "sh", str(clone), choice.repository, choice.commit]
     commit = host.run(argv, timeout_s=_FETCH_S, env=_GIT_ENVIRONMENT).stdout.strip().rpartition("\n")[2]
     kept = kept or default_folder()
-    asked = json.dumps([choice.repository, commit, choice.recipe, sorted(choice.environment.items())])
-    name = f"{commit[:12]}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+    key = json.dumps([choice.repository, commit, choice.recipe, sorted(choice.environment.items())])
+    name = f"{commit[:12]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     with _only_one(kept, name):
         build = kept / name
         if not (build / _WHOLE).exists():
             _forget_old(kept, name)
-            _carry_out(host, choice, clone, build)
+            _run_recipe(host, choice, clone, build)
         with suppress(OSError):
             os.utime(build)
         return Made(build / "root", commit, (build / "log").read_text(encoding="utf-8", errors="replace"))
 
 
 def default_folder() -> Path:
-    """Return where builds are kept, by the XDG specification."""
+    """Return the folder of kept builds, by the XDG specification."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "ringroad-lab" / "builds"
 
 
-def _carry_out(host: Host, choice: GitBuild, clone: Path, build: Path) -> None:
-    """Run the recipe. Its folder has one name from the beginning: programs may have it in them."""
+def _run_recipe(host: Host, choice: GitBuild, clone: Path, build: Path) -> None:
+    """Run the recipe in the final folder: programs can contain its path."""
     root = build / "root"
     shutil.rmtree(build, ignore_errors=True)
     root.mkdir(parents=True)
     environment = {**choice.environment, "PREFIX": str(root)}
     process = host.start("recipe", ["sh", "-c", 'cd "$1" && exec sh -c "$2"', "sh", str(clone), choice.recipe], env=environment)
-    # Nobody knows this word, so this waits for its end, or that of its time.
+    # The recipe cannot print this random word, so this waits for its end or its time limit.
     process.wait_output(secrets.token_hex(16), choice.within_s)
     is_late = process.is_running()
     status = process.stop(2.0)
@@ -96,16 +96,16 @@ def _carry_out(host: Host, choice: GitBuild, clone: Path, build: Path) -> None:
     (build / "log").write_text(log, encoding="utf-8")
     if is_late or status:
         what = f"did not end within {choice.within_s:g} s" if is_late else f"ended with status {status}"
-        last = log.strip().rpartition("\n")[2][-500:] or "it said nothing"
+        last = log.strip().rpartition("\n")[2][-500:] or "no output"
         raise BuildError(f"the recipe for {choice} {what}: {last}; its log is {build / 'log'}", log)
     if not any(root.iterdir()):
-        raise BuildError(f"the recipe for {choice} ended well, and put nothing into $PREFIX", log)
+        raise BuildError(f"the recipe for {choice} succeeded, but put nothing into $PREFIX", log)
     (build / _WHOLE).touch()
 
 
 @contextmanager
 def _only_one(kept: Path, name: str) -> Iterator[None]:
-    """Have nobody else make, or remove, builds of this folder meanwhile."""
+    """Lock the folder, so that no other process makes or removes builds meanwhile."""
     try:
         kept.mkdir(parents=True, exist_ok=True)
         with (kept / "lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Fetches a file by HTTP, within limits of size and time."""
+"""Downloads a file over HTTP, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PAUSE_S = 2.0
 
 
 class _AgainError(Exception):
-    """A later try may succeed."""
+    """A retry can succeed."""
 
 
 def download(url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: float = WITHIN_S, pause_s: float = _PAUSE_S) -> Path:
-    """Fetch a file into a folder; return its path.
+    """Download a file into a folder; return its path.
 
     Raises:
-        HostError: it cannot be had, is too long, or takes too long.
+        HostError: the file is not available, is too long, or takes too long.
     """
     path = folder / (PurePosixPath(unquote(urlsplit(url).path)).name or "package")
     ends = time.monotonic() + within_s

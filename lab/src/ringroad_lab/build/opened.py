@@ -1,7 +1,7 @@
-"""A build on the host where it runs: looked at, checked, and ready to start.
+"""A build on the host where it runs: inspected, checked, and ready to start.
 
-Each of its programs gets a launcher, a script with which the program finds the libraries and drivers of its own build. So no driver has
-to know of builds, and no other program on the host gets to see those libraries.
+Each of its programs gets a launcher, a script with which the program finds the libraries and drivers of its own build. So drivers do not
+depend on builds, and no other program on the host uses those libraries.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.interface import Completed, Host, Process
 
 Programs = Mapping[str, Sequence[str]]
-"""Programs that a build may have, by the names that drivers ask their host for: names in the build, or paths in it; empty: the same. A
-build has to have the first of them."""
+"""Programs that a build can have, by the name that drivers request from their host: names or paths in the build; empty: the same name. A
+build must have the first program."""
 
 _PROGRAM_FOLDERS = ("sbin", "bin", "usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", ".")
-# Files that can be run. Of what the lab unpacked, those whose links lead out of it are the machine's, and left out.
+# Executable files. In an unpacked build, files whose links lead out of it belong to the machine and are left out.
 _FIND = """\
 only=$1; shift
 for file; do
@@ -40,10 +40,10 @@ done
 for folder in usr/lib/*/dpdk; do [ ! -d "$folder" ] || printf 'drivers\\t%s\\n' "$folder"; done
 for kernel in boot/vmlinuz*; do [ ! -e "$kernel" ] || printf 'kernel\\t%s\\n' "$kernel"; done
 """
-# The path at which DPDK looks for its drivers is part of it.
+# The path at which DPDK searches its drivers is compiled into it.
 _MOUNT = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh")
 _ELF = "7f454c46"
-# ELF's e_machine of what there are packages for.
+# ELF's e_machine of architectures with packages.
 _MACHINES = {0x3E: "x86-64", 0xB7: "64-bit ARM", 0x03: "32-bit x86", 0x28: "32-bit ARM", 0xF3: "RISC-V", 0x15: "64-bit POWER"}
 
 
@@ -52,36 +52,36 @@ class Build:
     """A build that can be run."""
 
     source: str
-    """Where it is from, for people."""
+    """The source of the build, for users."""
     root: str | None
-    """Its folder; None where it is a program alone."""
+    """Its folder; None for a single program."""
     launchers: Mapping[str, str]
-    """Of each of its programs, by the name that drivers ask for."""
+    """Launchers of its programs, by the name that drivers request."""
     is_unpacked: bool = False
-    """Whether the lab unpacked it, into a folder that has another name in each run."""
+    """Whether the lab unpacked it into a folder whose name differs in each run."""
     drivers: str | None = None
-    """Folder of the machine where its DPDK finds its own drivers."""
+    """Folder of the machine at which its DPDK searches its own drivers."""
     kernel: PurePosixPath | None = None
     """Folder with a guest's kernel and its modules."""
 
     def shown(self, path: str) -> str:
-        """Return the path of one of its files as it is in every run."""
+        """Return the path of one of its files in a form that is the same in every run."""
         return path.removeprefix(self.root) if self.is_unpacked and self.root else path
 
 
 def open_build(host: Host, choice: BuildChoice, programs: Programs, name: str) -> Build:
-    """Look at a build and make its launchers; `name` is of the device or guest, for the launchers and for errors.
+    """Inspect a build and make its launchers; `name` is the device or guest, for the launchers and for errors.
 
     Raises:
-        BuildError: its program is not there, is not for this host's processor, or libraries of it are missing; with what to do.
-        HostError: the host cannot be asked.
+        BuildError: its program is missing, is not for this host's processor, or lacks libraries; with a remedy.
+        HostError: a command on the host failed.
     """
     if not programs:
-        raise BuildError(f"{name}: it has no programs of its own, so there is no other build of it: leave out {choice}")
+        raise BuildError(f"{name}: it has no programs of its own and cannot have another build: remove {choice}")
     if isinstance(choice, GuestBuildChoice) and choice.kernel:
         folder = _Folder.read(host, choice.kernel, name)
         if not folder.has_kernel:
-            raise BuildError(f"{name}: {choice.kernel} has no boot/vmlinuz-VERSION: name a folder into which a linux-image was unpacked")
+            raise BuildError(f"{name}: {choice.kernel} has no boot/vmlinuz-VERSION: name a folder with an unpacked linux-image")
         return Build(str(choice), choice.kernel, {}, kernel=PurePosixPath(choice.kernel))
     if choice.program:
         found = _executables(host, "", [choice.program])
@@ -93,12 +93,12 @@ def open_build(host: Host, choice: BuildChoice, programs: Programs, name: str) -
         folder = _Folder.read(host, choice.prefix, name)
         chosen = _choose(host, choice, programs, name, has_kernel=folder.has_kernel)
     launchers = {}
-    for asked, program in chosen.items():
+    for requested, program in chosen.items():
         command = _command(host, program, folder, name)
-        launcher = host.folder / "builds" / name / PurePosixPath(asked).name
+        launcher = host.folder / "builds" / name / PurePosixPath(requested).name
         host.write_text(launcher, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         host.run(["chmod", "755", str(launcher)])
-        launchers[asked] = str(launcher)
+        launchers[requested] = str(launcher)
     return Build(
         source=str(choice),
         root=choice.prefix,
@@ -111,22 +111,22 @@ def open_build(host: Host, choice: BuildChoice, programs: Programs, name: str) -
 
 @dataclass(frozen=True)
 class _Folder:
-    """What is in a build's folder beside programs."""
+    """The content of a build's folder except programs."""
 
     libraries: tuple[str, ...] = ()
     loader: str | None = None
-    """Where the C library is the build's as well: only its own loader fits it."""
+    """The dynamic loader, if the build contains its C library: only its own loader matches it."""
     drivers: tuple[str, str] | None = None
-    """Folder of DPDK's drivers, and where its DPDK looks for them."""
+    """Folder of DPDK's drivers, and the path at which its DPDK searches them."""
     has_kernel: bool = False
 
     @classmethod
     def read(cls, host: Host, root: str, name: str) -> _Folder:
-        said = host.run(["sh", "-c", _LIBRARIES, "sh", root], check=False)
-        if said.status == 1:
+        listing = host.run(["sh", "-c", _LIBRARIES, "sh", root], check=False)
+        if listing.status == 1:
             raise BuildError(f"{name}: there is no folder {root} on {host.name}: name the folder of the build, such as /opt/ovs-3.4")
         found: dict[str, list[str]] = {}
-        for line in said.stdout.splitlines():
+        for line in listing.stdout.splitlines():
             kind, _, path = line.partition("\t")
             found.setdefault(kind, []).append(path)
         drivers = found.get("drivers", [])
@@ -140,26 +140,26 @@ class _Folder:
 
 
 def _executables(host: Host, only: str, files: Sequence[str]) -> dict[str, str]:
-    """Return the real paths of those that can be run, by the given ones."""
-    said = host.run(["sh", "-c", _FIND, "sh", only, *files], check=False).stdout
-    return dict((*line.split("\t"),) for line in said.splitlines())  # type: ignore[misc]
+    """Return the real paths of executable files, by given path."""
+    output = host.run(["sh", "-c", _FIND, "sh", only, *files], check=False).stdout
+    return dict((*line.split("\t"),) for line in output.splitlines())  # type: ignore[misc]
 
 
 def _choose(host: Host, choice: BuildChoice, programs: Programs, name: str, *, has_kernel: bool) -> dict[str, str]:
-    """Find the programs of a folder, by the names that drivers ask for."""
+    """Find the programs of a folder, by the name that drivers request."""
     root = str(choice.prefix).rstrip("/")
-    wanted = {asked: [path for each in names or (asked,) for path in _places(root, each)] for asked, names in programs.items()}
+    wanted = {program: [path for each in names or (program,) for path in _places(root, each)] for program, names in programs.items()}
     only = f"{root}/" if isinstance(choice, StagedBuild) else ""
     found = _executables(host, only, [path for paths in wanted.values() for path in paths])
-    chosen = {asked: next((found[path] for path in paths if path in found), "") for asked, paths in wanted.items()}
+    chosen = {program: next((found[path] for path in paths if path in found), "") for program, paths in wanted.items()}
     main = next(iter(programs))
     if not chosen[main] and not (has_kernel and isinstance(choice, GuestBuildChoice)):
         names = " or ".join(dict.fromkeys(PurePosixPath(each).name for each in programs[main] or (main,)))
         raise BuildError(
-            f"{name}: {choice} has no program {names} on {host.name}: looked for in {', '.join(_PROGRAM_FOLDERS[:-1])} and in the folder "
+            f"{name}: {choice} has no program {names} on {host.name}: searched {', '.join(_PROGRAM_FOLDERS[:-1])} and the folder "
             "itself; name another folder or package, or the executable as `program`"
         )
-    return {asked: path for asked, path in chosen.items() if path}
+    return {program: path for program, path in chosen.items() if path}
 
 
 def _places(root: str, name: str) -> list[str]:
@@ -167,14 +167,14 @@ def _places(root: str, name: str) -> list[str]:
 
 
 def _command(host: Host, program: str, folder: _Folder, name: str) -> list[str]:
-    """Return what runs a program with the libraries and drivers of its build."""
+    """Return the command that runs a program with the libraries and drivers of its build."""
     machine, own = _machine(host, program), _machine(host, "/proc/self/exe")
     if machine is None:
-        # A script: whoever interprets it is the machine's.
+        # A script: its interpreter is the machine's.
         return [program]
     if machine != own:
         kinds = [_MACHINES.get(number, f"processor {number:#x}") for number in (machine, own or 0)]
-        raise BuildError(f"{name}: {program} is a program for {kinds[0]}, and {host.name} is {kinds[1]}: take a build for {kinds[1]}")
+        raise BuildError(f"{name}: {program} is a program for {kinds[0]}, and {host.name} is {kinds[1]}: use a build for {kinds[1]}")
     libraries = ":".join(folder.libraries)
     if folder.loader and host.run([folder.loader, "--verify", program], check=False).status != 1:
         command = [folder.loader, "--library-path", libraries, program]
@@ -184,38 +184,38 @@ def _command(host: Host, program: str, folder: _Folder, name: str) -> list[str]:
         listed = host.run(["ldd", program], env={"LD_LIBRARY_PATH": libraries} if libraries else {}, check=False).stdout
     if missing := [line.split()[0] for line in listed.splitlines() if "=> not found" in line]:
         raise BuildError(
-            f"{name}: libraries of {program} are missing on {host.name}: {', '.join(missing)}; install them, or add the packages that have "
-            "them to the build"
+            f"{name}: libraries of {program} are missing on {host.name}: {', '.join(missing)}; install them, or add their packages to "
+            "the build"
         )
     if folder.drivers and any("librte_eal" in line for line in listed.splitlines()):
         if host.run(["test", "-d", folder.drivers[1]], check=False).status:
             raise BuildError(
-                f"{name}: its DPDK looks for drivers in {folder.drivers[1]}, which is not on {host.name}: install the package dpdk there"
+                f"{name}: its DPDK searches drivers in {folder.drivers[1]}, which {host.name} does not have: install the package dpdk there"
             )
         return [*_MOUNT, *folder.drivers, *command]
     return command
 
 
 def _machine(host: Host, program: str) -> int | None:
-    """Return for which processor a program is, as ELF numbers them; None where it is a script."""
-    said = host.run(["od", "-An", "-v", "-tx1", "-N20", program], check=False).stdout
-    head = "".join(said.split())
+    """Return the processor of a program by its ELF number; None for a script."""
+    dump = host.run(["od", "-An", "-v", "-tx1", "-N20", program], check=False).stdout
+    head = "".join(dump.split())
     return int.from_bytes(bytes.fromhex(head[36:40]), "little") if head.startswith(_ELF) and len(head) == 40 else None
 
 
 def presumed_build(choice: BuildChoice, programs: Programs) -> Build:
-    """Return a build that is not unpacked yet, as if it had all its programs: for who only looks what else is needed."""
-    return Build(str(choice), None, {asked: asked for asked in programs})
+    """Return a build that is not unpacked yet, as if it had all its programs: to find out what else is needed."""
+    return Build(str(choice), None, {program: program for program in programs})
 
 
 class BuildHost(Host):
-    """A host as a device sees it that runs a build: asked for one of the build's programs, it takes that."""
+    """The host of a device that runs a build: programs of the build replace those of the host."""
 
     def __init__(self, host: Host, build: Build) -> None:
-        """Stand before a host."""
+        """Wrap a host."""
         self._host = host
         self._build = build
-        self._launchers = {PurePosixPath(asked).name: launcher for asked, launcher in build.launchers.items()}
+        self._launchers = {PurePosixPath(program).name: launcher for program, launcher in build.launchers.items()}
         self.name = host.name
         self.folder = host.folder
 
@@ -236,23 +236,23 @@ class BuildHost(Host):
         return self._host.start(name, self._launched(argv), env=env, cpus=cpus)
 
     def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Write as the host does."""
+        """Write a file on the host."""
         self._host.write_text(path, text)
 
     def read_text(self, path: PurePosixPath) -> str:
-        """Read as the host does."""
+        """Read a file of the host."""
         return self._host.read_text(path)
 
     def find_program(self, program: str) -> str | None:
-        """Path of the build's program of that name, else of the host's."""
+        """Return the path of the build's program of that name, else of the host's."""
         return self._launchers.get(PurePosixPath(program).name) or self._host.find_program(program)
 
     def require(self, program: str, package: str) -> str:
-        """Path of the build's program of that name, else of the host's."""
+        """Return the path of the build's program of that name, else of the host's."""
         return self._launchers.get(PurePosixPath(program).name) or self._host.require(program, package)
 
     def locate(self, path: str) -> str:
-        """Path of the build's file, else of the host's."""
+        """Return the path of the build's file, else of the host's."""
         if self._build.root is None:
             return self._host.locate(path)
         root = self._build.root.rstrip("/")
@@ -261,7 +261,7 @@ class BuildHost(Host):
         return found.splitlines()[0] if found else self._host.locate(path)
 
     def close(self) -> None:
-        """Leave the host behind as it is."""
+        """Leave the host open."""
 
     def _launched(self, argv: Sequence[str]) -> list[str]:
         return [self._launchers.get(PurePosixPath(argv[0]).name, argv[0]), *argv[1:]]
@@ -277,20 +277,20 @@ done
 
 
 def running_files(host: Host, processes: Sequence[Process], build: Build | None) -> dict[str, str]:
-    """Return the SHA-256 sums of what runs, by path: each process's executable, and what it maps of its build's folder.
+    """Return the SHA-256 sums of running files, by path: each process's executable, and the mapped files of its build's folder.
 
-    What cannot be read, as of a process that just ended, is left out.
+    Files that cannot be read, for example of a process that just ended, are left out.
     """
     roots = [root for root in (build.root, build.drivers) if root] if build else []
     sums: dict[str, str] = {}
     for process in processes:
-        # In its mount namespace, which is where its files have these paths.
+        # In the mount namespace of the process: only there do its files have these paths.
         argv = ["nsenter", "--mount", "--target", str(process.pid), "--", "sh", "-c", _SUMS, "sh", str(process.pid), *roots]
         try:
-            said = host.run(argv, check=False, timeout_s=60.0).stdout
+            output = host.run(argv, check=False, timeout_s=60.0).stdout
         except HostError:
             continue
-        for line in said.splitlines():
+        for line in output.splitlines():
             found, _, path = line.partition("  ")
             if path:
                 sums[build.shown(path) if build else path] = found

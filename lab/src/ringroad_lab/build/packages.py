@@ -1,4 +1,4 @@
-"""Packages of Debian's and of RPM's form: fetched, and unpacked into one folder. Nothing is installed."""
+"""Downloads Debian and RPM packages and unpacks them into one folder. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.packages import rpm_installer
 
-# A mirror that is far away.
+# Enough for a slow mirror.
 _TIMEOUT_S = 900.0
 _SUFFIXES = (".deb", ".rpm")
 _DEB = b"!<arch>\n"
 _RPM = b"\xed\xab\xee\xdb"
 _MAX_FILES = 2000
-# A version is the last thing that is said, so that it may have anything in it.
+# The version is printed last, because it can contain any character.
 _DEB_EXTRACT = """\
 dpkg-deb --show --showformat='${Package}=${Version}\\n' "$1" && dpkg-deb --extract "$1" "$2"
 """
@@ -35,20 +35,20 @@ _APT = 'cd "$0" && exec apt-get download "$1"'
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What was unpacked."""
+    """Unpacked packages."""
 
     contents: str
-    """For people: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
+    """For users: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
     sums: dict[str, str]
     """SHA-256 of each package, by its file's name."""
 
 
 def unpack_packages(host: Host, packages: Sequence[str], folder: Path, root: Path) -> Unpacked:
-    """Unpack packages into `root`; `folder` is for what is fetched.
+    """Unpack packages into `root`; `folder` is for downloads.
 
     Raises:
-        HostError: one cannot be had or unpacked.
-        MissingProgramError: a program that unpacks it is not installed.
+        HostError: a package is not available or cannot be unpacked.
+        MissingProgramError: a program for unpacking is not installed.
     """
     contents, sums = [], {}
     for number, package in enumerate(packages):
@@ -60,7 +60,7 @@ def unpack_packages(host: Host, packages: Sequence[str], folder: Path, root: Pat
         for file in _files(host, package, fetched):
             found = host.run(["sha256sum", "--", str(file)], timeout_s=_TIMEOUT_S).stdout.lstrip("\\")[:64]
             if wanted and wanted.lower() != found:
-                raise HostError(f"{package} has the SHA-256 {found}, and {wanted} is asked for: it is another build")
+                raise HostError(f"{package} has the SHA-256 {found} instead of {wanted}: it is another build")
             sums[file.name] = found
             its_name, _, version = _unpack(host, file, root).partition("=")
             if "/" in package:
@@ -81,7 +81,7 @@ def _files(host: Host, package: str, fetched: Path) -> list[Path]:
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     if not 0 < len(found) <= _MAX_FILES:
-        raise HostError(f"the folder {path} has {len(found)} .deb and .rpm files: 1 to {_MAX_FILES} can be a build")
+        raise HostError(f"the folder {path} has {len(found)} .deb and .rpm files: a build must have 1 to {_MAX_FILES}")
     return found
 
 
@@ -89,12 +89,12 @@ def _by_name(host: Host, package: str, fetched: Path) -> list[Path]:
     name = package.partition("=")[0]
     if rpm_installer().startswith("dnf"):
         argv = ["dnf", "--assumeyes", "download", "--destdir", str(fetched), package.replace("=", "-", 1)]
-        hint = f"`dnf list --showduplicates {name}` shows the versions that can be had here"
+        hint = f"`dnf list --showduplicates {name}` shows the available versions"
     elif rpm_installer():
-        raise HostError("packages are fetched by name where there is apt-get or dnf: name the .rpm file by its path or URL")
+        raise HostError("packages can be downloaded by name only with apt-get or dnf: name the .rpm file by its path or URL")
     else:
         argv = ["sh", "-c", _APT, str(fetched), package]
-        hint = f"`apt-cache policy {name}` shows the versions that can be had here"
+        hint = f"`apt-cache policy {name}` shows the available versions"
     try:
         host.run(argv, timeout_s=_TIMEOUT_S)
     except HostError as error:

@@ -1,4 +1,4 @@
-"""Has each build of a run in a folder before it measures: packages and images are unpacked, commits built. Nothing is installed."""
+"""Prepares each build of a run in a folder before the run measures: unpacks packages and images, builds commits. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, Scenario
 
-# Images of some gigabytes.
+# Enough for images of several gigabytes.
 _TIMEOUT_S = 900.0
 _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 
@@ -27,27 +27,27 @@ _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 class _Staged:
     prefix: str
     origin: str
-    """What is in it, for people."""
+    """The content, for users."""
     facts: dict[str, str]
-    """By which it is known again."""
+    """Facts that identify the content."""
 
 
 class Stage:
-    """Has each package, commit and image of a run in a folder once; what is unpacked is in the private folder of a host."""
+    """Prepares each package, commit and image of a run once; it is unpacked into the private folder of a host."""
 
     def __init__(self, host: Host, on_step: Callable[[str], None] = lambda step: None) -> None:
-        """Take this machine, whose folder has to last as long as the run, and who is told what is being done."""
+        """Use a host whose folder must exist as long as the run; `on_step` receives progress messages."""
         self._host = host
         self._on_step = on_step
         self._staged: dict[tuple[object, ...], _Staged] = {}
         self.facts: dict[str, dict[str, str]] = {}
-        """Of the builds of all devices, as facts of the run: sums of packages, names of commits."""
+        """Facts of the run about the builds of all devices: sums of packages, hashes of commits."""
 
     def scenarios(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
         """Return scenarios whose builds are all in folders.
 
         Raises:
-            BuildError: a package or image cannot be had.
+            BuildError: a package or image is not available.
         """
         return tuple(each.model_copy(update={"duts": tuple(self._dut(dut) for dut in each.duts)}) for each in scenarios)
 
@@ -69,11 +69,11 @@ class Stage:
         return StagedGuestBuild(prefix=staged.prefix, origin=staged.origin)
 
     def _unpacked(self, choice: BuildChoice, name: str) -> _Staged:
-        """Return the folder, and what is in it."""
+        """Return the folder and its content."""
         key = (choice.package, choice.git and choice.git.model_dump_json(), choice.image)
         if key not in self._staged:
             self._on_step(f"{name}: {'building' if choice.git else 'unpacking'} {choice}")
-            # A folder with links in its path would look as if the files in it were elsewhere.
+            # With links in the path of the folder, its files would appear to be elsewhere.
             unpacked = Path(os.path.realpath(self._host.folder)) / "unpacked"
             try:
                 unpacked.mkdir(exist_ok=True)
@@ -81,7 +81,7 @@ class Stage:
             except BuildError as error:
                 raise BuildError(f"{name}: {error}", error.log) from error
             except (HostError, OSError, tarfile.TarError, ValueError, LookupError, TypeError) as error:
-                raise BuildError(f"{name}: {choice} cannot be had: {error}") from error
+                raise BuildError(f"{name}: {choice} is not available: {error}") from error
         self.facts[name] = self._staged[key].facts
         return self._staged[key]
 
@@ -100,15 +100,13 @@ class Stage:
         return _Staged(str(root), f"package {unpacked.contents}", {file: f"sha256:{found}" for file, found in unpacked.sums.items()})
 
     def _unpack_image(self, image: str, folder: Path) -> str:
-        """Unpack an image of any form, and name it by its content."""
+        """Unpack an image in any format, and return a name from its content."""
         path, tag = _split_tag(image)
         root = folder / "root"
         if path.is_dir() and not (path / "oci-layout").exists():
             if not any((path / name).is_dir() for name in _FILE_SYSTEM):
-                raise ValueError(
-                    f"{path} is neither an image of the OCI's form nor a file system: it has none of {', '.join(_FILE_SYSTEM)}"
-                )
-            # As it is: what runs has its sums in the record.
+                raise ValueError(f"{path} is neither an OCI image nor a file system: it has none of {', '.join(_FILE_SYSTEM)}")
+            # Not copied: the record has the sums of the files that run.
             root.symlink_to(path)
             return f"image {path}"
         form = "oci"
@@ -124,7 +122,7 @@ class Stage:
         for program in ("skopeo", "umoci"):
             self._host.require(program, program)
         source = f"{form}:{path}{tag and f':{tag}'}"
-        # As one image of a known name, for umoci unpacks no other.
+        # As one image with a fixed name: umoci cannot unpack images without a name.
         self._host.run(["skopeo", "copy", "--insecure-policy", source, f"oci:{copied}:build"], timeout_s=_TIMEOUT_S)
         self._host.run(["umoci", "raw", "unpack", "--image", f"{copied}:build", str(root)], timeout_s=_TIMEOUT_S)
         (manifest,) = json.loads((copied / "index.json").read_text())["manifests"]
@@ -132,7 +130,7 @@ class Stage:
 
 
 def _split_tag(image: str) -> tuple[Path, str]:
-    """Split `PATH:TAG`; a path that exists is one as it is."""
+    """Split `PATH:TAG`; an existing path is not split."""
     if Path(image).exists() or ":" not in PurePosixPath(image).name:
         return Path(image), ""
     path, _, tag = image.rpartition(":")

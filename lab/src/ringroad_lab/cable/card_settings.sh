@@ -1,5 +1,5 @@
-# Sets a network card of the kernel for frames as they are. What it was stands in the script UNDO, before anything is changed.
-# sh card_settings.sh INTERFACE MTU UNDO FEATURE on|off ...  (features as `ethtool -K` takes them)
+# Sets a network card with a kernel driver to pass frames unmodified. Before the first change, writes its old settings to the script UNDO.
+# sh card_settings.sh INTERFACE MTU UNDO FEATURE on|off ...  (features of `ethtool -K`)
 set -eu
 interface=$1 mtu=$2 undo=$3
 shift 3
@@ -10,7 +10,7 @@ if [ ! -e "$undo" ]; then
     mkdir -p "${undo%/*}"
     {
         echo "ip link set dev $interface mtu $(cat "$link/mtu")"
-        # Those that the card can change, by the names that `ethtool -K` takes.
+        # The features that the card can change, by the names that `ethtool -K` accepts.
         ethtool -k "$interface" | sed -n "s/^\([a-z0-9-]*\): \(on\|off\)\$/ethtool -K $interface \1 \2/p" | grep -E --             ' (rx-checksumming|tx-checksumming|tcp-segmentation-offload|generic-segmentation-offload|generic-receive-offload) '
         [ ! -e "$ipv6" ] || echo "echo $(cat "$ipv6") >$ipv6"
         [ $(($(cat "$link/flags") & 1)) = 1 ] || echo "ip link set dev $interface down"
@@ -18,6 +18,6 @@ if [ ! -e "$undo" ]; then
     mv "$undo.new" "$undo"
 fi
 [ ! -e "$ipv6" ] || echo 1 >"$ipv6"
-# What a card cannot change stays as it is, and the others are set.
+# A feature that the card cannot change stays as it is; the others are set.
 ethtool -K "$interface" "$@" >/dev/null 2>&1 || true
 ip link set dev "$interface" mtu "$mtu" up

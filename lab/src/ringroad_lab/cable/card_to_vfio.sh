@@ -1,4 +1,4 @@
-# Gives a network card to vfio-pci, and says its PCI address. How it gets back stands in the script UNDO, before anything is changed.
+# Binds a network card to vfio-pci, and prints its PCI address. Before the first change, writes the way back to the script UNDO.
 # sh card_to_vfio.sh INTERFACE|PCI-ADDRESS VIRTUAL-FUNCTION UNDO  (an empty number: the card itself)
 set -eu
 card=$1 function=$2 undo=$3
@@ -8,7 +8,7 @@ card_of() {
     found=$(readlink -f "$1")
     while [ ! -e "$found/resource" ]; do
         found=${found%/*}
-        [ -n "$found" ] || fail "$card is no PCI device"
+        [ -n "$found" ] || fail "$card is not a PCI device"
     done
     echo "$found"
 }
@@ -17,7 +17,7 @@ if [ -e "/sys/class/net/$card" ]; then
 elif [ -e "/sys/bus/pci/devices/$card" ]; then
     device=$(readlink -f "/sys/bus/pci/devices/$card")
 elif [ -e "$undo" ]; then
-    # It was given before, and its interface is gone.
+    # The card is bound already, and its interface is gone.
     sed -n 's/^device=.* address=//p' "$undo"
     exit 0
 else
@@ -28,7 +28,7 @@ if [ -n "$function" ]; then
     [ -e "$device/sriov_numvfs" ] || fail "$card has no virtual functions (SR-IOV)"
     if [ ! -e "$device/virtfn$function" ]; then
         had=$(cat "$device/sriov_numvfs")
-        [ "$had" = 0 ] || fail "$card has $had virtual functions, and none of the number $function: make them, or let all be gone"
+        [ "$had" = 0 ] || fail "$card has $had virtual functions, but not number $function: create it, or remove all virtual functions"
         echo "echo 0 >$device/sriov_numvfs" >"$undo-functions"
         echo $((function + 1)) >"$device/sriov_numvfs"
     fi
@@ -39,13 +39,13 @@ driver=
 [ ! -e "$device/driver" ] || driver=$(basename "$(readlink -f "$device/driver")")
 if [ "$driver" != vfio-pci ]; then
     [ -e "$device/iommu_group" ] || fail \
-        "the kernel has no IOMMU for $address: boot it with intel_iommu=on or amd_iommu=on, and see that the firmware has it on"
+        "the kernel has no IOMMU for $address: boot it with intel_iommu=on or amd_iommu=on, and enable the IOMMU in the firmware"
     for other in "$device"/iommu_group/devices/*; do
         other=$(readlink -f "$other")
         case $(cat "$other/class") in 0x0604*) continue ;; esac
         [ "$other" != "$device" ] && [ -e "$other/driver" ] || continue
         its=$(basename "$(readlink -f "$other/driver")")
-        [ "$its" = vfio-pci ] || fail "$address shares its IOMMU group with ${other##*/}, which $its drives: free that device too"
+        [ "$its" = vfio-pci ] || fail "$address shares its IOMMU group with ${other##*/}, which is bound to $its: unbind that device too"
     done
     names=
     for net in "$device"/net/* "$device"/*/net/*; do
@@ -57,7 +57,7 @@ if [ "$driver" != vfio-pci ]; then
     [ -e /sys/bus/pci/drivers/vfio-pci ] || modprobe vfio-pci || fail "the kernel of this machine has no vfio-pci"
     {
         echo "device=$device address=$address"
-        # It waits until whoever has the card has let it go.
+        # The write waits until the process that uses the card has released it.
         echo 'if [ -e "$device/driver" ]; then echo "$address" >"$device/driver/unbind"; fi'
         echo 'echo >"$device/driver_override"'
         [ -z "$driver" ] || echo "echo \"\$address\" >/sys/bus/pci/drivers/$driver/bind"
@@ -79,6 +79,6 @@ END
     mv "$undo.new" "$undo"
     echo vfio-pci >"$device/driver_override"
     [ -z "$driver" ] || echo "$address" >"$device/driver/unbind"
-    echo "$address" >/sys/bus/pci/drivers/vfio-pci/bind || fail "vfio-pci does not take $address: $(dmesg 2>/dev/null | tail -n 1)"
+    echo "$address" >/sys/bus/pci/drivers/vfio-pci/bind || fail "vfio-pci does not accept $address: $(dmesg 2>/dev/null | tail -n 1)"
 fi
 echo "$address"

@@ -1,4 +1,4 @@
-"""Cables between network cards of the site: real ones, so that the cards are set, and put back when the lab leaves their machines."""
+"""Real cables between network cards of the site: the lab configures the cards, and restores them when it leaves their machines."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ringroad_lab.host.interface import Host
 
 _SET = Path(__file__).with_name("card_settings.sh")
 _GIVE = Path(__file__).with_name("card_to_vfio.sh")
-# A card of 100 Gbit/s takes some seconds to let go.
+# Unbinding a card of 100 Gbit/s takes some seconds.
 _TIMEOUT_S = 60.0
 
 
 class NicCable(CableType):
-    """Two network cards, each with its kernel's driver."""
+    """Two network cards, each with its kernel driver."""
 
     title: ClassVar[str] = "two network cards of the site, joined by a real cable"
     joins_cards: ClassVar[bool] = True
 
     def lay(self, laying: Laying) -> Cable:
-        """Set the cards."""
+        """Configure the cards."""
         nics = _nics(laying)
         set_card(laying.host, nics.dut_interface, laying.max_frame_bytes)
         _set_far_end(laying, nics)
         return Cable(laying.kind, laying.name, nics.dut_interface, nics.generator_interface, queues=laying.queues)
 
     def generator_location(self, cable: Cable) -> str:
-        """Name the card at the far end, by the best mechanism that its driver has."""
+        """Name the card at the far end, with the best mechanism that its driver supports."""
         return f"netmap:{cable.far_end}@queues={cable.queues},promisc=1"
 
 
 class VfioCable(NicCable):
-    """Two network cards; the device's is taken from its kernel's driver, and DPDK drives it."""
+    """Two network cards; the device's card is unbound from its kernel driver, and DPDK drives it."""
 
     title: ClassVar[str] = "two network cards of the site; DPDK drives the device's by vfio-pci"
 
     def lay(self, laying: Laying) -> Cable:
-        """Give the device's card to vfio-pci, unless it keeps its driver, and set the other."""
+        """Bind the device's card to vfio-pci, unless it keeps its driver, and configure the other card."""
         nics = _nics(laying)
         address = give_card(laying.host, nics)
         _set_far_end(laying, nics)
@@ -48,11 +48,11 @@ class VfioCable(NicCable):
 
 
 def set_card(host: Host, interface: str, max_frame_bytes: int) -> None:
-    """Set a card for frames as they are; what it was is put back when the lab leaves the host.
+    """Configure a card to pass frames unmodified; its settings are restored when the lab leaves the host.
 
     Raises:
-        HostError: it is not there, or cannot be set.
-        MissingProgramError: a program for it is not there.
+        HostError: the card does not exist, or cannot be configured.
+        MissingProgramError: a required program is missing.
     """
     require_tools(host)
     undo = host.undo_script(f"card-{interface}")
@@ -60,12 +60,12 @@ def set_card(host: Host, interface: str, max_frame_bytes: int) -> None:
 
 
 def give_card(host: Host, nics: NicPair) -> str:
-    """Give the device's card to vfio-pci, and return its PCI address; it is put back when the lab leaves the host.
+    """Bind the device's card to vfio-pci, and return its PCI address; its driver is restored when the lab leaves the host.
 
-    One that vfio-pci has already stays there. One that keeps its driver (mlx5) is only looked up.
+    A card that is bound to vfio-pci already stays bound. For a card that keeps its driver (mlx5), only the address is returned.
 
     Raises:
-        HostError: it is not there, its machine has no IOMMU, or the card carries traffic of its machine.
+        HostError: the card does not exist, its machine has no IOMMU, or the card carries traffic of its machine.
     """
     if nics.keeps_driver:
         return nics.dut_interface
@@ -83,7 +83,7 @@ def _run(host: Host, script: Path, *arguments: str) -> str:
 
 def _nics(laying: Laying) -> NicPair:
     if laying.nics is None:
-        raise ValueError(f"cable {laying.name}: a cable between network cards needs them")
+        raise ValueError(f"cable {laying.name}: a cable between network cards needs `nics`")
     return laying.nics
 
 

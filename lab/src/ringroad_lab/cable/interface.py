@@ -15,7 +15,7 @@ from ringroad_lab.trial import Frozen
 
 
 class CableKind(str):
-    """What a cable is made of: a name in the look-up of cables. There is one object of each name, so that `is` compares."""
+    """The technology of a cable: a name in the registry of cables. There is one object per name, so `is` compares names."""
 
     __slots__ = ()
     _known: ClassVar[dict[str, CableKind]] = {}
@@ -34,12 +34,12 @@ class CableKind(str):
     """The same; DPDK drives the device's card."""
 
     def __new__(cls, name: str) -> CableKind:
-        """Return the kind of that name."""
+        """Return the kind with that name."""
         return CableKind._known.setdefault(name, super().__new__(cls, name))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read it from a text; whether there is such a kind is checked with the scenario, not in records of other installations."""
+        """Parse any text. The scenario check verifies that the kind exists; records of other installations may have other kinds."""
         return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
 
 
@@ -56,97 +56,97 @@ class NicPair(Frozen):
 
     generator_interface: str
     dut_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
-    """Interface, or PCI address, as `0000:3b:00.0`."""
+    """Interface, or PCI address such as `0000:3b:00.0`."""
     virtual_function: Annotated[int, Field(ge=0, le=255)] | None = None
-    """Of `vfio`: the device gets this virtual function of the card, which is made where the card has none (SR-IOV)."""
+    """For `vfio`: the device gets this virtual function (SR-IOV) of the card. It is created if the card has no virtual functions."""
     keeps_driver: bool = False
-    """Of `vfio`: whether DPDK drives the card beside the kernel's driver, as mlx5; `dut_interface` is its PCI address."""
+    """For `vfio`: whether DPDK drives the card beside the kernel driver, as with mlx5; `dut_interface` is its PCI address."""
     devargs: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:=,\[\]-]*$")] = ""
-    """Of `vfio`: further arguments of DPDK's driver, as `representor=vf0`."""
+    """For `vfio`: further arguments of DPDK's driver, such as `representor=vf0`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.keeps_driver and self.virtual_function is not None:
-            raise ValueError("give the PCI address of the virtual function itself where it keeps its driver")
+            raise ValueError("with keeps_driver, give the PCI address of the virtual function itself in place of virtual_function")
         return self
 
 
 @dataclass(frozen=True)
 class Cable:
-    """One cable, laid."""
+    """A cable that has been laid."""
 
     kind: CableKind
     name: str
-    """Unique in the run, at most 8 characters: interfaces and sockets are called after it."""
+    """Unique in the run, at most 8 characters: interfaces and sockets are named after it."""
     dut_end: str
-    """What the device under test plugs in: the name of an interface, the path of a socket, or a PCI address with DPDK's arguments."""
+    """End of the device under test: the name of an interface, the path of a socket, or a PCI address with DPDK's arguments."""
     far_end: str
-    """What the generator or guest plugs in: the same path for a socket, the other interface of a pair."""
+    """End of the generator or guest: the same path for a socket, the other interface of a pair."""
     is_dut_server: bool = False
-    """Of sockets: whether the device under test makes the socket and listens."""
+    """For sockets: whether the device under test creates the socket and listens."""
     queues: int = 1
     """Queue pairs."""
     dut_netns: str | None = None
-    """Network namespace of `dut_end`, where that is not the test bed's own."""
+    """Network namespace of `dut_end` if it is not the test bed's own."""
 
 
 @dataclass(frozen=True)
 class Laying:
-    """How a cable is to be laid."""
+    """Parameters for laying a cable."""
 
     kind: CableKind
     name: str
     """Unique in the run, at most 8 characters."""
     host: Host
-    """Where the device under test is."""
+    """Host of the device under test."""
     is_dut_server: bool = True
-    """Of sockets: whether the device makes the socket. It does so itself; here only the path is chosen."""
+    """For sockets: whether the device creates the socket. The device does so itself; here only the path is chosen."""
     queues: int = 1
     max_frame_bytes: int = 1518
-    """The longest frame that has to pass, FCS included."""
+    """The longest frame that must pass, FCS included."""
     nics: NicPair | None = None
-    """Of network cards: which."""
+    """For network cards: the two cards."""
     far_host: Host | None = None
-    """Of network cards: where the far end is; None: out of the lab's reach, and prepared by whoever has it."""
+    """For network cards: host of the far end; None: the lab cannot reach that host, and its operator has configured the card."""
 
 
 class CableType(ABC):
-    """How cables of one kind are laid and taken away, and which port of Ringroad's generator is at their far end."""
+    """Lays and removes cables of one kind, and names the port of Ringroad's generator at their far end."""
 
     kind: ClassVar[str]
-    """As scenarios name it."""
+    """Name in scenarios."""
     title: ClassVar[str]
     """For people."""
     shares_memory: ClassVar[bool] = False
-    """Whether both ends share its rings: the device itself takes frames out of the generator's ring, and puts them into it. Of others the
-    ends are interfaces, whose counters tell what passed."""
+    """Whether both ends share rings: the device itself takes frames from the generator's ring and puts frames into it. The ends of other
+    cables are interfaces, whose counters show the frames that passed."""
     joins_cards: ClassVar[bool] = False
-    """Whether it is a real cable between network cards of the site, which is there already."""
+    """Whether it is a real cable between network cards of the site, which exists already."""
     reaches_generator: ClassVar[bool] = True
     """Whether Ringroad's generator has ports for it."""
     can_loop: ClassVar[bool] = False
-    """Whether one cable can join two ports of Ringroad's generator, for its test of itself."""
+    """Whether one cable can join two ports of Ringroad's generator, for the generator's self-test."""
 
     @abstractmethod
     def lay(self, laying: Laying) -> Cable:
         """Lay a cable.
 
         Raises:
-            HostError: an interface could not be made or set.
-            MissingProgramError: a program for it is not there.
+            HostError: an interface could not be created or configured.
+            MissingProgramError: a required program is missing.
         """
 
     def remove(self, cable: Cable, host: Host) -> None:
-        """Take away what was made for a cable; possible any number of times, and after the device took its end with it."""
+        """Remove a cable. Can be called any number of times, also if the device has already removed its end."""
 
     def generator_location(self, cable: Cable) -> str:
-        """Name of the generator's port that plugs in at the far end (docs/port-names.md).
+        """Return the name of the generator's port at the far end (docs/port-names.md).
 
         Raises:
-            ScenarioError: it has no port for such a cable.
+            ScenarioError: the generator has no port for such a cable.
         """
         raise ScenarioError(f"the generator has no port for {cable.kind}: use veth, vhost-user or memif as physical cables")
 
     def loop_location(self, cable: Cable) -> str:
-        """Name of the generator's port at the device's end, where `can_loop`."""
+        """Return the name of the generator's port at the device's end, if `can_loop`."""
         raise NotImplementedError

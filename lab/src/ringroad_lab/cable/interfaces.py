@@ -1,4 +1,4 @@
-"""Cables between interfaces that the lab makes: veth pairs, TAPs."""
+"""Cables between interfaces that the lab creates: veth pairs, TAPs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringroad_lab.host.interface import Host
 
 ETHERNET_HEADER_BYTES = 14
 USUAL_MTU_BYTES = 1500
-# What the kernel would otherwise do to frames on their way, or merge them into.
+# Offloads by which the kernel would change, split or merge frames.
 OFFLOADS_OFF = ("tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off")
 
 
@@ -24,7 +24,7 @@ class VethCable(CableType):
     can_loop: ClassVar[bool] = True
 
     def lay(self, laying: Laying) -> Cable:
-        """Make the pair."""
+        """Create the pair."""
         require_tools(laying.host)
         dut_end, far_end = f"{laying.name}-dut", f"{laying.name}-far"
         end = ["numtxqueues", str(laying.queues), "numrxqueues", str(laying.queues)]
@@ -32,7 +32,7 @@ class VethCable(CableType):
         return _prepared(self, laying, dut_end, far_end, laying.host)
 
     def remove(self, cable: Cable, host: Host) -> None:
-        """Delete one end, which takes the other with it."""
+        """Delete one end, which deletes the other end too."""
         host.run(["ip", "link", "delete", cable.far_end], check=False)
 
     def generator_location(self, cable: Cable) -> str:
@@ -52,7 +52,7 @@ class TapCable(CableType):
     reaches_generator: ClassVar[bool] = False
 
     def lay(self, laying: Laying) -> Cable:
-        """Make the TAP."""
+        """Create the TAP."""
         require_tools(laying.host)
         dut_end = f"{laying.name}-dut"
         many = ["multi_queue"] if laying.queues > 1 else []
@@ -65,7 +65,7 @@ class TapCable(CableType):
 
 
 def forbid_ipv6(host: Host, interface: str) -> None:
-    """Keep the host's own IPv6 from sending frames of its own there. A kernel without IPv6 sends none."""
+    """Prevent the host's IPv6 stack from sending frames on an interface. A kernel without IPv6 sends none."""
     setting = PurePosixPath(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
     try:
         host.read_text(setting)
@@ -75,17 +75,17 @@ def forbid_ipv6(host: Host, interface: str) -> None:
 
 
 def require_tools(host: Host) -> None:
-    """Look for what sets interfaces.
+    """Check for the programs that configure interfaces.
 
     Raises:
-        MissingProgramError: it is not there.
+        MissingProgramError: a program is missing.
     """
     host.require("ip", "iproute2")
     host.require("ethtool", "ethtool")
 
 
 def _prepared(kind: CableType, laying: Laying, dut_end: str, far_end: str, far_host: Host | None) -> Cable:
-    """Set both ends of a cable that is there; one that cannot be set is taken away."""
+    """Configure both ends of an existing cable; if that fails, remove the cable."""
     cable = Cable(laying.kind, laying.name, dut_end, far_end, queues=laying.queues)
     try:
         _prepare_interface(laying.host, dut_end, laying.max_frame_bytes)
@@ -99,11 +99,11 @@ def _prepared(kind: CableType, laying: Laying, dut_end: str, far_end: str, far_h
 
 def _prepare_interface(host: Host, interface: str, max_frame_bytes: int) -> None:
     forbid_ipv6(host, interface)
-    # What a card cannot change stays as it is, and the others are set.
+    # A feature that the interface cannot change stays as it is; the others are set.
     host.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
     host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu_bytes(max_frame_bytes)), "up"])
 
 
 def mtu_bytes(max_frame_bytes: int) -> int:
-    """Return the MTU that lets frames pass of up to so many bytes, FCS included."""
+    """Return the MTU for frames of at most `max_frame_bytes`, FCS included."""
     return max(USUAL_MTU_BYTES, max_frame_bytes - ETHERNET_HEADER_BYTES - FCS_BYTES)

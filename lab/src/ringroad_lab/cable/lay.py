@@ -1,4 +1,4 @@
-"""Laying cables of any kind and taking them away."""
+"""Lays and removes cables of any kind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def lay_cable(laying: Laying) -> Cable:
     """Lay a cable on the device's host.
 
     Raises:
-        SandboxError: an interface could not be made or set.
-        MissingProgramError: a program for it is not there.
+        SandboxError: an interface could not be created or configured.
+        MissingProgramError: a required program is missing.
     """
     if not 1 <= len(laying.name) <= NAME_LIMIT:
         raise ValueError(f"name of a cable {laying.name!r}: 1 to {NAME_LIMIT} characters")
@@ -26,5 +26,5 @@ def lay_cable(laying: Laying) -> Cable:
 
 
 def remove_cable(cable: Cable, host: Host) -> None:
-    """Take away what was made for a cable; possible any number of times, and after the device took its end with it."""
+    """Remove a cable. Can be called any number of times, also if the device has already removed its end."""
     CABLES[cable.kind]().remove(cable, host)

@@ -1,4 +1,4 @@
-"""Cables that are a UNIX socket: whoever is the server makes it, here only its path is chosen."""
+"""Cables that are a UNIX socket. The server end creates the socket; here only its path is chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SocketCable(CableType):
         return Cable(laying.kind, laying.name, path, path, is_dut_server=laying.is_dut_server, queues=laying.queues)
 
     def remove(self, cable: Cable, host: Host) -> None:
-        """Remove the socket: a server that was killed leaves it, and the next one finds the path taken."""
+        """Remove the socket: a killed server leaves it behind, and the next server could not use the path."""
         host.run(["rm", "-f", cable.dut_end])
 
 

@@ -20,7 +20,7 @@ from ringroad_lab.report.quantity import duration
 if TYPE_CHECKING:
     from ringroad_lab.fleet.bed_overview import BedLine
 
-BedArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of [bed.NAME] in fleet.toml.", show_default=False)]
+BedArgument = Annotated[str, typer.Argument(metavar="NAME", help="NAME of [bed.NAME] in fleet.toml.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def beds(context: typer.Context, fleet: FleetFile = None, store: StoreOption = None, as_json: AsJson = False) -> None:
-    """List the beds: who has them, how much they were used in the last week, and how long requests waited for them."""
+    """List the beds: the run on each bed, its use in the last week, and how long requests waited for it."""
     if context.invoked_subcommand is not None:
         return
     from ringroad_lab.fleet.bed_overview import overview
@@ -46,14 +46,14 @@ def beds(context: typer.Context, fleet: FleetFile = None, store: StoreOption = N
         typer.echo(json.dumps(found.as_json(), indent=2))
         return
     print_table([_row(line) for line in found.beds])
-    for bed_class, scenario, why in found.obstacles:
-        print(f"requests for class {bed_class}, {scenario} wait: {why}", file=sys.stderr)
+    for bed_class, scenario, reason in found.obstacles:
+        print(f"requests for class {bed_class}, {scenario} wait: {reason}", file=sys.stderr)
 
 
 def release(
     name: BedArgument,
     forget_calibrations: Annotated[
-        bool, typer.Option("--forget-calibrations", help="It was changed: its next calibrations are compared with none before.")
+        bool, typer.Option("--forget-calibrations", help="The bed was changed: do not compare its next calibrations with earlier ones.")
     ] = False,
     store: StoreOption = None,
 ) -> None:
@@ -68,11 +68,11 @@ def release(
 
 def quarantine(
     name: BedArgument,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; for those who look after it.", show_default=False)],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the people who maintain the bed.", show_default=False)],
     fleet: FleetFile = None,
     store: StoreOption = None,
 ) -> None:
-    """Put a bed into quarantine: no run begins on it until it is released. A run that has it goes on."""
+    """Put a bed into quarantine: no run starts on the bed until it is released. A run that already has the bed continues."""
     from ringroad_lab.fleet.bed_leases import BedLeases
     from ringroad_lab.fleet.settings import load_fleet
     from ringroad_lab.scenario.near_miss import suggest
@@ -82,22 +82,22 @@ def quarantine(
     if name not in known:
         raise ScenarioError(f"there is no bed '{name}' in fleet.toml{suggest(name, known)}")
     if not reason.strip():
-        raise ScenarioError("--reason is empty: say why, for those who look after the bed")
+        raise ScenarioError("--reason is empty: give the reason, for the people who maintain the bed")
     with ResultStore(store) as results:
         BedLeases(results).quarantine(name, reason.strip(), ACTOR)
     typer.echo(f"bed {name}: in quarantine; `ringroad-lab beds release {name}` releases it")
 
 
 def _row(line: BedLine) -> dict[str, str]:
-    taking = line.state.occupancy
+    occupancy = line.state.occupancy
     return {
         "bed": line.name,
         "class": line.bed_class,
         "machines": ", ".join(f"{role} {name}" for role, name in line.machines.items()),
         "state": line.word,
-        "run": taking.run_id[:8] if taking else "",
-        "request": str(taking.request_id or "") if taking else "",
-        "for": duration(time.time() - taking.taken_at, decimals=0) if taking else "",
+        "run": occupancy.run_id[:8] if occupancy else "",
+        "request": str(occupancy.request_id or "") if occupancy else "",
+        "for": duration(time.time() - occupancy.taken_at, decimals=0) if occupancy else "",
         "occupied": f"{100 * line.occupied:.0f} %",
         "median wait": _time(line.waits.median_s),
         "longest wait": _time(line.waits.longest_s),

@@ -15,7 +15,7 @@ from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, is_file, keep_
 
 
 class Format(StrEnum):
-    """Forms of a comparison."""
+    """Formats of a comparison."""
 
     MARKDOWN = "markdown"
     JSON = "json"
@@ -28,7 +28,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def compare(
         baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
-        candidate: Annotated[str, typer.Argument(help="The same, for what is beside it.", show_default=False)],
+        candidate: Annotated[
+            str, typer.Argument(help="The candidate: the run or device that is compared with the baseline.", show_default=False)
+        ],
         within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
         limit: Annotated[
             float | None,
@@ -36,21 +38,21 @@ def register(app: typer.Typer) -> None:
                 metavar="RATIO",
                 min=0.001,
                 max=0.999,
-                help='A comparison that could have missed this difference does not say "no difference".',
+                help='A comparison that could have missed a difference of this size does not report "no difference".',
                 show_default="the scenario's difference_limit, 0.03",
             ),
         ] = None,
-        form: Annotated[Format, typer.Option("--format", "-f", help="Form of the comparison.")] = Format.MARKDOWN,
+        form: Annotated[Format, typer.Option("--format", "-f", help="Format of the comparison.")] = Format.MARKDOWN,
         output: Annotated[
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
         ] = None,
-        fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
+        fail_on_regression: Annotated[bool, typer.Option(help=f"Exit with status {status.REGRESSION} if there is a regression.")] = False,
         fail_on_inconclusive: status.FailOnInconclusive = False,
         junit: status.JunitFile = None,
         store: StoreOption = None,
         as_json: AsJson = False,
     ) -> None:
-        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen.
+        """Compare two runs, or two devices within one run; each change has its interval, and the smallest change that could be detected.
 
         The store keeps the verdicts of stored runs: `runs` shows them.
         """
@@ -78,5 +80,7 @@ def register(app: typer.Typer) -> None:
             write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
         else:
             write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
-        ended = status.of_verdicts(comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive)
-        raise typer.Exit(ended)
+        exit_status = status.of_verdicts(
+            comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive
+        )
+        raise typer.Exit(exit_status)

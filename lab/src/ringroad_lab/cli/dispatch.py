@@ -1,4 +1,4 @@
-"""`ringroad-lab dispatch`: requests are carried out."""
+"""`ringroad-lab dispatch`: carries out requests."""
 
 from __future__ import annotations
 
@@ -32,25 +32,30 @@ def register(app: typer.Typer) -> None:
 
 
 def dispatch(
-    once: Annotated[bool, typer.Option("--once", help="End when no request waits any more.")] = False,
-    engine: Annotated[str, typer.Option(metavar="NAME", help="What carries out the runs; `list engines` shows all.")] = "local",
+    once: Annotated[bool, typer.Option("--once", help="Exit when no request is waiting.")] = False,
+    engine: Annotated[str, typer.Option(metavar="NAME", help="Engine that carries out the runs; `list engines` shows all.")] = "local",
     bed_class: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Class of bed that is here, besides `any`; of the fleet's beds only these. May be repeated."),
+        typer.Option(
+            metavar="NAME",
+            help="Class of beds that this dispatcher uses, besides `any`; it uses no other beds of the fleet. Can be repeated.",
+        ),
     ] = None,
-    attempts: Annotated[int, typer.Option(min=1, max=100, help="After so many failed attempts a request is dead.")] = 3,
-    retry_wait: Annotated[float, typer.Option(min=0, max=86400, help="Until the next attempt, s; n times as long after the n-th.")] = 60.0,
-    poll: Annotated[float, typer.Option(min=0.05, max=60, help="How often to look, s.")] = 2.0,
+    attempts: Annotated[int, typer.Option(min=1, max=100, help="Number of failed attempts after which a request is dead.")] = 3,
+    retry_wait: Annotated[
+        float, typer.Option(min=0, max=86400, help="Wait before the next attempt, s; n times as long after the n-th attempt.")
+    ] = 60.0,
+    poll: Annotated[float, typer.Option(min=0.05, max=60, help="Interval between polls, s.")] = 2.0,
     jobs: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where what runs say is kept.", show_default="in your folder of state")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the output of runs.", show_default="in your state folder")
     ] = None,
     fleet: FleetFile = None,
     notify: NotifyFile = None,
     store: StoreOption = None,
 ) -> None:
-    """Carry out requests until SIGTERM or Ctrl-C: in their order, each by a run, with a verdict; look into sources, and tell others.
+    """Carry out requests in their order until SIGTERM or Ctrl-C, each with a run and a verdict; poll sources, and send notifications.
 
-    Ended so, it stops the run under way after its trial; the next dispatcher goes on with it.
+    When it is stopped, it stops the current run after the current trial; the next dispatcher resumes the run.
     """
     from pydantic import ValidationError
 
@@ -69,14 +74,12 @@ def dispatch(
     settings = load_fleet(fleet)
     beds = _beds(settings.beds, ENGINES[engine], bed_class)
     if fleet:
-        # Its runs read it too.
+        # The runs that it starts read this file too.
         os.environ[FLEET_VARIABLE] = str(fleet.absolute())
     try:
         own = settings.engines.get(engine) or ENGINES[engine].settings_type()
     except ValidationError as error:
-        raise ScenarioError(
-            f"the engine {engine} has no settings: [engine.{engine}] in {fleet or default_file()} has to name them"
-        ) from error
+        raise ScenarioError(f"the engine {engine} has no settings: add [engine.{engine}] to {fleet or default_file()}") from error
     recipients = load_targets(notify, None)
     stopping = threading.Event()
 
@@ -86,7 +89,7 @@ def dispatch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     with ResultStore(store) as results:
-        intake = Intake(Requests(results), settings.rules, _say)
+        intake = Intake(Requests(results), settings.rules, _log)
         watchers = [watcher for name, source in settings.sources.items() if (watcher := source.watcher(name, intake))]
         Dispatcher(
             results,
@@ -95,15 +98,15 @@ def dispatch(
             DispatcherSettings(attempts=attempts, retry_wait_s=retry_wait, poll_s=poll),
             watchers=watchers,
             recipients=recipients,
-            say=_say,
+            say=_log,
         ).run(stopping, once=once)
 
 
 def _beds(beds: Mapping[str, Bed], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, Bed]:
-    """Return the beds of a fleet on which an engine has jobs run.
+    """Return the beds of a fleet on which an engine can run jobs.
 
     Raises:
-        ScenarioError: the fleet has beds, and none of them is one.
+        ScenarioError: the fleet has beds, but the engine can use none of them.
     """
     machine = socket.gethostname()
     found = {
@@ -112,9 +115,9 @@ def _beds(beds: Mapping[str, Bed], engine: type[Engine], classes: Sequence[str] 
         if (bed.is_of_machine(machine) or not engine.is_of_machine) and (not classes or bed.bed_class in classes)
     }
     if beds and not found:
-        where = f", and has machine {machine} as its generator," if engine.is_of_machine else ""
+        where = f" has machine {machine} as its generator and" if engine.is_of_machine else ""
         raise ScenarioError(
-            f"no bed of the fleet{where} is here for the engine '{engine.name}': see [bed.NAME] in fleet.toml, and --bed-class"
+            f"no bed of the fleet{where} can be used by the engine '{engine.name}': see [bed.NAME] in fleet.toml, and --bed-class"
         )
     return found
 
@@ -124,5 +127,5 @@ def _state_folder() -> Path:
     return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "ringroad-lab" / "jobs"
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)

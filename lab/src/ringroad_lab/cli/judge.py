@@ -19,9 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def judge(
     run: Annotated[str, typer.Argument(help=STORED_RUN_HELP, show_default=False)],
-    verdict: Annotated[TesterVerdict, typer.Argument(help="What it is.", show_default=False)],
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment in place of the one before.")] = None,
-    bug: Annotated[str | None, typer.Option(metavar="LINK", help="Link to a bug in place of the one before.")] = None,
+    verdict: Annotated[TesterVerdict, typer.Argument(help="The verdict.", show_default=False)],
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="Comment; replaces the previous comment.")] = None,
+    bug: Annotated[str | None, typer.Option(metavar="LINK", help="Link to a bug; replaces the previous link.")] = None,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Kind(StrEnum):
-    """What can be listed."""
+    """Kinds of entries to list."""
 
     SCENARIOS = "scenarios"
     LAYERS = "layers"
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.SCENARIOS,
         as_json: AsJson = False,
     ) -> None:
-        """List the scenarios, or what they are made of."""
+        """List the scenarios, or the parts that they are made of."""
         rows = _rows(kind)
         if as_json:
             print(json.dumps(rows, indent=2))
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 def print_table(rows: list[dict[str, str]]) -> None:
-    """Print rows as a table, whose first column is never cut."""
+    """Print rows as a table; the first column is never cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(rows[0] if rows else ()):
         table.add_column(name, no_wrap=number == 0)
@@ -62,7 +62,7 @@ def print_table(rows: list[dict[str, str]]) -> None:
         table.add_row(*map(printable, row.values()))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        # What reads it takes lines as they are.
+        # Programs read whole lines: do not wrap them.
         console.width = 10_000
     console.print(table)
 
@@ -84,13 +84,13 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
 
 
 def _kinds(
-    kinds: Kinds[T], column: str, tell: Callable[[type[T]], dict[str, str]], *, broken: str = "title", is_sorted: bool = True
+    kinds: Kinds[T], column: str, describe: Callable[[type[T]], dict[str, str]], *, broken: str = "title", is_sorted: bool = True
 ) -> list[dict[str, str]]:
-    """Return a row for each kind, with the package that it is from; of one that cannot be loaded, why."""
+    """Return a row for each kind, with its package; for a kind that cannot be loaded, with the reason."""
     rows = []
     for name, found in (sorted if is_sorted else list)(kinds.loadable().items()):
-        told = {broken: f"cannot be used: {found}"} if isinstance(found, PluginError) else tell(found)
-        rows.append({column: name, **told, "package": kinds.package(name)})
+        cells = {broken: f"cannot be used: {found}"} if isinstance(found, PluginError) else describe(found)
+        rows.append({column: name, **cells, "package": kinds.package(name)})
     names = list(dict.fromkeys(key for row in rows for key in row))
     return [{name: row.get(name, "") for name in names} for row in rows]
 

@@ -32,7 +32,7 @@ from ringroad_lab.errors import LabError
 from ringroad_lab.report.plain_text import printable, printable_lines
 
 PROGRAM = "ringroad-lab"
-# In the order in which the help shows them.
+# In the order of the help.
 VERBS: tuple[ModuleType, ...] = (
     list_scenarios,
     show,
@@ -59,7 +59,7 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name=PROGRAM,
         no_args_is_help=True,
-        epilog="Begin with `ringroad-lab list`; then `plan` a scenario, and `run` it.",
+        epilog="Start with `ringroad-lab list`; then `plan` a scenario, and `run` it.",
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,7 +69,7 @@ def make_app() -> typer.Typer:
     def lab(
         version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")] = False,
     ) -> None:
-        """Measure virtual switches by RFC 2544 and its kin, compare them, and report."""
+        """Measure virtual switches by RFC 2544 and related methods, compare them, and report the results."""
 
     for verb in VERBS:
         verb.register(app)
@@ -77,23 +77,23 @@ def make_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the program. What the user has to be told of is printed in a line, and is the program's status; never a traceback."""
+    """Run the program. An error is printed as a message, without a traceback, and sets the exit status."""
     try:
-        # Its name by any way it was started, also for completions.
+        # The same name however the program was started, also for completions.
         make_app()(prog_name=PROGRAM)
     except LabError as error:
-        # Errors quote foreign text; a terminal is to be told nothing by it.
+        # Errors quote foreign text, which must not send control sequences to a terminal.
         text = printable_lines(str(error))
         print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:
-        # A full disk, say, where the output goes.
+        # For example, the output's disk is full.
         print(f"{PROGRAM}: {printable(str(error))}", file=sys.stderr)
         sys.exit(1)
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"{PROGRAM} {__version__}")
         raise typer.Exit
 

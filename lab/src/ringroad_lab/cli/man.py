@@ -11,11 +11,11 @@ from ringroad_lab import __version__
 from ringroad_lab.cli import status
 
 _FILES = {
-    "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
+    "~/.config/ringroad-lab/scenarios/NAME.toml": "Your own scenarios.",
     "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
     "~/.config/ringroad-lab/fleet.toml": "Sources of requests, rules, engines and beds.",
-    "$RINGROAD_LAB_CONFIG": "Another folder in place of ~/.config/ringroad-lab.",
-    "$RINGROAD_LAB_WEBHOOK_SECRET": "Signs what --webhook sends.",
+    "$RINGROAD_LAB_CONFIG": "Folder that replaces ~/.config/ringroad-lab.",
+    "$RINGROAD_LAB_WEBHOOK_SECRET": "Key that signs what --webhook sends.",
 }
 
 
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def roff(group: TyperGroup) -> str:
-    """Write the page of a program, with all its verbs."""
+    """Return the manual page of a program, with all its verbs."""
     name = group.name or "ringroad-lab"
     lines = [
         f'.TH {name.upper()} 1 "" "{name} {__version__}"',
@@ -59,7 +59,7 @@ def roff(group: TyperGroup) -> str:
 
 
 def _verbs(group: TyperGroup) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
-    """All verbs, and those that stand below another: `baseline set`."""
+    """Yield all verbs, including nested ones such as `baseline set`."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             if command.invoke_without_command:
@@ -84,6 +84,6 @@ def _option_names(option: TyperOption) -> str:
 
 
 def _escape(text: str) -> str:
-    r"""Make text of a line for roff: backslashes, dashes, and dots or quotes at the beginning have meanings there."""
+    r"""Escape text for one line of roff, where backslashes, dashes, and leading dots or quotes have a special meaning."""
     plain = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{plain}" if plain.startswith((".", "'")) else plain

@@ -1,4 +1,4 @@
-"""`ringroad-lab notify`, and the options of all verbs that tell others how a run ended."""
+"""`ringroad-lab notify`, and the options of all verbs that send notifications."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NotifyFile = Annotated[
     typer.Option(
         "--notify",
         metavar="FILE",
-        help="Settings of who is told, by webhook, mail, ...; `list notifiers` shows all ways.",
-        show_default="notifications.toml in the folder of settings, where there is one",
+        help="Settings of the recipients of notifications: webhook, mail, ...; `list notifiers` shows all kinds.",
+        show_default="notifications.toml in the settings folder, if it exists",
     ),
 ]
 WebhookUrl = Annotated[
@@ -33,7 +33,7 @@ WebhookUrl = Annotated[
     typer.Option(
         _WEBHOOK,
         metavar="URL",
-        help="Tell this server too of a regression or a failure, signed with $RINGROAD_LAB_WEBHOOK_SECRET. The record leaves it out.",
+        help="Also notify this server of a regression or a failure, signed with $RINGROAD_LAB_WEBHOOK_SECRET. The URL is not recorded.",
     ),
 ]
 
@@ -49,34 +49,34 @@ def notify(
     webhook: WebhookUrl = None,
     store: StoreOption = None,
 ) -> None:
-    """Tell recipients in the settings how a stored run ended, whatever came of it: to try the settings, or to tell again."""
+    """Notify all recipients in the settings of the end of a stored run, whatever its result: to test the settings, or to notify again."""
     from ringroad_lab.notification.delivery import notify
     from ringroad_lab.notification.message import Notice
     from ringroad_lab.store.result_store import ResultStore
 
     recipients = load_targets(file, webhook)
     if not recipients:
-        raise ScenarioError(f"there is nobody to tell: write {_default_file()}, or name another file by --notify")
+        raise ScenarioError(f"there are no recipients: write {_default_file()}, or name another file with --notify")
     with ResultStore(store) as results:
         run_id = results.resolve(run)
         notice = Notice(results.get_run(run_id), next(iter(results.comparisons(run_id)), None))
     if problems := notify(recipients, notice):
-        raise LabError("not told: " + "; ".join(problems))
-    typer.echo(f"told: {', '.join(target.name for target in recipients)}")
+        raise LabError("not notified: " + "; ".join(problems))
+    typer.echo(f"notified: {', '.join(target.name for target in recipients)}")
 
 
 def load_targets(file: Path | None, webhook: str | None) -> list[Target]:
-    """Return all who are to be told.
+    """Return all recipients of notifications.
 
     Raises:
-        ScenarioError: the settings are not right, or a secret is missing.
+        ScenarioError: the settings are invalid, or a secret is missing.
     """
     from ringroad_lab.notification.delivery import targets
     from ringroad_lab.notification.settings import read_notifications
     from ringroad_lab.notification.webhook import SECRET_VARIABLE, Webhook
 
-    usual = _default_file()
-    notifiers = read_notifications(file or usual) if file or usual.exists() else ()
+    default = _default_file()
+    notifiers = read_notifications(file or default) if file or default.exists() else ()
     if webhook is not None:
         is_signed = bool(os.environ.get(SECRET_VARIABLE))
         more = Webhook.model_validate({"url": webhook, "secret_env": SECRET_VARIABLE if is_signed else None})
@@ -85,7 +85,7 @@ def load_targets(file: Path | None, webhook: str | None) -> list[Target]:
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:
-    """Return arguments of the command line as a record may have them: the URL of a webhook is often a secret."""
+    """Return the command line arguments for the record, without --webhook: the URL of a webhook is often a secret."""
     kept: list[str] = []
     is_url = False
     for argument in arguments:
@@ -96,9 +96,9 @@ def without_secrets(arguments: Sequence[str]) -> list[str]:
 
 
 def warn_of(problems: Sequence[str]) -> None:
-    """Tell the user what was not sent: the run's own result stays what it is."""
+    """Warn the user of notifications that were not sent; they do not change the result of the run."""
     for problem in problems:
-        print(f"ringroad-lab: warning: not told: {printable(problem)}", file=sys.stderr)
+        print(f"ringroad-lab: warning: not notified: {printable(problem)}", file=sys.stderr)
 
 
 def _default_file() -> Path:

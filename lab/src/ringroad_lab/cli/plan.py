@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def plan(scenario: ScenarioName, layer: LayerNames = None, set_: Assignments = None, as_json: AsJson = False) -> None:
-        """Tell what a run would measure, in which order, how long it takes, and which programs are missing."""
-        # Here: methods bring libraries that take long to import, and other verbs do not wait for them.
+        """Show what a run would measure, in which order, how long it takes, and which programs are missing."""
+        # Imported here: methods import slow libraries, and other verbs must not wait for them.
         from ringroad_lab.scenario.plan import plan as make_plan
         from ringroad_lab.scenario.requirements import required_programs
 
@@ -105,7 +105,7 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
         if program.path is None:
             print(f"Missing on {program.host}: {program.program} ({package_name(program.package)})")
     if missing := _missing(programs):
-        print(f"To install what is missing: {how_to_install(missing)}")
+        print(f"To install the missing programs: {how_to_install(missing)}")
     for warning in resolved.warnings:
         print(f"Warning: {printable(warning)}")
     for deviation in planned.deviations:

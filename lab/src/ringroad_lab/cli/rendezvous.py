@@ -19,11 +19,15 @@ from ringroad_lab.rendezvous import member
 T = TypeVar("T")
 Servers = Annotated[
     list[str] | None,
-    typer.Option("--server", metavar="HOST:PORT", help="Where the server is; may be repeated.", show_default=f"${member.SERVERS_VARIABLE}"),
+    typer.Option(
+        "--server", metavar="HOST:PORT", help="Address of the server; can be repeated.", show_default=f"${member.SERVERS_VARIABLE}"
+    ),
 ]
 SecretFile = Annotated[
     Path | None,
-    typer.Option("--secret-file", metavar="FILE", help="Its first line is the secret.", show_default=f"${member.SECRET_VARIABLE}"),
+    typer.Option(
+        "--secret-file", metavar="FILE", help="File with the secret in its first line.", show_default=f"${member.SECRET_VARIABLE}"
+    ),
 ]
 Tries = Annotated[float, typer.Option("--deadline", metavar="S", help="How long to try to reach the server, s.")]
 
@@ -38,15 +42,18 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     roles: Annotated[list[str], typer.Argument(metavar="ROLE...", help="All members: generator, dut, ...", show_default=False)],
-    state: Annotated[Path, typer.Option(metavar="FILE", help="Where the state is kept: one file for each job.", show_default=False)],
+    state: Annotated[Path, typer.Option(metavar="FILE", help="File for the state: one file for each job.", show_default=False)],
     listen: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.", show_default="all")] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any that is free, and is printed.")] = member.PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port, which is printed.")] = member.PORT,
     silence: Annotated[
-        float, typer.Option(min=2 * member.HOLD_S, help="A barrier waits for members that were not heard of for so long, s.")
+        float,
+        typer.Option(
+            min=2 * member.HOLD_S, help="A member is silent after this time without a request, s; barriers wait for silent members."
+        ),
     ] = 30.0,
     secret_file: SecretFile = None,
 ) -> None:
-    """Serve the rendezvous of one job until SIGTERM or Ctrl-C. Started again with the same state, it goes on."""
+    """Serve the rendezvous of one job until SIGTERM or Ctrl-C. A server that is restarted with the same state continues."""
     from pydantic import ValidationError
 
     from ringroad_lab.errors import value_problems
@@ -59,11 +66,11 @@ def serve(
     try:
         meeting = Meeting.of(roles)
     except ValidationError as error:
-        raise ScenarioError(f"these cannot be the members: {value_problems(error)[0]}") from error
+        raise ScenarioError(f"invalid members: {value_problems(error)[0]}") from error
     kept = StateFile(state, secret)
     known = kept.load()
     if known is not None and set(known.members) != set(meeting.members):
-        raise LabError(f"{state} is of the members {', '.join(known.members)}: name another file, or remove it")
+        raise LabError(f"{state} belongs to the members {', '.join(known.members)}: name another file, or remove it")
     with _listen(listen, port) as listener:
         address, its_port = listener.getsockname()[:2]
         where = f"{f'[{address}]' if ':' in address else address}:{its_port}"
@@ -86,53 +93,53 @@ def serve(
 
 def arrive(
     barrier: Annotated[int, typer.Argument(metavar="N", help="Number of the barrier; the first is 1.", show_default=False)],
-    role: Annotated[str, typer.Option("--as", metavar="ROLE", help="Which member this is.", show_default=False)],
-    deadline: Annotated[float, typer.Option(metavar="S", help="Until all have to be there, s.", show_default=False)],
+    role: Annotated[str, typer.Option("--as", metavar="ROLE", help="Role of this member.", show_default=False)],
+    deadline: Annotated[float, typer.Option(metavar="S", help="Time within which all members must arrive, s.", show_default=False)],
     boot: Annotated[
-        str | None, typer.Option(metavar="ID", help="What tells this boot from others.", show_default="what the kernel says")
+        str | None, typer.Option(metavar="ID", help="Id of this boot of the machine.", show_default="the kernel's boot id")
     ] = None,
     server: Servers = None,
     secret_file: SecretFile = None,
 ) -> None:
-    """Come to a barrier, and wait there for the others: 0 they met, 1 somebody aborted, 3 the deadline is over."""
+    """Arrive at a barrier, and wait for the other members; exit status 0: all arrived, 1: a member aborted, 3: the deadline passed."""
     deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
     boot_id = member.boot_id() if boot is None else boot
-    _end_with(server, secret_file, lambda asking: asking.arrive(barrier, role, deadline_s, boot_id))
+    _end_with(server, secret_file, lambda this: this.arrive(barrier, role, deadline_s, boot_id))
 
 
 def abort(
-    reason: Annotated[str, typer.Argument(metavar="REASON", help="What all members are told.", show_default=False)],
-    role: Annotated[str, typer.Option("--as", metavar="ROLE", help="Which member this is.")] = "",
+    reason: Annotated[str, typer.Argument(metavar="REASON", help="Reason, which is reported to all members.", show_default=False)],
+    role: Annotated[str, typer.Option("--as", metavar="ROLE", help="Role of this member.")] = "",
     deadline: Tries = 60.0,
     server: Servers = None,
     secret_file: SecretFile = None,
 ) -> None:
-    """End it for all members: those who wait see it at once, the others when they come to a barrier."""
+    """Abort the rendezvous for all members: waiting members see it at once, the others when they reach a barrier."""
     deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
-    _end_with(server, secret_file, lambda asking: asking.abort(reason, role, deadline_s))
+    _end_with(server, secret_file, lambda this: this.abort(reason, role, deadline_s))
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     deadline: Tries = 60.0,
     server: Servers = None,
     secret_file: SecretFile = None,
 ) -> None:
-    """Tell how far all members are; status 1 where it was aborted."""
+    """Print the progress of all members; exit status 1 if the rendezvous was aborted."""
     deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
-    _end_with(server, secret_file, lambda asking: asking.status(deadline_s, as_json))
+    _end_with(server, secret_file, lambda this: this.status(deadline_s, as_json))
 
 
 def client() -> None:
-    """Print the program of members, one file that needs Python 3.6 and nothing else: for machines without the laboratory."""
+    """Print the client program, one file that needs only Python 3.6: for machines without the laboratory."""
     typer.echo(inspect.getsource(member), nl=False)
 
 
 def _end_with(server: list[str] | None, secret_file: Path | None, act: Callable[[member.Member], int]) -> None:
-    asking = _exiting_on_error(
+    this = _exiting_on_error(
         lambda: member.Member(member.read_servers(server), member.read_secret(str(secret_file) if secret_file else None))
     )
-    raise typer.Exit(_exiting_on_error(lambda: act(asking)))
+    raise typer.Exit(_exiting_on_error(lambda: act(this)))
 
 
 def _exiting_on_error(act: Callable[[], T]) -> T:

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
                 "--format",
                 "-f",
                 metavar="FORM",
-                help="Form of the report: `ringroad-lab list reports` shows all.",
+                help="Format of the report: `ringroad-lab list reports` shows all.",
                 autocompletion=lambda: list(REPORTERS),
             ),
         ] = "html",
@@ -49,10 +49,10 @@ def register(app: typer.Typer) -> None:
 
         form = "json" if as_json else form
         if form not in REPORTERS:
-            raise ScenarioError(f"there is no form of a report '{form}'{suggest(form, REPORTERS)}")
+            raise ScenarioError(f"unknown report format '{form}'{suggest(form, REPORTERS)}")
         reporter = REPORTERS[form]()
         if baseline is not None and not reporter.compares:
-            raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
+            raise ReportError(f"{form} shows a single run: leave out --baseline, or see `ringroad-lab compare`")
         record = load_run(store, run)
         comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
         if output is None:
@@ -61,23 +61,23 @@ def register(app: typer.Typer) -> None:
 
 
 def reporter_of(file: Path) -> Reporter:
-    """Return the reporter of the form that a file's ending names; HTML for endings that are no form's."""
+    """Return the reporter for a file's ending; that of HTML for unknown endings."""
     kinds = REPORTERS.loadable().values()
     of_ending = (kind for kind in kinds if not isinstance(kind, PluginError) and kind.suffix == file.suffix)
     return next(of_ending, REPORTERS["html"])()
 
 
 def report_name(record: RunRecord, suffix: str = ".html") -> str:
-    """Return the name of a report's file."""
+    """Return the default file name of a report."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", record.name).strip("-")[:80] or "run"
     return f"{name}-{record.run_id[:8]}{suffix}"
 
 
 def write_report(text: str, output: Path) -> None:
-    """Write a file and tell its name; or standard output.
+    """Write a file and print its name, or write to standard output.
 
     Raises:
-        ReportError: it cannot be written.
+        ReportError: the file cannot be written.
     """
     if output == STANDARD_OUTPUT:
         sys.stdout.write(text)
@@ -90,11 +90,11 @@ def write_file(text: str, output: Path) -> None:
     """Write a file, whole or not at all.
 
     Raises:
-        ReportError: it cannot be written.
+        ReportError: the file cannot be written.
     """
     try:
         if output.exists() and not output.is_file():
-            # A device or a pipe is written to, and stays what it is; of a folder the error tells.
+            # Write into a device or a pipe, do not replace it; a folder raises an error.
             output.write_text(text, encoding="utf-8", errors="replace")
         else:
             write_whole(output.resolve(), text)

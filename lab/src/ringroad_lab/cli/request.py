@@ -1,4 +1,4 @@
-"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `renotify`, `forget`: builds that are to be measured."""
+"""`ringroad-lab request`, `requests`, `cancel`, `retry`, `replay`, `renotify`, `forget`: builds to measure."""
 
 from __future__ import annotations
 
@@ -48,30 +48,28 @@ def register(app: typer.Typer) -> None:
 
 
 def request(
-    build: Annotated[str, typer.Argument(help="What is to be measured: openvswitch-3.5.0-1, repo@commit, ...", show_default=False)],
+    build: Annotated[str, typer.Argument(help="Build to measure: openvswitch-3.5.0-1, repo@commit, ...", show_default=False)],
     scenario: Annotated[str, typer.Option(metavar="SCENARIO", help="Name of a scenario.", autocompletion=complete_scenario)],
-    source: Annotated[str, typer.Option(metavar="NAME", help="Who asks: the same build of another source is another request.")] = (
-        COMMAND_LINE_SOURCE
-    ),
-    bed_class: Annotated[str, typer.Option(metavar="NAME", help="Class of bed; `any` is every machine's.")] = ANY_BED,
+    source: Annotated[
+        str, typer.Option(metavar="NAME", help="Source of the request: the same build from another source is another request.")
+    ] = COMMAND_LINE_SOURCE,
+    bed_class: Annotated[str, typer.Option(metavar="NAME", help="Class of bed; every machine has class `any`.")] = ANY_BED,
     layer: LayerNames = None,
     set_: Assignments = None,
-    label: Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Label of the run; may be repeated.")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Label of the run; can be repeated.")] = None,
     baseline: Annotated[str, typer.Option(metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")] = "",
-    priority: Annotated[int, typer.Option(help="The greatest goes first.", min=-1000, max=1000)] = 0,
-    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Between owners turns are shared out.", show_default="you")] = None,
-    package: Annotated[
-        str, typer.Option(metavar="NAME", help="The newest build of this package, with --tag, takes the older ones' place.")
-    ] = "",
-    tag: Annotated[str, typer.Option(metavar="NAME", help="With --package.")] = "",
+    priority: Annotated[int, typer.Option(help="The request with the highest priority runs first.", min=-1000, max=1000)] = 0,
+    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Owner of the request; owners take turns.", show_default="you")] = None,
+    package: Annotated[str, typer.Option(metavar="NAME", help="The newest build with this package and --tag supersedes older ones.")] = "",
+    tag: Annotated[str, typer.Option(metavar="NAME", help="See --package.")] = "",
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a build to be measured by a scenario; `dispatch` does it. The same again is a duplicate, and is counted."""
+    """Request the measurement of a build by a scenario; `dispatch` carries it out. A repeated request is counted as a duplicate."""
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.store.result_store import ResultStore
 
-    # Now: a name that is wrong should not be told hours later.
+    # Checked now, so that a wrong name is not reported hours later.
     resolve_arguments(scenario, layer, set_, Registries())
     try:
         order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=_labels(label or ()), baseline=baseline)
@@ -96,18 +94,20 @@ def request(
     if as_json:
         typer.echo(json.dumps({"id": added.id, "state": added.state, "is_new": added.is_new}, indent=2))
     else:
-        typer.echo(f"request {added.id}: {added.state}" + ("" if added.is_new else ", was there already"))
+        typer.echo(f"request {added.id}: {added.state}" + ("" if added.is_new else ", already exists"))
 
 
 def requests(
-    request_id: Annotated[int | None, typer.Argument(metavar="ID", help="All of this one alone.", min=1, show_default=False)] = None,
-    state: Annotated[RequestState | None, typer.Option(help="Only those.")] = None,
-    build: Annotated[str | None, typer.Option(metavar="TEXT", help="A part of the build's name.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    request_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="Show all details of this request only.", min=1, show_default=False)
+    ] = None,
+    state: Annotated[RequestState | None, typer.Option(help="Only requests in this state.")] = None,
+    build: Annotated[str | None, typer.Option(metavar="TEXT", help="Part of the build's name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of requests.")] = 20,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """List requests, the newest first, with how far each has come; or show one, what became of it, and who was told."""
+    """List requests, newest first, with their states; or show one request with its history and its notifications."""
     from ringroad_lab.fleet.requests import RequestFilter, Requests
     from ringroad_lab.store.result_store import ResultStore
 
@@ -126,7 +126,7 @@ def requests(
 
 
 def cancel(request_id: RequestId, store: StoreOption = None) -> None:
-    """Take a request back; its run is stopped if it is under way."""
+    """Cancel a request; if it is running, its run is stopped."""
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.store.result_store import ResultStore
 
@@ -136,7 +136,7 @@ def cancel(request_id: RequestId, store: StoreOption = None) -> None:
 
 
 def retry(request_id: RequestId, store: StoreOption = None) -> None:
-    """Have a request measured that is dead, cancelled, superseded or not installed, by a new run."""
+    """Queue a request again that is dead, cancelled, superseded or not installed; a new run measures it."""
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.store.result_store import ResultStore
 
@@ -146,7 +146,7 @@ def retry(request_id: RequestId, store: StoreOption = None) -> None:
 
 
 def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = None, as_json: AsJson = False) -> None:
-    """Read the message of a request again, by the rules of today; what was given up of it, and what is new, gets what they say."""
+    """Apply the current rules to a request's message again: add missing requests, and update requests that are new or were given up."""
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.fleet.rules import apply_rules
     from ringroad_lab.fleet.settings import load_fleet
@@ -157,48 +157,52 @@ def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = 
         kept = Requests(results)
         old = kept.get(request_id)
         if old.source == COMMAND_LINE_SOURCE:
-            raise StoreError(f"request {request_id} came of no message: `ringroad-lab retry` has it measured, `request` makes another")
+            raise StoreError(f"request {request_id} is not from a message: `ringroad-lab retry` queues it again, `request` makes another")
         wanted = apply_rules(rules, Message(old.source, kept.payload(request_id), old.built_at, old.event, old.delivery))
         if not wanted:
-            raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tells what rules make of it")
+            raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tests the rules")
         added = kept.replay(request_id, wanted, ACTOR)
     if as_json:
         typer.echo(json.dumps([{"id": each.id, "state": each.state, "is_new": each.is_new} for each in added], indent=2))
     else:
         for each in added:
-            typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", was there already"))
+            typer.echo(f"request {each.id}: {each.state}" + ("" if each.is_new else ", already exists"))
 
 
 def renotify(
     request_id: RequestId,
-    to_all: Annotated[bool, typer.Option("--all", help="Also those who were told, as something new.")] = False,
+    to_all: Annotated[
+        bool, typer.Option("--all", help="Also notify recipients that were notified already, as a new notification.")
+    ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Have others told of a request at once who were not; `dispatch` does it."""
+    """Retry undelivered notifications of a request at once; `dispatch` sends them."""
     from ringroad_lab.fleet.outbox import Outbox
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:
         count = Outbox(results).send_again(request_id, ACTOR, to_all=to_all)
-    typer.echo(f"request {request_id}: {count} to be told" + (", and who is new in the settings" if to_all else ""))
+    typer.echo(f"request {request_id}: {count} notifications to send" + (", and those to new recipients in the settings" if to_all else ""))
 
 
 def forget(
-    days: Annotated[float, typer.Option(min=1, max=36_500, help="Requests that ended longer ago are removed.", show_default=False)],
+    days: Annotated[
+        float, typer.Option(min=1, max=36_500, help="Remove requests that ended more than this many days ago.", show_default=False)
+    ],
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove requests that ended long ago, with their messages and what was told, and who had the beds then; runs stay.
+    """Remove requests that ended long ago, their messages and notifications, and the bed histories of that time; runs stay.
 
-    A message that comes again afterwards makes another request. What is still to be told stays until it is.
+    A message that arrives again later makes another request. A request with undelivered notifications stays until they are delivered.
     """
     from ringroad_lab.fleet.retention import forget
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:
         gone = forget(results, time.time() - days * 86_400)
-    told = f"{gone.requests} requests and {gone.occupancies} entries of beds' histories are removed"
-    typer.echo(json.dumps(asdict(gone), indent=2) if as_json else told)
+    text = f"{gone.requests} requests and {gone.occupancies} entries of bed histories removed"
+    typer.echo(json.dumps(asdict(gone), indent=2) if as_json else text)
 
 
 def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
@@ -208,9 +212,9 @@ def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
 
     with ResultStore(store) as results:
         found, changes = Requests(results).get(request_id), Requests(results).changes(request_id)
-        told = Outbox(results).of_request(request_id)
+        notifications = Outbox(results).of_request(request_id)
     if as_json:
-        more = {"changes": [asdict(each) for each in changes], "told": [each.as_json() for each in told]}
+        more = {"changes": [asdict(each) for each in changes], "notifications": [each.as_json() for each in notifications]}
         typer.echo(json.dumps(found.as_json() | more, indent=2))
         return
     for name, value in _row(found).items():
@@ -222,19 +226,19 @@ def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
             for each in changes
         ]
     )
-    if told:
+    if notifications:
         typer.echo("")
         print_table(
             [
                 {
-                    "told": each.target,
-                    "of": each.stage,
+                    "recipient": each.target,
+                    "stage": each.stage,
                     "state": each.state,
                     "when": moment(each.changed_at),
                     "attempts": str(each.attempts),
                     "error": _last_line(each.last_error),
                 }
-                for each in told
+                for each in notifications
             ]
         )
 
@@ -261,9 +265,9 @@ def _last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2][:200]
 
 
-def _labels(said: list[str] | tuple[str, ...]) -> dict[str, str]:
+def _labels(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
     labels = {}
-    for text in said:
+    for text in texts:
         name, is_pair, value = text.partition("=")
         if not is_pair or not name.strip():
             raise ScenarioError(f"label {text!r}: write NAME=VALUE")

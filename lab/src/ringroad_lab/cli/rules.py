@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ringroad_lab.fleet.request import Wanted
     from ringroad_lab.fleet.rules import Rule
 
-"""Names the file to runs that a dispatcher starts, as the option does."""
+"""The variable names the file for runs that a dispatcher starts, as the option does."""
 FleetFile = Annotated[
     Path | None,
     typer.Option(
@@ -28,27 +28,27 @@ FleetFile = Annotated[
         metavar="FILE",
         envvar=FLEET_VARIABLE,
         help="Sources, rules and beds.",
-        show_default="fleet.toml in the folder of settings, where there is one",
+        show_default="fleet.toml in the settings folder, if it exists",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    commands = typer.Typer(help="Rules of what messages about builds come to.", no_args_is_help=True)
+    commands = typer.Typer(help="Rules that turn messages about builds into requests.", no_args_is_help=True)
     commands.callback()(lambda: None)
     commands.command("check")(check)
     app.add_typer(commands, name="rules")
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A fleet.toml.", show_default=False)],
-    message: Annotated[Path | None, typer.Option(metavar="FILE", help="Tell what this message, JSON, would come to.")] = None,
-    source: Annotated[str, typer.Option(metavar="NAME", help="Of which source the message is.")] = "command-line",
-    event: Annotated[str, typer.Option(metavar="NAME", help="What the source calls its kind: push, release, ...")] = "",
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet.toml to check.", show_default=False)],
+    message: Annotated[Path | None, typer.Option(metavar="FILE", help="Show the requests that this message (JSON) would make.")] = None,
+    source: Annotated[str, typer.Option(metavar="NAME", help="Source of the message.")] = "command-line",
+    event: Annotated[str, typer.Option(metavar="NAME", help="The source's name for the kind of message: push, release, ...")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check rules, and tell what a message would come to; nothing is requested."""
+    """Check rules, and show the requests that a message would make; nothing is requested."""
     from ringroad_lab.fleet.rules import apply_rules
     from ringroad_lab.fleet.settings import read_fleet
 
@@ -56,8 +56,8 @@ def check(
     for rule in settings.rules:
         _check_scenario(rule)
     if message is None:
-        told = f"{file}: {len(settings.rules)} rules, {len(settings.sources)} sources"
-        typer.echo(json.dumps({"rules": len(settings.rules), "sources": sorted(settings.sources)}, indent=2) if as_json else told)
+        text = f"{file}: {len(settings.rules)} rules, {len(settings.sources)} sources"
+        typer.echo(json.dumps({"rules": len(settings.rules), "sources": sorted(settings.sources)}, indent=2) if as_json else text)
         return
     found = apply_rules(settings.rules, Message(source, _read(message), time.time(), event))
     if as_json:
@@ -65,11 +65,11 @@ def check(
     elif found:
         print_table([_row(each) for each in found])
     else:
-        typer.echo("no rule matches: the message would be counted, and nothing requested")
+        typer.echo("no rule matches: the message would be counted, and make no request")
 
 
 def _check_scenario(rule: Rule) -> None:
-    """Resolve what a rule would have measured; settings with a field of the message in them are left out."""
+    """Resolve the scenario of a rule; settings that contain a field of the message are left out."""
     from ringroad_lab.scenario.toml_text import toml_text
 
     fixed = [line for line in toml_text(rule.settings).splitlines() if "{" not in line]
@@ -86,7 +86,7 @@ def _read(message: Path) -> bytes:
     except OSError as error:
         raise ScenarioError(f"{message}: {error.strerror}") from error
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise ScenarioError(f"{message}: longer than {MAX_PAYLOAD_BYTES} bytes, which no message may be")
+        raise ScenarioError(f"{message}: longer than {MAX_PAYLOAD_BYTES} bytes, the limit for a message")
     return payload
 
 

@@ -1,4 +1,4 @@
-"""`ringroad-lab run` and `ringroad-lab resume`; their arguments are in `run_verbs`, which need not import this module."""
+"""`ringroad-lab run` and `ringroad-lab resume`; their arguments are in `run_verbs`, which does not need to import this module."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from ringroad_lab.testbed import huge_pages_mib
 
 @dataclass(frozen=True)
 class Ending:
-    """What a run tells."""
+    """How a run reports its end."""
 
     is_quiet: bool
     as_json: bool
@@ -69,7 +69,7 @@ class Ending:
     report: Path | None
     junit: Path | None
     recipients: tuple[Target, ...]
-    """Who may have to be told how it ended."""
+    """Recipients of a notification when the run ends."""
 
 
 def begin_run(
@@ -84,17 +84,17 @@ def begin_run(
     run_id: str | None = None,
     bed: ChosenBed | None = None,
 ) -> NoReturn:
-    """Measure a scenario, keep the result, compare it, and exit; `decision` is of which devices, and at most how many pairs.
+    """Measure a scenario, keep the result, compare it, and exit; `decision` is the devices to compare, and the maximum number of pairs.
 
-    The run has an id of its own unless one is given. One of that id which was begun is gone on with: an engine began its job anew.
+    The run gets a new id unless one is given. A run with this id that was started before is resumed: an engine restarted its job.
     """
-    if run_id and _is_begun(run_id, store):
+    if run_id and _is_started(run_id, store):
         resume_run(run_id, store, baseline, ending, bed.name if bed else None, bed.fleet if bed else None)
     registries = Registries()
     resolved = resolve_arguments(scenario, layer, set_, registries, bed.bed if bed else None)
     until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
-        raise ScenarioError("--until-decided compares two devices of this run: leave --baseline out")
+        raise ScenarioError("--until-decided compares two devices of this run: leave out --baseline")
     for warning in resolved.warnings:
         print(f"ringroad-lab: warning: {printable(warning)}", file=sys.stderr)
     labels = _labels(resolved.scenarios, label or ())
@@ -124,22 +124,22 @@ def resume_run(
     """Measure what is missing of a run, and exit."""
     with ResultStore(store) as results:
         run_id = results.resolve(name)
-        begun = results.get_run(run_id)
-        bed = bed_of_record(begun, bed_name, fleet)
-        with machine_lock(run_id), bed.occupied(store, run_id, scenarios_of(begun)) if bed else nullcontext() as guard:
-            # Only now: who measured it may have been about to end.
+        stored = results.get_run(run_id)
+        bed = bed_of_record(stored, bed_name, fleet)
+        with machine_lock(run_id), bed.occupied(store, run_id, scenarios_of(stored)) if bed else nullcontext() as guard:
+            # Read only now: the process that measured it may have just ended it.
             record = results.get_run(run_id)
             if record.state is RunState.FINISHED:
-                raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
+                raise StoreError(f"run {record.run_id} is finished: there is nothing left to measure")
             scenarios = scenarios_of(record)
             facts = _facts(scenarios)
             if not is_same_machine(record.facts, facts):
                 name = record.facts.get("machine", {}).get("name", "another machine")
-                raise StoreError(f"run {record.run_id} was begun on {name}, and its figures are of that machine: resume it there")
+                raise StoreError(f"run {record.run_id} was started on {name}, and all its results must be from there: resume it there")
             _carry_out(record, scenarios, Registries(), store, baseline, None, ending, guard, is_resumed=True)
 
 
-def _is_begun(run_id: str, store: str | None) -> bool:
+def _is_started(run_id: str, store: str | None) -> bool:
     with ResultStore(store) as results, results.reading() as session:
         return session.get(models.Run, run_id) is not None
 
@@ -164,7 +164,7 @@ def _carry_out(
         results = stack.enter_context(ResultStore(store))
         if guard:
             results = results.fenced(guard.check_in)
-        # Before anything is measured: a name that is wrong should not be told after an hour.
+        # Before anything is measured: a wrong name must not be reported after an hour.
         before = results.get_run(results.resolve(baseline, record)) if baseline else None
         if before:
             _check_baseline(before, record, scenarios)
@@ -181,7 +181,7 @@ def _carry_out(
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
         if guard:
             guard.uses_huge_pages = bool(pages_mib)
-        ask_for_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
+        request_pages = stack.enter_context(huge_pages(pages_mib)) if pages_mib else _nothing
         isolation = _isolate(scenarios, stack, console)
         record = isolation.begin(record)
         while True:
@@ -196,7 +196,7 @@ def _carry_out(
 
                 def watch(event: Event, show: Callable[[Event], None] = progress.watch) -> None:
                     if isinstance(event, HugePagesNeeded):
-                        ask_for_pages()
+                        request_pages()
                     show(event)
 
                 supervisor = Supervisor(results, watch, progress.stopping, isolation.enter, guard)
@@ -205,7 +205,7 @@ def _carry_out(
                 guard.state = whole.state
             if until_decided is None or inner_status or whole.state is not RunState.STOPPED:
                 break
-            console.print(f"{scenarios[0].repetitions} pairs do not decide it: more are measured", highlight=False)
+            console.print(f"{scenarios[0].repetitions} pairs are not enough for a decision: more are measured", highlight=False)
             record, scenarios, is_resumed = whole, scenarios_of(whole), True
             staged = stage.scenarios(scenarios)
         comparison = compare_runs(before, whole) if before and whole.measurements else None
@@ -226,7 +226,7 @@ def _report_end(
     store: str | None,
     inner_status: int,
 ) -> NoReturn:
-    """Tell everybody of a run that ended, and exit."""
+    """Report the end of a run, notify recipients, and exit."""
     if ending.report:
         reporter = reporter_of(ending.report)
         write_file(reporter.render(whole, comparison if reporter.compares else None), ending.report)
@@ -247,7 +247,7 @@ def _nothing() -> None:
 
 
 def _conclude(record: RunRecord, expected_s: Mapping[int, float], began_s: float, until_decided: UntilDecided | None) -> RunRecord:
-    """Return a run with what follows from its measurements, and its time beside the plan's."""
+    """Return a run with the results derived from its measurements, and with the planned and the actual duration."""
     planned_s = sum(expected_s.get(measurement.number, 0.0) for measurement in record.measurements)
     update = {
         "noise_floors": noise_floors(record),
@@ -259,10 +259,10 @@ def _conclude(record: RunRecord, expected_s: Mapping[int, float], began_s: float
 
 
 def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Scenario]) -> None:
-    """Check, before anything is measured, that a baseline has something of what is to be measured, and tell if it is of another machine.
+    """Check, before anything is measured, that a baseline can be compared with the run, and warn if it was measured on another machine.
 
     Raises:
-        ReportError: it has not.
+        ReportError: the baseline has nothing in common with the run.
     """
     planned = {(each.scenario.topology.value, step.method.name, step.frame.name) for each in schedule(scenarios) for step in each.steps}
     devices = {name for scenario in scenarios for dut in scenario.duts for name in (dut.label, dut.driver)}
@@ -270,12 +270,12 @@ def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Sc
     measured = {(m.topology, m.method, m.frame.name) for m in before.measurements}
     if planned.isdisjoint(measured) or devices.isdisjoint(known):
         raise ReportError(
-            f"the baseline {describe_run(before)} has no device, topology, method and frame size of this run: "
-            "there would be nothing to compare"
+            f"the baseline {describe_run(before)} has no device, topology, method and frame size in common with this run: "
+            "there is nothing to compare"
         )
     if not is_same_machine(before.facts, record.facts):
         name = before.facts.get("machine", {}).get("name", "another machine")
-        text = f"the baseline {describe_run(before)} was measured on {name}: what differs may be the machines' difference"
+        text = f"the baseline {describe_run(before)} was measured on {name}: differences can be due to the machine"
         print(f"ringroad-lab: warning: {printable(text)}", file=sys.stderr)
 
 
@@ -283,7 +283,7 @@ def _check_folder(report: Path | None) -> None:
     """Check, before anything is measured, that a report can be written.
 
     Raises:
-        ReportError: it cannot.
+        ReportError: the report cannot be written.
     """
     if report is None:
         return
@@ -292,7 +292,7 @@ def _check_folder(report: Path | None) -> None:
 
 
 def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, object]:
-    """Return what a program wants to know of a run; `ringroad-lab export` gives all of it."""
+    """Return the summary of a run for programs (JSON); `ringroad-lab export` writes the whole record."""
     return {
         "run_id": record.run_id,
         "name": record.name,
@@ -331,13 +331,13 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
     tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
     console.print(tally.describe(), highlight=False, markup=False, soft_wrap=True)
     if comparison:
-        console.print(f"beside {comparison.baseline}: {comparison.verdict.value}", highlight=False)
+        console.print(f"compared with {comparison.baseline}: {comparison.verdict.value}", highlight=False)
     if report:
         console.print(f"report: {report}", highlight=False)
     else:
         console.print(f"report: ringroad-lab report {record.run_id[:8]}{where}", highlight=False)
     if record.state is not RunState.FINISHED:
-        console.print(f"go on: ringroad-lab resume {record.run_id[:8]}{where}", highlight=False)
+        console.print(f"to continue: ringroad-lab resume {record.run_id[:8]}{where}", highlight=False)
 
 
 def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool) -> int:
@@ -345,18 +345,18 @@ def _measured_status(record: RunRecord, comparison: RunComparison | None, *, fai
     compared = status.of_verdicts(counts, fails_on_regression=True, fails_on_inconclusive=fails_on_inconclusive)
     if compared != status.REGRESSION and any(step.failure for m in record.measurements for step in m.steps):
         return status.STEP_FAILED
-    # A device that got worse is more than a bed that does not work.
+    # A regression of the device goes before a failure of the bed.
     if compared != status.REGRESSION and any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
         return status.INVALID
     return compared
 
 
 def _require_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> None:
-    """Check that every program is there, and every build fit to run.
+    """Check that every program is installed, and that every build can run.
 
     Raises:
-        MissingProgramError: of the first that is not.
-        BuildError: of the first that is not.
+        MissingProgramError: for the first missing program.
+        BuildError: for the first build that cannot run.
     """
     for program in required_programs(scenarios, registries, host):
         if program.path is None:
@@ -380,16 +380,16 @@ def _is_elsewhere(scenarios: Sequence[Scenario]) -> bool:
 
 @dataclass(frozen=True)
 class _Isolated:
-    """A run whose processors are isolated as far as that goes."""
+    """A run whose processors are isolated as far as possible."""
 
     facts: dict[str, str]
     warnings: tuple[str, ...]
     enter: Path | None
     usable: frozenset[int]
-    """What the run laid its processors out of, before it had none but its own."""
+    """Processors that were available to the run before the isolation."""
 
     def begin(self, record: RunRecord) -> RunRecord:
-        """Record what became of it."""
+        """Record the result of the isolation."""
         update = {
             "facts": {**record.facts, "isolation of this run": self.facts},
             "warnings": tuple(dict.fromkeys((*record.warnings, *self.warnings))),
@@ -397,7 +397,7 @@ class _Isolated:
         return record.model_copy(update=update)
 
     def pin(self, scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
-        """Return scenarios as the measuring process gets them."""
+        """Return the scenarios for the measuring process."""
         return _pinned(scenarios, self.usable) if self.enter else tuple(scenarios)
 
 
@@ -406,7 +406,7 @@ def _pinned(scenarios: Sequence[Scenario], usable: frozenset[int]) -> tuple[Scen
 
 
 def _isolate(scenarios: Sequence[Scenario], stack: ExitStack, console: Console) -> _Isolated:
-    """Isolate the processors that a run uses here until the stack's end."""
+    """Isolate the processors that a run uses on this machine until the stack is closed."""
     usable = frozenset(os.sched_getaffinity(0))
     used: frozenset[int] = frozenset()
     for cpus in (each.cpus for each in _pinned(scenarios, usable)):
@@ -433,9 +433,9 @@ def _deviations(scenarios: Sequence[Scenario], registries: Registries) -> tuple[
     return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))
 
 
-def _labels(scenarios: Sequence[Scenario], said: Sequence[str]) -> dict[str, str]:
+def _labels(scenarios: Sequence[Scenario], texts: Sequence[str]) -> dict[str, str]:
     labels = {name: value for scenario in scenarios for name, value in scenario.labels.items()}
-    for text in said:
+    for text in texts:
         name, is_pair, value = text.partition("=")
         if not is_pair or not name.strip():
             raise ScenarioError(f"label {text!r}: write NAME=VALUE")
@@ -444,11 +444,11 @@ def _labels(scenarios: Sequence[Scenario], said: Sequence[str]) -> dict[str, str
 
 
 def _expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
-    """How long each measurement that is missing is expected to take, s, by its number."""
+    """Return the expected duration of each missing measurement, s, by its number."""
     expected: dict[int, float] = {}
     planned = plan(scenarios, registries)
     for start, turn in zip(planned.starts, schedule(scenarios), strict=True):
-        # The device's own start is shared out among what is measured of it, and the generator's tests of itself among all.
+        # The time of a device's start is divided among its measurements, the time of the generator's self-test among all measurements.
         overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
         overhead_s += planned.self_test_s / planned.measurements
         for step, each in zip(turn.steps, start.measurements, strict=True):

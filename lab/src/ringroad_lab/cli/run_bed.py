@@ -27,22 +27,22 @@ class ChosenBed:
     name: str
     bed: Bed
     fleet: Path | None
-    """The file that it is from; None: the usual one."""
+    """The file that defines the bed; None: the default file."""
 
     @property
     def facts(self) -> dict[str, dict[str, str]]:
-        """What the record of its runs says of it."""
+        """The bed in the record of its runs."""
         return {_FACTS: {"name": self.name, "class": self.bed.bed_class, **self.bed.machines}}
 
     @contextmanager
     def occupied(self, store: str | None, run_id: str, scenarios: Sequence[Scenario]) -> Iterator[BedGuard]:
-        """Have it for a run."""
+        """Hold the bed for a run."""
         with ResultStore(store) as results, occupied(self.name, self.bed, BedLeases(results), results, run_id, scenarios) as guard:
             yield guard
 
 
 def find_bed(name: str | None, fleet: Path | None) -> ChosenBed | None:
-    """Return the bed of this name; None where there is no name.
+    """Return the bed of this name; None if the name is empty.
 
     Raises:
         ScenarioError: there is no such bed.
@@ -52,20 +52,20 @@ def find_bed(name: str | None, fleet: Path | None) -> ChosenBed | None:
     beds = load_fleet(fleet).beds
     if name not in beds:
         raise ScenarioError(
-            f"there is no bed '{name}' in fleet.toml{suggest(name, beds)}: [bed.{name}] makes it, --fleet names another file"
+            f"there is no bed '{name}' in fleet.toml{suggest(name, beds)}: add [bed.{name}], or name another file with --fleet"
         )
     return ChosenBed(name, beds[name], fleet)
 
 
 def bed_of_record(record: RunRecord, name: str | None, fleet: Path | None) -> ChosenBed | None:
-    """Return the bed on which a run goes on: that on which it was begun.
+    """Return the bed on which a run must be resumed: the bed on which it was started.
 
     Raises:
-        BedError: another one is named.
-        ScenarioError: it is no more.
+        BedError: another bed is named.
+        ScenarioError: the bed no longer exists.
     """
-    begun_on = record.facts.get(_FACTS, {}).get("name")
-    if name and name != begun_on:
-        where = f"on bed {begun_on}" if begun_on else "on no bed"
-        raise BedError(f"run {record.run_id} was begun {where}, and its figures are of there: it cannot go on on bed {name}")
-    return find_bed(begun_on, fleet)
+    started_on = record.facts.get(_FACTS, {}).get("name")
+    if name and name != started_on:
+        where = f"on bed {started_on}" if started_on else "without a bed"
+        raise BedError(f"run {record.run_id} was started {where}, and all its results must be from there: it cannot resume on bed {name}")
+    return find_bed(started_on, fleet)

@@ -23,7 +23,7 @@ ReportFile = Annotated[
         "--report",
         "-r",
         metavar="FILE",
-        help="Write the report into this file, in the form that its ending names: .html, .md, .csv, .json, .xml (JUnit).",
+        help="Write the report into this file, in the format that its ending names: .html, .md, .csv, .json, .xml (JUnit).",
     ),
 ]
 BedName = Annotated[
@@ -32,7 +32,7 @@ BedName = Annotated[
         "--bed",
         metavar="NAME",
         envvar=BED_VARIABLE,
-        help="Bed of fleet.toml on which it measures; no other run has the bed until its end.",
+        help="Bed of fleet.toml to measure on; no other run can use the bed until this run ends.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -52,16 +52,20 @@ def register(app: typer.Typer) -> None:
         junit: JunitFile = None,
         label: Annotated[
             list[str] | None,
-            typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
+            typer.Option("--label", metavar="NAME=VALUE", help="Label of the run: version=3.2, build=17, ...; can be repeated."),
         ] = None,
         until_decided: Annotated[
             str | None,
             typer.Option(
-                metavar="LABEL,LABEL", help="Compare these two devices, the baseline first, and measure more pairs until it is decided."
+                metavar="LABEL,LABEL",
+                help="Compare these two devices, the baseline first, and measure pairs until the comparison is decided.",
             ),
         ] = None,
         most_pairs: Annotated[
-            int | None, typer.Option(min=1, help="With --until-decided: most repetitions.", show_default="8 times those of the scenario")
+            int | None,
+            typer.Option(
+                min=1, help="With --until-decided: maximum number of repetitions.", show_default="8 times the scenario's repetitions"
+            ),
         ] = None,
         bed: BedName = None,
         fleet: FleetFile = None,
@@ -73,8 +77,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Measure a scenario, keep the result, and compare it.
 
-        Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
-        The status is 5 where the comparison shows a regression, else 4 where a measurement is invalid; 8 where the bed cannot be had.
+        Ctrl-C stops after the current trial and keeps the finished measurements; `resume` continues.
+        The status is 5 if the comparison shows a regression, else 4 if a measurement is invalid; 8 if the bed is not available.
         """
         from ringroad_lab.cli.run import Ending, begin_run
         from ringroad_lab.cli.run_bed import find_bed
@@ -100,7 +104,7 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
-        """Measure what is missing of a run that was stopped; on a bed if it was begun there."""
+        """Measure what is missing of a stopped run, on its bed if it was started on a bed."""
         from ringroad_lab.cli.run import Ending, resume_run
 
         recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))

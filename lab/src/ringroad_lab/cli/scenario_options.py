@@ -16,7 +16,7 @@ from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
 
 
 def complete_scenario(incomplete: str) -> list[str]:
-    """Return the scenarios whose names begin so."""
+    """Return the scenarios whose names begin with the text."""
     return [name for name in Library.of_this_machine().scenario_files() if name.startswith(incomplete)]
 
 
@@ -30,11 +30,15 @@ ScenarioName = Annotated[
 LayerNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--layer", "-l", metavar="NAME|FILE", help="Lay a profile or a file over it; may be repeated.", autocompletion=_complete_layer
+        "--layer",
+        "-l",
+        metavar="NAME|FILE",
+        help="Profile or file to lay over the scenario; can be repeated.",
+        autocompletion=_complete_layer,
     ),
 ]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", "-s", metavar="KEY.PATH=VALUE", help="Set one setting, above all layers; may be repeated.")
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY.PATH=VALUE", help="Set one setting, above all layers; can be repeated.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -42,7 +46,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def resolve_arguments(
     name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: Bed | None = None
 ) -> ResolvedScenario:
-    """Resolve what the command line names, for this machine, over what the run's bed has.
+    """Resolve the scenario of the command line for this machine; its layers go above the layers of the run's bed.
 
     Raises:
         ScenarioError: with all problems together.

@@ -28,21 +28,21 @@ def register(app: typer.Typer) -> None:
 def serve(
     store: StoreOption = None,
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any that is free, and is printed.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port, which is printed.")] = 8080,
     public_read: Annotated[bool, typer.Option("--public-read", help="Reading needs no login.")] = False,
     host_name: Annotated[
-        list[str] | None, typer.Option(help="Name by which browsers reach the page; others are refused. Can be given several times.")
+        list[str] | None, typer.Option(help="Host name by which browsers reach the page; others are rejected. Can be repeated.")
     ] = None,
     cert: Annotated[Path | None, typer.Option(help="Certificate for HTTPS, PEM.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
     login_proxy: Annotated[
-        str, typer.Option(metavar="TOKEN_NAME", help="People log in at a proxy, which shows the token of this name with each request.")
+        str, typer.Option(metavar="TOKEN_NAME", help="Users log in at a proxy, which sends the token of this name with each request.")
     ] = "",
-    login_header: Annotated[str, typer.Option(help="Header in which that proxy names who is logged in.")] = "X-Forwarded-User",
+    login_header: Annotated[str, typer.Option(help="Header in which that proxy names the logged-in user.")] = "X-Forwarded-User",
     fleet: FleetFile = None,
 ) -> None:
-    """Serve results, trends, comparisons, testers' verdicts and requests to browsers, the JSON API, and hooks to build systems."""
-    # Here, because it takes a while, which the other verbs need not.
+    """Serve results, trends, comparisons, testers' verdicts and requests to browsers; also a JSON API, and hooks for build systems."""
+    # Imported here: the import is slow, and other verbs do not need it.
     import uvicorn
 
     from ringroad_lab.fleet.settings import load_fleet
@@ -58,7 +58,7 @@ def serve(
             raise LabError(f"{file}: no such file")
     fleet_settings = load_fleet(fleet)
     is_loopback = listen in LOOPBACK_HOSTS
-    # A site elsewhere can give itself this machine's address, and have a browser here read what it answers: hence the names.
+    # Another site can resolve its own name to this machine's address, and make a browser read the page (DNS rebinding): hence the names.
     host_names = (*(host_name or ()), *(LOOPBACK_HOSTS if is_loopback else ()))
     settings = WebSettings(
         public_read=public_read,
@@ -75,7 +75,7 @@ def serve(
     listener = _listen(listen, port)
     with listener, ResultStore(store) as results:
         if login_proxy and login_proxy not in token_names(results):
-            raise LabError(f"there is no token {login_proxy!r}: `ringroad-lab token add {login_proxy}` makes it for the proxy")
+            raise LabError(f"there is no token {login_proxy!r}: `ringroad-lab token add {login_proxy}` creates it for the proxy")
         _report(listener, results, settings, is_loopback=is_loopback)
         config = uvicorn.Config(
             make_application(results, settings),
@@ -92,8 +92,8 @@ def serve(
         try:
             config.load()
         except OSError as error:
-            raise LabError(f"{cert}, {key}: no certificate and its key in PEM ({error.strerror or error})") from error
-        # Once it has ended in order, it raises what ended it again.
+            raise LabError(f"{cert}, {key}: not a certificate and its key in PEM ({error.strerror or error})") from error
+        # After a clean shutdown uvicorn raises the interrupt again.
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
 
@@ -105,7 +105,7 @@ def _listen(address: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address, port))
-            # Now, so that who reads the address below can connect at once.
+            # Now, so that the reader of the printed address can connect at once.
             listener.listen(128)
         except OSError:
             listener.close()
@@ -128,6 +128,6 @@ def _report(listener: socket.socket, results: ResultStore, settings: WebSettings
     host = f"[{address}]" if ":" in address else address
     site = f"http{'s' if settings.is_encrypted else ''}://{host}:{port}/"
     if not is_loopback and not settings.is_encrypted:
-        typer.echo("Others can listen to tokens: give --cert and --key, or put a proxy with HTTPS before it.", err=True)
+        typer.echo("Tokens are sent unencrypted: give --cert and --key, or put a proxy with HTTPS in front.", err=True)
     typer.echo(f"Results of {results.location} at {site} until Ctrl-C")
     typer.echo(f"To log in as {settings.owner}: {site}login?token={settings.owner_token}")

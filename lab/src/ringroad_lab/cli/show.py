@@ -24,10 +24,10 @@ def register(app: typer.Typer) -> None:
         scenario: ScenarioName,
         layer: LayerNames = None,
         set_: Assignments = None,
-        origin: Annotated[bool, typer.Option("--origin", help="Tell which layer each setting is from.")] = False,
+        origin: Annotated[bool, typer.Option("--origin", help="Show which layer each setting is from.")] = False,
         as_json: AsJson = False,
     ) -> None:
-        """Show a scenario as all its layers make it, as TOML that can be used as a file."""
+        """Show a scenario with all its layers merged, as TOML that can be used as a file."""
         resolved = resolve_arguments(scenario, layer, set_, Registries())
         for warning in resolved.warnings:
             typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
@@ -54,7 +54,7 @@ def _json(resolved: ResolvedScenario) -> str:
 
 
 def _text(resolved: ResolvedScenario, with_origin: bool) -> str:
-    # Layers of topologies may make the same settings: then one text stands for all.
+    # If all topologies have the same settings, print them once.
     texts = {str(topology.scenario.topology): _one(topology, with_origin) for topology in resolved.topologies}
     if len(set(texts.values())) == 1:
         return f"# {resolved.name}\n{next(iter(texts.values()))}"
@@ -63,6 +63,6 @@ def _text(resolved: ResolvedScenario, with_origin: bool) -> str:
 
 def _one(topology: ResolvedTopology, with_origin: bool) -> str:
     merged = topology.merged
-    # In the order in which the settings are described, whatever layer they come from.
+    # In the order of the schema, whatever layer the settings come from.
     tree = {key: merged.tree[key] for key in ScenarioTable.model_fields if key in merged.tree}
     return toml_text(tree, (lambda path: str(merged.origin(path) or "")) if with_origin else None)

@@ -15,29 +15,29 @@ INVALID = 4
 REGRESSION = 5
 """The comparison shows a regression."""
 INCONCLUSIVE = 6
-"""The comparison is inconclusive, and the user wants to be told."""
+"""The comparison is inconclusive, and --fail-on-inconclusive is given."""
 
 STEP_FAILED = StepFailedError.exit_status
 """A test step did not do what the scenario expects."""
 NOT_INSTALLED = BuildError.exit_status
-"""The build that was to be measured cannot be had, or does not run here."""
+"""The build to measure is not available, or does not run here."""
 
 MEANINGS = {
     0: "All went well.",
-    1: "Something failed; the message tells what.",
-    2: "A scenario or an argument is wrong.",
+    1: "Something failed; see the message.",
+    2: "A scenario or an argument is invalid.",
     3: "A program is missing; the message names its package.",
     INVALID: "A measurement is invalid.",
-    REGRESSION: "The comparison shows a regression, whatever else is wrong.",
+    REGRESSION: "The comparison shows a regression; this goes before other problems.",
     INCONCLUSIVE: "The comparison is inconclusive (--fail-on-inconclusive).",
-    NOT_INSTALLED: "The build that was to be measured cannot be had, or does not run here.",
+    NOT_INSTALLED: "The build to measure is not available, or does not run here.",
     STEP_FAILED: "A test step did not do what the scenario expects; there is no regression.",
-    BedError.exit_status: "The bed cannot be had, or failed its calibration or clean-up; another may do.",
-    130: "The user stopped it.",
+    BedError.exit_status: "The bed is not available, or failed its calibration or clean-up; another bed may work.",
+    130: "The user stopped the program.",
 }
 
 FailOnInconclusive = Annotated[
-    bool, typer.Option("--fail-on-inconclusive", help=f"End with status {INCONCLUSIVE} where the comparison is inconclusive.")
+    bool, typer.Option("--fail-on-inconclusive", help=f"Exit with status {INCONCLUSIVE} if the comparison is inconclusive.")
 ]
 
 
@@ -46,14 +46,14 @@ JunitFile = Annotated[
     typer.Option(
         "--junit",
         metavar="FILE",
-        help="Write JUnit XML into this file: a test case for each headline metric; a regression is a failure, what is invalid an error, "
-        "what is inconclusive is skipped, or a failure with --fail-on-inconclusive.",
+        help="Write JUnit XML into this file: a test case for each headline metric. A regression is a failure, an invalid metric is an "
+        "error, an inconclusive metric is skipped, or is a failure with --fail-on-inconclusive.",
     ),
 ]
 
 
 def of_verdicts(counts: dict[Verdict, int], *, fails_on_regression: bool, fails_on_inconclusive: bool) -> int:
-    """Return the status of a comparison with so many headline metrics of each verdict."""
+    """Return the exit status of a comparison; `counts` is the number of headline metrics of each verdict."""
     if fails_on_regression and counts.get(Verdict.REGRESSION):
         return REGRESSION
     return INCONCLUSIVE if fails_on_inconclusive and counts.get(Verdict.INCONCLUSIVE) else 0

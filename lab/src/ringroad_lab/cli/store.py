@@ -36,15 +36,15 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(
-    name: Annotated[str | None, typer.Option(help="Of the scenario.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the scenario.")] = None,
     dut: Annotated[str | None, typer.Option(help="Label or driver of a device.")] = None,
     version: Annotated[str | None, typer.Option(help="Part of the version of a program, or of a label.")] = None,
-    finding: Annotated[Verdict | None, typer.Option(help="What a comparison with a baseline found.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    finding: Annotated[Verdict | None, typer.Option(help="Verdict of a comparison with a baseline.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 20,
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs in the result store, the newest first, with what their last comparison found."""
+    """List the runs in the result store, newest first, with the findings of their last comparison."""
     which = RunFilter(name=name, dut=dut, version=version, finding=finding)
     with _open(store) as results:
         found = results.summaries(which, limit=limit)
@@ -79,11 +79,11 @@ def export_runs(
 def import_runs(
     file: Annotated[list[Path], typer.Argument(help="Files that `export` or `report --format json` wrote.")], store: StoreOption = None
 ) -> None:
-    """Add runs to the result store, all or none; those that are there already stay as they are."""
+    """Add runs to the result store, all or none; runs that exist already are not changed."""
     records = [record for path in file for record in read_record_file(path)]
     with _open(store) as results:
         added = results.add_runs(records)
-    typer.echo(f"{added} added, {len(records) - added} were there already")
+    typer.echo(f"{added} added, {len(records) - added} already exist")
 
 
 def set_baseline(
@@ -91,7 +91,7 @@ def set_baseline(
     run: Annotated[str, typer.Argument(help=STORED_RUN_HELP)],
     store: StoreOption = None,
 ) -> None:
-    """Give a name to a run; another run that has it loses it."""
+    """Give a name to a run; another run with this name loses it."""
     with _open(store) as results:
         run_id = results.resolve(run)
         results.set_baseline(name, run_id)
@@ -136,12 +136,12 @@ def _found(summary: RunSummary) -> str:
         return ""
     last, more = summary.comparisons[0], len(summary.comparisons) - 1
     side = f"{last.dut} " if last.dut else ""
-    return f"{side}beside {last.baseline}: {last.what_came}{f'; and {more} more' if more else ''}"
+    return f"{side}compared with {last.baseline}: {last.what_came}{f'; and {more} more' if more else ''}"
 
 
 def _print(table: Table) -> None:
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        # What reads it takes lines as they are.
+        # Programs read whole lines: do not wrap them.
         console.width = 10_000
     console.print(table)

@@ -29,12 +29,12 @@ RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable,
 
 
 def is_file(name: str) -> bool:
-    """Whether the name of a run is that of a file."""
+    """Whether the name of a run is a file name."""
     return name.endswith(".json")
 
 
 def keep_comparison(store: str | None, baseline: RunRecord, candidate: RunRecord, comparison: RunComparison) -> None:
-    """Keep what came of comparing two stored runs, or two devices of one."""
+    """Store the comparison of two stored runs, or of two devices of one run."""
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:
@@ -45,14 +45,14 @@ def load_run(store: str | None, name: str) -> RunRecord:
     """Return a run that the command line names.
 
     Raises:
-        StoreError: there is none, or several.
+        StoreError: no run or several runs match.
     """
     if is_file(name):
         records = read_record_file(Path(name))
         if len(records) != 1:
             raise StoreError(f"{name} has {len(records)} runs: import it, and name one of them")
         return records[0]
-    # Here, as in all verbs of results: databases, statistics and charts take a second to import, which other verbs do not wait for.
+    # Imported here, as in all verbs of results: databases, statistics and charts take a second to import; other verbs must not wait.
     from ringroad_lab.store.result_store import ResultStore
 
     with ResultStore(store) as results:

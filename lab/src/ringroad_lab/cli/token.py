@@ -1,4 +1,4 @@
-"""`ringroad-lab token`: tokens with which people log in to the web page, and programs send results and read them."""
+"""`ringroad-lab token`: tokens with which users log in to the web page, and programs send and read results."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from ringroad_lab.cli.store_options import StoreOption
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    commands = typer.Typer(
-        help="Tokens with which people log in to the web page, and programs send results and read them.", no_args_is_help=True
-    )
+    commands = typer.Typer(help="Tokens with which users log in to the web page, and programs send and read results.", no_args_is_help=True)
     commands.command("add")(add)
     commands.command("list")(show)
     commands.command("remove")(remove)
@@ -22,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def add(name: str, store: StoreOption = None) -> None:
-    """Make a token for somebody or for a program, and print it once: it is not kept."""
+    """Create a token for a user or a program, and print it once: the token itself is not stored."""
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.tokens import add_token
 
@@ -45,10 +43,10 @@ def show(store: StoreOption = None, as_json: AsJson = False) -> None:
 
 
 def remove(name: str, store: StoreOption = None) -> None:
-    """Remove a token: it is good for nothing from now on, and its logins end."""
+    """Remove a token: it becomes invalid, and its logins end."""
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.tokens import remove_token
 
     with ResultStore(store) as results:
         remove_token(results, name)
-    typer.echo(f"{name} is no token any more.")
+    typer.echo(f"token {name} removed")

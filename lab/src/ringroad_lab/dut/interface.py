@@ -21,7 +21,7 @@ PortNumber = Annotated[int, Field(ge=1, le=6)]
 
 
 class DutSettings(BaseModel):
-    """What can be set of a device; each driver has its own."""
+    """Settings of a device; each driver has its own type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,13 +31,13 @@ class DutPort:
     """A port of the device."""
 
     number: int
-    """From 1; OpenFlow port number where the device has such."""
+    """From 1; the OpenFlow port number where the device supports OpenFlow."""
     cable: Cable
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Frames that come in at one port go out at another, whatever they are."""
+    """Forward every frame received at `in_port` to `out_port`."""
 
     in_port: int
     out_port: int
@@ -52,60 +52,61 @@ class Placement:
     """Processors of its forwarding threads."""
     queues: int = 1
     huge_pages: bool = True
-    """Whether pages of 2 MiB are reserved for it; without, drivers use ordinary memory and say so in their settings."""
+    """Whether pages of 2 MiB are reserved for the device; without them, drivers configure ordinary memory."""
     has_dpdk_cards: bool = False
-    """Whether ports of it are cards that DPDK drives, and has to look for."""
+    """Whether some ports are cards that DPDK drives and has to probe."""
     build: Build | None = None
-    """What it runs, where that is not the machine's own; the host gives it these programs by their usual names."""
+    """Build whose programs run in place of the machine's own; the host finds these programs by their usual names."""
 
 
 class Dut(ABC):
-    """A device under test. Made, prepared, started, configured, measured, stopped; in that order, once.
+    """A device under test. Create, prepare, start, configure, measure and stop it, in that order, once.
 
-    The smallest device has `title`, `carries`, `start` and `configure`. What it starts by `launch` is checked, watched, asked for its
-    version, and ended; its counters are unknown, and its ports are ready when frames pass.
+    The smallest device has `title`, `carries`, `start` and `configure`. Programs started by `launch` are checked, sampled, queried for
+    their versions, and stopped. The counters of such a device are unknown, and its ports are ready when frames pass.
     """
 
     driver: ClassVar[str]
-    """As scenarios name it: `ovs-dpdk`."""
+    """Name in scenarios: `ovs-dpdk`."""
     title: ClassVar[str]
     """For people: `Open vSwitch with DPDK`."""
     settings_type: ClassVar[type[DutSettings]] = DutSettings
     carries: ClassVar[frozenset[CableKind]]
-    """Kinds of cables that it has ports for."""
+    """Kinds of cables that the device has ports for."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
-    """Those over which it has one queue pair and no more."""
+    """Kinds of cables over which the device has exactly one queue pair."""
     serves_sockets: ClassVar[bool] = True
-    """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
+    """For socket cables: whether the device creates the socket and listens, or connects, retrying until the other end listens."""
     huge_pages_mib: ClassVar[int] = 0
-    """Memory in pages of 2 MiB that it needs where its placement has such."""
+    """Memory in pages of 2 MiB that the device needs if its placement has huge pages."""
     start_s: ClassVar[float] = 4.0
-    """What its start, wiring and stop take, s, for the plan."""
+    """Duration of start, wiring and stop together, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
-    """Its own programs, of which there may be other builds; empty where the kernel forwards."""
+    """Programs of the device that a build can replace; empty if the kernel forwards."""
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames",)
-    """Counters of a port, as `collect` names them, whose sum is the frames that came to it, taken or not; the first one has to be there."""
+    """Counters of a port, named as in `collect`, whose sum is the frames that reached the port, accepted or not. The first one is
+    required."""
     sent_counter: ClassVar[str] = "tx_frames"
-    """Counter of the frames that a port handed on."""
+    """Counter of the frames that a port transmitted."""
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {}
-    """By kind of cable: the counter of frames that a port dropped because the other end did not take them. Only for cables over which the
-    other end's slowness is the only cause: shared memory that it empties, and the queue of a veth's other end."""
+    """By kind of cable: the counter of frames that a port dropped because the other end did not accept them. Only for cables where a slow
+    other end is the only cause: shared memory that the other end empties, and the queue of a veth's other end."""
     forwards_for_sender: ClassVar[bool] = False
-    """Whether over veth it does all of its work in the thread of whoever sends."""
+    """Whether over veth all forwarding work runs in the sender's thread."""
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
-        """Take checked settings, of `settings_type`."""
+        """Store validated settings of type `settings_type`."""
         self.settings = settings
         self.placement = placement
         self._launched: list[Process] = []
 
     @property
     def host(self) -> Host:
-        """The machine that it runs on."""
+        """The machine that the device runs on."""
         return self.placement.host
 
     def prepare(self) -> None:
-        """Look for all that it needs, by `self.host.require(PROGRAM, PACKAGE)`.
+        """Check for all required programs, by `self.host.require(PROGRAM, PACKAGE)`.
 
         Raises:
             MissingProgramError: names the Debian package.
@@ -113,7 +114,7 @@ class Dut(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start its programs; those that are told their ports when they start may wait for `configure`.
+        """Start the programs of the device. Programs that take their ports as start arguments can wait for `configure`.
 
         Raises:
             DutError: with the end of their logs.
@@ -121,28 +122,28 @@ class Dut(ABC):
 
     @abstractmethod
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Make its ports and say what goes where.
+        """Create the ports and set the forwarding rules.
 
         Raises:
-            DutError: it refused.
+            DutError: the device refused.
         """
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
-        """Put the entries of a flow set into its flow table, in place of all that is there; None: those that `configure` made.
+        """Replace the contents of the flow table by the entries of a flow set; None: by the entries that `configure` made.
 
         Returns:
-            How long it took to add them, s.
+            Time to add the entries, s.
 
         Raises:
-            DutError: it has no flow table, or refused.
+            DutError: the device has no flow table, or refused.
         """
-        raise DutError(f"{self.title} has no flow table that entries could be put into")
+        raise DutError(f"{self.title} has no flow table for the entries of a flow set")
 
     def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        """Start a program on the device's processors, and look after it from now on.
+        """Start a program on the device's processors. From then on it is checked, and stopped with the device.
 
         Raises:
-            DutError: it could not be started.
+            DutError: the program could not be started.
         """
         try:
             process = self.host.start(name, argv, env=env, cpus=self.placement.cpus)
@@ -152,76 +153,76 @@ class Dut(ABC):
         return process
 
     def plugged_in(self, cable: Cable) -> Cable:
-        """Return a cable as it is once `configure` has plugged it in: some devices take its end into their own namespace."""
+        """Return a cable as it is after `configure`: some devices move their end into their own namespace."""
         return cable
 
     def await_ready(self, timeout_s: float) -> None:
-        """Wait until every port is up: called when the far ends are plugged in. After it the lab waits until frames pass.
+        """Wait until every port is up. Called when the far ends are plugged in; afterwards the lab waits until frames pass.
 
         Raises:
-            DutError: which port is not.
+            DutError: names the port that is not up.
         """
 
     def check(self) -> None:
-        """Check that it lives.
+        """Check that all programs are running.
 
         Raises:
-            DutError: which program ended, with the end of its log.
+            DutError: names the program that ended, with the end of its log.
         """
         for process in self.processes():
             if why := process.death():
                 raise DutError(f"{process.name} of {self.title} {why}")
 
     def collect(self) -> dict[str, int]:
-        """Return its own counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles. Empty: unknown."""
+        """Return the device's counters, named `PORT.COUNTER` or `COUNTER`: frames in and out, drops by cause, cycles. Empty: unknown."""
         return {}
 
     def end_counts(self, ports: Sequence[DutPort], collected: Mapping[str, int]) -> dict[int, EndCounts]:
-        """Return what of the collected counters tells which frames came and went, by port; what it does not count is None."""
+        """Return the received and sent frames of each port from the collected counters; None for counts that the device does not have."""
         found = {}
         for port in ports:
-            told = {name: collected.get(f"{port.number}.{name}") for name in (*self.received_counters, self.sent_counter)}
+            counters = {name: collected.get(f"{port.number}.{name}") for name in (*self.received_counters, self.sent_counter)}
             no_room = self.no_room_counters.get(port.cable.kind)
-            is_reported = told[self.received_counters[0]] is not None
+            is_reported = counters[self.received_counters[0]] is not None
             found[port.number] = EndCounts(
-                received=sum(told[name] or 0 for name in self.received_counters) if is_reported else None,
-                sent=told[self.sent_counter],
+                received=sum(counters[name] or 0 for name in self.received_counters) if is_reported else None,
+                sent=counters[self.sent_counter],
                 no_room=collected.get(f"{port.number}.{no_room}") if no_room else None,
             )
         return found
 
     def processes(self) -> Sequence[Process]:
-        """Return what is watched for processor time and memory, each with its children; empty where the kernel itself forwards."""
+        """Return the processes to sample for processor time and memory, each with its children; empty if the kernel forwards."""
         return self._launched
 
     def busy_s(self) -> float | None:
-        """Return for how long its forwarding threads have had frames in hand, from any beginning; None where it does not tell.
+        """Return the time that the forwarding threads spent processing frames, from any start; None if the device does not report it.
 
         Raises:
-            DutError: it does not answer.
+            DutError: the device does not answer.
         """
         return None
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each of its programs; here what /proc says of them: the file that runs."""
+        """Return the version of each program; by default the path of its executable from /proc."""
         return {
             process.name: self.host.run(["readlink", f"/proc/{process.pid}/exe"], check=False).stdout.strip() or "unknown"
             for process in self.processes()
         }
 
     def port_modes(self) -> dict[str, str]:
-        """Return what carries each port, and in which mode: zero-copy, native, emulated, ...; of others the record has the cable."""
+        """Return the transport of each port and its mode: zero-copy, native, emulated, ... For other ports the record has the cable."""
         return {}
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables by which a test step's commands reach the device: where its socket is, its namespace, ..."""
+        """Return environment variables that let the commands of a test step reach the device: path of its socket, its namespace, ..."""
         return {}
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what its programs said."""
+        """Return the output of the device's programs."""
         return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
-        """End its programs and remove what it made; possible at any point, any number of times."""
+        """Stop the programs and remove everything that the device created. Can be called at any point, any number of times."""
         for process in reversed(self._launched):
             process.stop()

@@ -19,7 +19,7 @@ from ringroad_lab.host.interface import Completed
 from ringroad_lab.kinds import CABLES
 from ringroad_lab.trial import VlanId
 
-# A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more; and no frames of the kernel's own.
+# A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more. Without IPv6 the kernel sends no own frames.
 NAMESPACE_SETTINGS = """
 for each in iptables ip6tables arptables; do
     file=/proc/sys/net/bridge/bridge-nf-call-$each
@@ -33,43 +33,43 @@ done
 
 
 class LinuxBridgeSettings(DutSettings):
-    """What can be set of a bridge (ip-link(8))."""
+    """Settings of a bridge (ip-link(8))."""
 
     ageing_s: Annotated[int, Field(ge=0, le=1_000_000)] = 300
-    """How long an address is remembered."""
+    """Lifetime of a learned address, s."""
     access_vlans: dict[PortNumber, VlanId] = {}
-    """VLAN of each port where its frames have no tag; at the other ports they have one, and the bridge adds and removes it. It needs a
-    kernel with CONFIG_BRIDGE_VLAN_FILTERING."""
+    """VLAN of each access port: its frames are untagged there and tagged at the other ports; the bridge adds and removes the tag. Needs
+    a kernel with CONFIG_BRIDGE_VLAN_FILTERING."""
 
 
 class LinuxBridge(Dut):
-    """A bridge for each pair of ports that are joined. It works in the context of whoever sends: no process, no processor of its own."""
+    """A bridge for each pair of joined ports. It forwards in the sender's context and has no process and no processor of its own."""
 
     driver: ClassVar[str] = "linux-bridge"
     title: ClassVar[str] = "Linux bridge"
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_missed")
-    # A veth's end drops there what the other end's queue has no room for.
+    # The end of a veth counts there the frames that do not fit into the other end's queue.
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_dropped"}
     forwards_for_sender: ClassVar[bool] = True
     settings: LinuxBridgeSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
-        """Take checked settings."""
+        """Store validated settings."""
         super().__init__(settings, placement)
         self._host = placement.host
-        # The folder's name is unique on the host, and so is what has its end.
+        # The folder's name is unique on the host, and so are names with its end.
         self._netns = f"bridge-{placement.host.folder.name[-8:]}"
         self._ports: tuple[DutPort, ...] = ()
         self._bridges: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        """Look for `ip`."""
+        """Check for `ip`."""
         self._host.require("ip", "iproute2")
 
     def start(self) -> None:
-        """Make the namespace."""
+        """Create the namespace."""
         try:
             self._host.run(["ip", "netns", "add", self._netns])
             self._host.run(["ip", "netns", "exec", self._netns, "sh", "-c", NAMESPACE_SETTINGS])
@@ -77,11 +77,11 @@ class LinuxBridge(Dut):
             raise DutError(f"{self.title} did not start: {error}") from error
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Make a bridge for each pair of ports."""
+        """Create a bridge for each pair of ports."""
         by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         if len({number for pair in pairs for number in pair}) != 2 * len(pairs):
-            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put one into several")
+            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put a port into several pairs")
         self._ports = tuple(ports)
         ageing = str(self.settings.ageing_s * 100)
         try:
@@ -97,7 +97,7 @@ class LinuxBridge(Dut):
                 self._set_vlans(bridge, [by_number[end] for end in pair])
                 self._ip("link", "set", "dev", bridge, "up")
         except HostError as error:
-            raise DutError(f"{self.title} did not take its ports: {error}") from error
+            raise DutError(f"{self.title} could not add its ports: {error}") from error
 
     def _set_vlans(self, bridge: str, members: Sequence[DutPort]) -> None:
         vlans = {vlan for port in members if (vlan := self.settings.access_vlans.get(port.number))}
@@ -107,7 +107,7 @@ class LinuxBridge(Dut):
             self._ip("link", "set", "dev", bridge, "type", "bridge", "vlan_filtering", "1", "vlan_default_pvid", "0")
         except HostError as error:
             reason = "this kernel's bridges have no VLAN filtering (CONFIG_BRIDGE_VLAN_FILTERING)"
-            raise DutError(f"{self.title}: {reason}: leave out access_vlans, or take another device, such as ovs: {error}") from error
+            raise DutError(f"{self.title}: {reason}: leave out access_vlans, or use another device, such as ovs: {error}") from error
         for port in members:
             own = self.settings.access_vlans.get(port.number)
             for vlan in {own} if own else vlans:
@@ -137,14 +137,14 @@ class LinuxBridge(Dut):
             raise DutError(f"{self.title}: port {', '.join(left)} does not forward after {timeout_s:g} s: is its other end up?")
 
     def check(self) -> None:
-        """Check that the bridges and their ports are there."""
+        """Check that the bridges and their ports exist."""
         links = self._links()
         gone = [name for name in (*self._bridges, *(port.cable.dut_end for port in self._ports)) if name not in links]
         if gone:
-            raise DutError(f"{self.title}: {', '.join(gone)} is gone: somebody removed it")
+            raise DutError(f"{self.title}: {', '.join(gone)} is gone: another program removed it")
 
     def collect(self) -> dict[str, int]:
-        """Return the counters of the ports' interfaces, and what was dropped by queueing disciplines there."""
+        """Return the counters of the ports' interfaces, and the frames that their queueing disciplines dropped."""
         links, dropped = self._links(), self._dropped_by_qdiscs()
         found: dict[str, int] = {}
         for port in self._ports:
@@ -155,10 +155,10 @@ class LinuxBridge(Dut):
         return found
 
     def _dropped_by_qdiscs(self) -> dict[str, int]:
-        """Frames that queueing disciplines and filters dropped, by interface (tc(8)); empty where `tc` cannot be asked."""
-        told = self._host.run(["tc", "-n", self._netns, "-s", "-j", "qdisc", "show"], check=False)
+        """Frames that queueing disciplines and filters dropped, by interface (tc(8)); empty if `tc` is not available."""
+        completed = self._host.run(["tc", "-n", self._netns, "-s", "-j", "qdisc", "show"], check=False)
         try:
-            qdiscs = json.loads(told.stdout or "[]")
+            qdiscs = json.loads(completed.stdout or "[]")
         except ValueError:
             return {}
         dropped: dict[str, int] = {}
@@ -180,8 +180,8 @@ class LinuxBridge(Dut):
         return modes
 
     def stop(self) -> None:
-        """Give the site's interfaces back, and remove the namespace, with the bridges and what the lab made."""
-        # By itself the kernel gives cards to the machine's first namespace alone, and deletes interfaces that are none, as VLANs and veth.
+        """Return the site's interfaces, and remove the namespace with the bridges and the interfaces that the lab created."""
+        # By itself the kernel returns only cards, and only to the machine's first namespace; it deletes others, such as VLANs and veth.
         # $$ is a process in the host's own namespace.
         give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
         interfaces = [port.cable.dut_end for port in self._ports if CABLES[port.cable.kind].joins_cards]
@@ -194,4 +194,4 @@ class LinuxBridge(Dut):
         try:
             return show_links(self._host, self._netns)
         except HostError as error:
-            raise DutError(f"{self.title}: its namespace {self._netns} cannot be asked: {error}") from error
+            raise DutError(f"{self.title}: cannot query its namespace {self._netns}: {error}") from error

@@ -1,4 +1,4 @@
-"""OpenFlow rules, as ovs-ofctl(8) and `ringroad flows` read them, and the settings of devices that have such."""
+"""OpenFlow rules in the format of ovs-ofctl(8) and `ringroad flows`, and the settings of devices that support them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from ringroad_lab.flow_set.interface import FlowEntry
 from ringroad_lab.generator.traffic import FIRST_UDP_PORT, MANY_FLOWS_ADDRESSES, UDP_PORTS
 from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 
-# Of a set `vlan_vid`: the bit that says that there is a tag (OpenFlow 1.3, OFPVID_PRESENT).
+# In set_field of `vlan_vid`: the bit for a present tag (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
-# A table takes this many entries in a second at least, and has so long beside.
+# Time limit for loading a table: its entries at this least rate, plus LOADING_S.
 LEAST_ENTRIES_PER_S = 1_000
 LOADING_S = 60.0
 
 
 class OpenFlowSettings(DutSettings):
-    """What devices that obey OpenFlow rules have in common."""
+    """Common settings of devices that support OpenFlow rules."""
 
     flows_file: Path | None = None
-    """With `rules`: flows of one's own in place of the lab's, a file of ovs-ofctl(8). Port numbers are those of the test bed: the generator
+    """With `rules`: the user's flows in place of the lab's, a file for ovs-ofctl(8). Port numbers are those of the test bed: the generator
     has 1 and 2, guests 3 and 4, 5 and 6."""
     rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
-    """With `rules`: so many rules in place of each one, which match the generator's UDP flows one by one; as many as `flows` lose none."""
+    """With `rules`: the number of rules in place of each rule. Each matches one of the generator's UDP flows; with as many rules as `flows`
+    no frame is lost."""
     access_vlans: dict[PortNumber, VlanId] = {}
-    """VLAN of each port where its frames have no tag; at the other ports they have one, and the switch adds and removes it."""
+    """VLAN of each access port: its frames are untagged there and tagged at the other ports; the switch adds and removes the tag."""
 
 
 def rule_flows(title: str, settings: OpenFlowSettings, rules: Sequence[Rule]) -> str:
@@ -49,7 +50,7 @@ def rule_flows(title: str, settings: OpenFlowSettings, rules: Sequence[Rule]) ->
 
 
 def flows_file_version(title: str, settings: OpenFlowSettings) -> dict[str, str]:
-    """Return the sum of the user's own flows, where there are some: what a run is repeated with.
+    """Return the checksum of the user's flows, if configured: it identifies the flows when a run is repeated.
 
     Raises:
         DutError: the file cannot be read.
@@ -67,11 +68,11 @@ def _own_flows(title: str, file: Path) -> str:
 
 
 def flow_set_flows(rules: Sequence[Rule], flow_set: FlowSet) -> str:
-    """Return flows with the entries of a set in place of the rule for the generator's port 1; the others are as ever.
+    """Return flows with the entries of a set in place of the rule for the generator's port 1; the other rules are unchanged.
 
     Args:
-        rules: Both ways of each pair of joined ports, the way from the generator's port 1 first.
-        flow_set: What the entries are; with a white list, the rule for the generator's port 2 goes by that.
+        rules: Both directions of each pair of joined ports, the direction from the generator's port 1 first.
+        flow_set: Shape and number of the entries; a white list replaces the rule for the generator's port 2.
     """
     if flow_set.shape is FlowShape.ACL:
         entries: Iterable[FlowEntry] = acl_entries(flow_set.entries, flow_set.seed)
@@ -86,7 +87,7 @@ def flow_set_flows(rules: Sequence[Rule], flow_set: FlowSet) -> str:
 
 
 def loading_timeout_s(flows: str) -> float:
-    """Return how long a table may take to read flows."""
+    """Return the time limit for loading flows into a table."""
     return LOADING_S + flows.count("\n") / LEAST_ENTRIES_PER_S
 
 
@@ -97,12 +98,12 @@ def _flow(rule: Rule, entry: FlowEntry) -> str:
 
 
 def forwarding_flows(rules: Sequence[Rule], access_vlans: Mapping[int, int], rule_set: int) -> str:
-    """Return flows that forward as the rules say.
+    """Return flows that implement the rules.
 
     Args:
-        rules: Both ways of each pair of joined ports, the way from the generator's port 1 to its port 2 first.
-        access_vlans: VLAN of each port whose frames have no tag there; frames are tagged at the other ports.
-        rule_set: So many flows in place of each rule, one for each of the UDP flows that the generator offers.
+        rules: Both directions of each pair of joined ports, the direction from the generator's port 1 to its port 2 first.
+        access_vlans: VLAN of each access port, whose frames are untagged; frames are tagged at the other ports.
+        rule_set: Number of flows in place of each rule, one for each of the UDP flows that the generator offers.
     """
     lines = []
     for index, rule in enumerate(rules):
@@ -114,7 +115,7 @@ def forwarding_flows(rules: Sequence[Rule], access_vlans: Mapping[int, int], rul
 
 
 def _vlan(incoming: int, outgoing: int) -> tuple[str, str]:
-    """Return the match and the actions of frames between two ports that are in no VLAN, 0, or in one."""
+    """Return the match and the actions for frames between two ports; 0: the port is in no VLAN."""
     if incoming == outgoing:
         return "", ""
     if outgoing:
@@ -123,7 +124,7 @@ def _vlan(incoming: int, outgoing: int) -> tuple[str, str]:
 
 
 def _udp_flows(number: int, direction: int) -> Iterator[str]:
-    """Go through matches of the generator's flows: they differ in the source port, or beyond those in the source address."""
+    """Generate matches of the generator's flows. They differ in the UDP source port; if there are too many, in the source address."""
     if not number:
         yield ""
     elif number <= UDP_PORTS:

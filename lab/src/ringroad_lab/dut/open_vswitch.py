@@ -1,7 +1,7 @@
 """Open vSwitch in user space, with and without DPDK.
 
-Its daemons are started by hand in a folder of the run: no systemd, no database of the machine's, nothing that stays. The kernel's own
-datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary build, with no DPDK in it.
+The lab starts the daemons directly in a folder of the run: without systemd, without the machine's own database, and nothing remains
+afterwards. The kernel datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary build, without DPDK.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from ringroad_lab.trial import FlowSet, Vni
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 TOOLS = ("ovs-vsctl", "ovsdb-server", "ovsdb-tool", "ovs-ofctl", "ovs-appctl")
-# The tap that the userspace datapath makes for itself.
+# The tap that the userspace datapath creates for itself.
 DATAPATH_TAP = "ovs-netdev"
-# Of DPDK: six ports of four queues have room in it.
+# DPDK's memory: enough for six ports of four queues.
 MEMORY_MIB = 1024
 LOG_END_LINES = 12
 CALIBRATION_S = 0.1
 
 
 class OpenVSwitchSettings(OpenFlowSettings):
-    """What both builds have."""
+    """Settings of both builds."""
 
     forwarding: Literal["rules", "normal"] = "rules"
     """`rules`: OpenFlow, in_port to output. `normal`: a learning bridge for each pair of ports, action NORMAL."""
     vxlans: dict[PortNumber, Vni] = {}
-    """VXLAN network of each port where frames come in a tunnel, and the switch adds and removes it."""
+    """VXLAN network of each port whose frames are tunneled; the switch adds and removes the encapsulation."""
     other_config: dict[str, str] = {}
-    """More columns of Open_vSwitch's `other_config`, as ovs-vswitchd.conf.db(5) has them."""
+    """Additional entries of Open_vSwitch's `other_config` (ovs-vswitchd.conf.db(5))."""
 
 
 class OvsSettings(OpenVSwitchSettings):
@@ -54,39 +54,39 @@ class OvsSettings(OpenVSwitchSettings):
     veth_mode: Literal["system", "afxdp"] = "system"
     """`system`: packet sockets, in the main thread. `afxdp`: AF_XDP, in a polling thread."""
     xdp_mode: Literal["best-effort", "native", "native-with-zerocopy", "generic"] = "best-effort"
-    """Of `afxdp`."""
+    """For `afxdp`."""
 
 
 class OvsDpdkSettings(OpenVSwitchSettings):
     """Settings of the build with DPDK."""
 
     shared_buffers: bool = False
-    """Whether all ports of an MTU share buffers, as Open vSwitch does by itself. The first port then takes most of the memory, and
-    what is left may be too little for ports of another kind."""
+    """Whether all ports of an MTU share buffers, the default of Open vSwitch. The first port then takes most of the memory, and the rest
+    may be too little for ports of another kind."""
     emc_insert_inv_prob: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
-    """One of so many frames goes into the exact match cache; 0 none; None: the default of Open vSwitch."""
+    """One in this many frames creates an entry in the exact match cache; 0: none; None: the default of Open vSwitch."""
 
 
 class OpenVSwitch(Dut):
-    """What both builds do alike."""
+    """Common base of both builds."""
 
     serves_sockets: ClassVar[bool] = False
     start_s: ClassVar[float] = 5.0
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
-        """Take checked settings, of `settings_type`."""
+        """Store validated settings of type `settings_type`."""
         super().__init__(settings, placement)
         if not placement.cpus:
-            raise DutError(f"{self.title}: no processor is set aside for it")
+            raise DutError(f"{self.title}: no processor is reserved for it")
         self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
         self._rules: tuple[Rule, ...] = ()
         self._bridges: tuple[str, ...] = ()
         self._cycles_per_s: float | None = None
-        """Of a polling thread, once it is known."""
-        # Until it is looked for: what may be the machine's own is left alone.
+        """Rate of a polling thread, once measured."""
+        # Until `start` has checked: a tap that may be the machine's own is kept.
         self._had_datapath_tap = True
         self._database: Process | None = None
         self._switch: Process | None = None
@@ -94,18 +94,18 @@ class OpenVSwitch(Dut):
     @property
     @abstractmethod
     def _daemon(self) -> tuple[str, str]:
-        """The switch daemon, and the Debian package that has it."""
+        """The switch daemon, and its Debian package."""
 
     @abstractmethod
     def _start_settings(self) -> dict[str, str]:
-        """What `other_config` has to hold before the daemon starts."""
+        """Required contents of `other_config` before the daemon starts."""
 
     @abstractmethod
     def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
         """Name of the interface for a port, and the columns of its row.
 
         Raises:
-            DutError: it has no interface for such a cable.
+            DutError: the build has no interface for such a cable.
         """
 
     @property
@@ -115,7 +115,7 @@ class OpenVSwitch(Dut):
     # Life
 
     def prepare(self) -> None:
-        """Look for the daemons and their tools."""
+        """Check for the daemons and their tools."""
         for program in TOOLS:
             self._host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
         self._host.require(*self._daemon)
@@ -129,18 +129,18 @@ class OpenVSwitch(Dut):
             database = str(self._folder / "conf.db")
             self._host.run(["ovsdb-tool", "create", database, self._host.locate(SCHEMA)])
             self._had_datapath_tap = self._has_interface(DATAPATH_TAP)
-            # No helper processors for it: it sleeps while traffic runs.
+            # The database needs no processors of its own: it sleeps while traffic runs.
             self._database = self._start_daemon(
                 "ovsdb-server",
                 ["ovsdb-server", database, f"--remote=punix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'ovsdb.ctl'}"],
             )
             columns = [f"other_config:{name}={_quoted(value)}" for name, value in self._start_settings().items()]
-            # --retry: the daemon may not listen yet.
+            # --retry: the daemon may not be listening yet.
             self._vsctl("--retry", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *columns)
             self._switch = self._start_daemon(
                 "ovs-vswitchd", [self._daemon[0], f"unix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'vswitchd.ctl'}"]
             )
-            # Without --no-wait: returns when the daemon has read it.
+            # Without --no-wait: returns when the daemon has read the setting.
             self._vsctl("set", "Open_vSwitch", ".", "external_ids:lab=started", timeout_s=30)
         except HostError as error:
             raise self._failure("did not start", error) from error
@@ -151,14 +151,14 @@ class OpenVSwitch(Dut):
     @property
     def _env(self) -> dict[str, str]:
         names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
-        # The last is DPDK's, for its sockets.
+        # RUNTIME_DIRECTORY is DPDK's, for its sockets.
         return {name: str(self._folder) for name in (*names, "RUNTIME_DIRECTORY")}
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Make bridges and ports, and say what goes where."""
+        """Create bridges and ports, and set the flows."""
         self._ports, self._rules = tuple(ports), tuple(rules)
         bridges = self._lay_out(rules)
-        # Of a tunnel's port the counters of the frames in the tunnel come last, and count.
+        # For a tunnel port, the counters of the tunneled frames come last and override the others.
         self._bridges = (*bridges, *map(_under, self._tunnel_ports))
         commands: list[str] = []
         for bridge, members in bridges.items():
@@ -180,12 +180,12 @@ class OpenVSwitch(Dut):
             for port in self._tunnel_ports:
                 self._set_tunnel_addresses(port)
         except HostError as error:
-            raise self._failure("did not take its configuration", error) from error
+            raise self._failure("rejected its configuration", error) from error
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
-        """See [`Dut.install_flows`]: by `ovs-ofctl add-flows`, and until the datapath's cache has none of the flows before."""
+        """See [`Dut.install_flows`]: runs `ovs-ofctl add-flows`, and waits until the datapath's cache has none of the former flows."""
         if self.settings.forwarding != "rules":
-            raise DutError(f'{self.title} takes flow entries only with forwarding = "rules"')
+            raise DutError(f'{self.title} accepts flow entries only with forwarding = "rules"')
         flows = self._flows(self._rules) if flow_set is None else flow_set_flows(self._rules, flow_set)
         try:
             self._ofctl("del-flows", self._bridges[0], timeout_s=LOADING_S)
@@ -194,7 +194,7 @@ class OpenVSwitch(Dut):
             elapsed_s = time.monotonic() - began_s
             self._appctl("vswitchd.ctl", "revalidator/wait")
         except HostError as error:
-            raise self._failure("did not take its flow entries", error) from error
+            raise self._failure("rejected its flow entries", error) from error
         return elapsed_s
 
     @property
@@ -202,15 +202,15 @@ class OpenVSwitch(Dut):
         return [port for port in self._ports if port.number in self.settings.vxlans]
 
     def _add_tunnel_commands(self, bridge: str, port: DutPort) -> list[str]:
-        """Put the end of a tunnel on a bridge, and have the port itself on a bridge of its own, whose address is that end's."""
+        """Add a tunnel end to a bridge, and the port itself to a separate bridge, which has the tunnel end's address."""
         name, columns = self._interface(port)
         under, end = _under(port), _tunnel(port)
         options = {"type": "vxlan", "options:remote_ip": tunnel.GENERATOR_ADDRESS, "options:key": str(self.settings.vxlans[port.number])}
         commands = ["--", "add-br", under, "--", "set", "bridge", under, "datapath_type=netdev"]
         commands += [f"other-config:hwaddr={_quoted(tunnel.DEVICE_STATION)}"]
-        for on, interface, told in ((under, name, columns), (bridge, end, options)):
+        for on, interface, values in ((under, name, columns), (bridge, end, options)):
             commands += ["--", "add-port", on, interface, "--", "set", "interface", interface, f"ofport_request={port.number}"]
-            commands += [f"{column}={_quoted(value)}" for column, value in told.items()]
+            commands += [f"{column}={_quoted(value)}" for column, value in values.items()]
         return commands
 
     def _set_tunnel_addresses(self, port: DutPort) -> None:
@@ -220,8 +220,8 @@ class OpenVSwitch(Dut):
         self._appctl("vswitchd.ctl", "tnl/neigh/set", under, tunnel.GENERATOR_ADDRESS, tunnel.GENERATOR_STATION)
 
     def _lay_out(self, rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
-        """Members of each bridge, by its name."""
-        # The name of a cable is unique in the run, and so is what is made of it.
+        """Return the member ports of each bridge, by the bridge's name."""
+        # The name of a cable is unique in the run, and so are names made from it.
         if self.settings.forwarding == "rules":
             return {f"br-{self._ports[0].cable.name}": list(self._ports)}
         by_number = {port.number: port for port in self._ports}
@@ -239,7 +239,7 @@ class OpenVSwitch(Dut):
             name, _ = self._interface(port)
             row = rows.get(name, {})
             if row.get("error") or row.get("ofport") != port.number:
-                reason = row.get("error") or f"it has OpenFlow port number {row.get('ofport')}"
+                reason = row.get("error") or f"its OpenFlow port number is {row.get('ofport')}"
                 raise DutError(f"{self.title} has no port {port.number} on {name}: {reason}\n{self._log_end()}")
 
     def await_ready(self, timeout_s: float) -> None:
@@ -261,7 +261,7 @@ class OpenVSwitch(Dut):
             raise DutError(f"{self.title}: not up within {timeout_s:g} s: {', '.join(down)}\n{self._log_end()}") from error
 
     def check(self) -> None:
-        """Check that database and switch live."""
+        """Check that database and switch are running."""
         if not self.processes():
             raise DutError(f"{self.title} was not started")
         for process in self.processes():
@@ -269,7 +269,7 @@ class OpenVSwitch(Dut):
                 raise DutError(f"{process.name} of {self.title} {why}")
 
     def stop(self) -> None:
-        """End both daemons; bridges, taps and files go with them."""
+        """Stop both daemons, and remove bridges, taps and files."""
         for process, control in ((self._switch, "vswitchd.ctl"), (self._database, "ovsdb.ctl")):
             if process is None:
                 continue
@@ -277,7 +277,7 @@ class OpenVSwitch(Dut):
                 # Plain `exit` leaves the datapath's taps behind.
                 self._appctl(control, "exit", *(["--cleanup"] if process is self._switch else []), check=False)
             process.stop()
-        # One that was killed could not clean up.
+        # A killed daemon could not clean up.
         for name in (*self._bridges, *(() if self._had_datapath_tap else (DATAPATH_TAP,))):
             if self._has_interface(name):
                 self._host.run(["ip", "link", "delete", name], check=False)
@@ -285,28 +285,28 @@ class OpenVSwitch(Dut):
             self._host.run(["rm", "-rf", str(self._folder)], check=False)
         self._bridges, self._had_datapath_tap = (), True
 
-    # What it tells
+    # What it reports
 
     def collect(self) -> dict[str, int]:
-        """Return the counters of its ports, of its polling threads, and of what the datapath dropped."""
+        """Return the counters of its ports and polling threads, and the drops of the datapath."""
         result: dict[str, int] = {}
         try:
             for bridge in self._bridges:
-                # From OpenFlow 1.4 the causes of drops come with them.
+                # From OpenFlow 1.4 on, the reply includes the causes of drops.
                 result |= counters.parse_ports(self._ofctl("dump-ports", bridge, version="OpenFlow14").stdout)
             result |= counters.parse_polling_threads(self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout)
             result |= counters.parse_drops(self._appctl("vswitchd.ctl", "coverage/show").stdout)
         except HostError as error:
-            raise self._failure("does not tell its counters", error) from error
+            raise self._failure("does not report its counters", error) from error
         return result
 
     def busy_s(self) -> float | None:
-        """Return the processing cycles of its polling threads as time; None where the kernel forwards."""
+        """Return the processing cycles of its polling threads as time; None if no thread polls."""
         cycles, began_s = self._polling_cycles(), time.monotonic()
         if cycles is None:
             return None
         if self._cycles_per_s is None:
-            # A polling thread counts every cycle, with frames or without.
+            # A polling thread counts every cycle, with or without frames.
             time.sleep(CALIBRATION_S)
             after, ended_s = self._polling_cycles(), time.monotonic()
             if after is None or after.all <= cycles.all:
@@ -316,36 +316,36 @@ class OpenVSwitch(Dut):
 
     def _polling_cycles(self) -> counters.PollingCycles | None:
         try:
-            said = self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout
+            output = self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout
         except HostError as error:
-            raise self._failure("does not tell its cycles", error) from error
-        return counters.polling_cycles(counters.parse_polling_threads(said))
+            raise self._failure("does not report its cycles", error) from error
+        return counters.polling_cycles(counters.parse_polling_threads(output))
 
     def processes(self) -> Sequence[Process]:
         """Return the switch and its database."""
         return [process for process in (self._switch, self._database) if process is not None]
 
     def versions(self) -> dict[str, str]:
-        """Return the version of Open vSwitch, and of DPDK where that is in it."""
+        """Return the version of Open vSwitch, and of DPDK if built in."""
         versions = counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
         return versions | flows_file_version(self.title, self.settings)
 
     def environment(self) -> dict[str, str]:
-        """Return where its tools find it: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`."""
+        """Return the variables for its tools: `ovs-vsctl show`, `ovs-ofctl dump-flows $OVS_BRIDGE`, `ovs-appctl -t $OVS_CONTROL ...`."""
         return self._env | {
             "OVS_CONTROL": str(self._folder / "vswitchd.ctl"),
             "OVS_BRIDGE": self._bridges[0] if self._bridges else "",
         }
 
     def port_modes(self) -> dict[str, str]:
-        """Return type and mode of each port, as the switch itself tells them."""
+        """Return type and mode of each port, as the switch reports them."""
         rows = self._interface_rows()
         result = {}
         for port in self._ports:
             row = rows.get(self._interface(port)[0], {})
             status = row.get("status") or {}
-            told = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
-            result[str(port.number)] = ", ".join([f"{port.cable.kind} as {row.get('type') or 'system'}", *told])
+            details = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
+            result[str(port.number)] = ", ".join([f"{port.cable.kind} as {row.get('type') or 'system'}", *details])
         return result
 
     # Its tools
@@ -362,7 +362,7 @@ class OpenVSwitch(Dut):
         return self._host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
 
     def _appctl(self, control: str, *arguments: str, check: bool = True) -> Completed:
-        # An absolute path: others are looked up in OVS_RUNDIR.
+        # An absolute path: ovs-appctl looks up relative ones in OVS_RUNDIR.
         argv = ["ovs-appctl", "--timeout=15", "-t", str(self._folder / control), *arguments]
         return self._host.run(argv, env=self._env, check=check)
 
@@ -371,23 +371,23 @@ class OpenVSwitch(Dut):
         try:
             return counters.parse_interfaces(json.loads(self._vsctl("--format=json", f"--columns={columns}", "list", "interface").stdout))
         except HostError as error:
-            raise self._failure("does not tell its interfaces", error) from error
+            raise self._failure("does not report its interfaces", error) from error
         except ValueError as error:
-            raise DutError(f"{self.title} does not tell its interfaces: {error}") from error
+            raise DutError(f"{self.title} does not report its interfaces: {error}") from error
 
     def _has_interface(self, name: str) -> bool:
         return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
 
     def _log_end(self) -> str:
-        """Its latest complaints; what else it says is long."""
+        """Return its latest warnings and errors; the rest of the log is long."""
         lines = [] if self._switch is None else self._switch.output().splitlines()
         return "\n".join([line for line in lines if re.search(r"\|(WARN|ERR|EMER)\|", line)][-LOG_END_LINES:])
 
-    def _failure(self, what: str, error: HostError) -> DutError:
+    def _failure(self, problem: str, error: HostError) -> DutError:
         for process in self.processes():
             if why := process.death():
-                return DutError(f"{self.title} {what}: {process.name} {why}")
-        return DutError(f"{self.title} {what}: {error}\n{self._log_end()}")
+                return DutError(f"{self.title} {problem}: {process.name} {why}")
+        return DutError(f"{self.title} {problem}: {error}\n{self._log_end()}")
 
 
 class Ovs(OpenVSwitch):
@@ -397,7 +397,7 @@ class Ovs(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
-    # Debian's package has it where its alternatives look for it.
+    # In Debian's package the daemon is at the path that the alternatives system uses.
     build_programs: ClassVar[Programs] = {
         "ovs-vswitchd": ("usr/lib/openvswitch-switch/ovs-vswitchd", "ovs-vswitchd"),
         **dict.fromkeys(TOOLS, ()),
@@ -446,10 +446,10 @@ class OvsDpdk(OpenVSwitch):
 
     def _start_settings(self) -> dict[str, str]:
         prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
-        # Of cards it takes those of its ports alone: this address is none's.
+        # DPDK must probe only the cards of the ports: no device has this address.
         pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
-            # Not a page more: what is reserved beside it is for the guests.
+            # No page more: the other reserved pages are for the guests.
             memory = {"dpdk-socket-mem": str(MEMORY_MIB), "dpdk-socket-limit": str(MEMORY_MIB)}
             extra = f"{pci} --in-memory --single-file-segments {prefix}"
         else:
@@ -457,7 +457,7 @@ class OvsDpdk(OpenVSwitch):
             extra = f"{pci} --no-huge --legacy-mem -m {MEMORY_MIB} {prefix}"
         result = {
             "dpdk-init": "true",
-            # Where the main thread runs: with the polling threads, for all that the device costs has to be the device's.
+            # The main thread runs on the processors of the polling threads, so that the whole cost of the device is measured there.
             "dpdk-lcore-mask": hex(1 << min(self.placement.cpus)),
             "pmd-cpu-mask": self._pmd_mask,
             **memory,
@@ -472,9 +472,9 @@ class OvsDpdk(OpenVSwitch):
         cable = port.cable
         _refuse(self, cable)
         if cable.kind is CableKind.VHOST_USER:
-            # Its number of queues is the peer's.
+            # The peer determines the number of queues.
             if cable.is_dut_server:
-                raise DutError(f"{self.title} joins the socket of {cable.name} as a client: its far end has to make it")
+                raise DutError(f"{self.title} joins the socket of {cable.name} as a client: the far end must create it")
             return f"vu-{cable.name}", {"type": "dpdkvhostuserclient", "options:vhost-server-path": cable.dut_end}
         queues = self.placement.queues
         if cable.kind is CableKind.VFIO:
@@ -488,13 +488,13 @@ class OvsDpdk(OpenVSwitch):
         return f"xdp-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
 
 
-# Why not, where one would expect it.
+# Reasons for combinations that a user may expect to work.
 _REFUSALS: Mapping[tuple[str, CableKind], str] = {
     ("ovs-dpdk", CableKind.MEMIF): "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
     ("ovs-dpdk", CableKind.NIC): "DPDK drives cards itself; use vfio",
-    ("ovs-dpdk", CableKind.TAP): "QEMU's cards join it by vhost-user",
-    ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: take driver ovs-dpdk",
-    ("ovs", CableKind.MEMIF): "memif needs DPDK: take driver ovs-dpdk with vhost-user",
+    ("ovs-dpdk", CableKind.TAP): "QEMU's cards connect to it by vhost-user",
+    ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: use driver ovs-dpdk",
+    ("ovs", CableKind.MEMIF): "memif needs DPDK: use driver ovs-dpdk with vhost-user",
 }
 
 
@@ -505,7 +505,7 @@ def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
 
 
 def _under(port: DutPort) -> str:
-    """Bridge of a port that frames in a tunnel come through."""
+    """Return the name of the bridge of a port that carries tunneled frames."""
     return f"bu-{port.cable.name}"
 
 
@@ -514,5 +514,5 @@ def _tunnel(port: DutPort) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value for ovs-vsctl, whatever is in it."""
+    """Quote any value for ovs-vsctl."""
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""Reads the output of Open vSwitch's tools."""
+"""Parsers of the output of Open vSwitch's tools."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DROP = re.compile(r"^(datapath_drop_\w+|drop_action_\w+|netdev_\w*drop\w*)\s.*t
 
 
 def parse_ports(text: str) -> dict[str, int]:
-    """Read `ovs-ofctl -O OpenFlow14 dump-ports`: counters of the numbered ports, as `PORT.COUNTER`.
+    """Parse `ovs-ofctl -O OpenFlow14 dump-ports`: counters of the numbered ports, as `PORT.COUNTER`.
 
-    `rx_frames`, `tx_frames`, `rx_bytes`, `tx_bytes`, `rx_drops`, `rx_errors`, ..., and causes of drops as `ovs_tx_failure_drops`
-    where the port tells them. Counters that the port does not have (`?`) are left out.
+    `rx_frames`, `tx_frames`, `rx_bytes`, `tx_bytes`, `rx_drops`, `rx_errors`, ..., and causes of drops such as `ovs_tx_failure_drops`
+    if the port reports them. Counters that the port does not have (`?`) are left out.
     """
     names = {"pkts": "frames", "drop": "drops", "errs": "errors", "frame": "frame_errors", "over": "overruns", "crc": "crc_errors"}
     result: dict[str, int] = {}
@@ -42,7 +42,7 @@ def parse_ports(text: str) -> dict[str, int]:
 
 
 def parse_polling_threads(text: str) -> dict[str, int]:
-    """Read `dpif-netdev/pmd-stats-show`: counters of each thread, as `cpu1.packets_received`; the main thread's as `main.…`.
+    """Parse `dpif-netdev/pmd-stats-show`: counters of each thread, as `cpu1.packets_received`; the main thread's as `main.…`.
 
     Cycles per packet are rounded to whole cycles.
     """
@@ -62,25 +62,25 @@ class PollingCycles(NamedTuple):
 
     threads: int
     processing: int
-    """With frames."""
+    """Spent on frames."""
     all: int
 
 
-def polling_cycles(told: Mapping[str, int]) -> PollingCycles | None:
-    """Sum the cycles that [`parse_polling_threads`] found; None where no thread polls."""
-    threads = [name.partition(".")[0] for name in told if name.endswith(".idle_cycles") and not name.startswith("main.")]
-    processing = sum(told.get(f"{thread}.processing_cycles", 0) for thread in threads)
-    idle = sum(told[f"{thread}.idle_cycles"] for thread in threads)
+def polling_cycles(counters: Mapping[str, int]) -> PollingCycles | None:
+    """Sum the cycles that [`parse_polling_threads`] found; None if no thread polls."""
+    threads = [name.partition(".")[0] for name in counters if name.endswith(".idle_cycles") and not name.startswith("main.")]
+    processing = sum(counters.get(f"{thread}.processing_cycles", 0) for thread in threads)
+    idle = sum(counters[f"{thread}.idle_cycles"] for thread in threads)
     return PollingCycles(len(threads), processing, processing + idle) if threads else None
 
 
 def parse_drops(text: str) -> dict[str, int]:
-    """Read `coverage/show`: what the datapath dropped, by cause."""
+    """Parse `coverage/show`: drops of the datapath, by cause."""
     return {name: int(total) for name, total in _DROP.findall(text)}
 
 
 def parse_version(text: str) -> dict[str, str]:
-    """Read `ovs-vswitchd --version`."""
+    """Parse `ovs-vswitchd --version`."""
     result = {}
     if match := re.search(r"\(Open vSwitch\) (\S+)", text):
         result["Open vSwitch"] = match[1]
@@ -90,12 +90,12 @@ def parse_version(text: str) -> dict[str, str]:
 
 
 def parse_interfaces(table: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 (it is JSON)
-    """Read the table that `ovs-vsctl --format=json list interface` prints: columns by name of the interface.
+    """Parse the table that `ovs-vsctl --format=json list interface` prints: columns by name of the interface.
 
     OVSDB's maps become dicts; its empty sets, None.
 
     Raises:
-        ValueError: it is no such table.
+        ValueError: it is not such a table.
     """
     try:
         rows = [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]

@@ -1,4 +1,4 @@
-"""Ringroad's switch: a daemon with its own socket, and the ports that it serves."""
+"""Ringroad's switch: a daemon with its own socket, and its ports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES_SWITCH = "vale0"
 
 
 class RingroadSettings(OpenFlowSettings):
-    """What can be set of the daemon (docs/daemon.md), and of its flow tables."""
+    """Settings of the daemon (docs/daemon.md) and of its flow tables."""
 
     forwarding: Literal["learn", "rules", "normal"] = "learn"
     """`learn`: a learning switch for each pair of ports. `rules`: one switch with flow tables, in_port to output. `normal`: a switch with
@@ -46,7 +46,7 @@ class RingroadSettings(OpenFlowSettings):
 
 
 class RingroadSwitch(Dut):
-    """A learning switch for each pair of ports that are joined, or a switch that obeys OpenFlow rules."""
+    """A learning switch for each pair of joined ports, or a switch with OpenFlow rules."""
 
     driver: ClassVar[str] = "ringroad"
     title: ClassVar[str] = "Ringroad switch"
@@ -57,17 +57,17 @@ class RingroadSwitch(Dut):
     settings: RingroadSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
-        """Take checked settings."""
+        """Store validated settings."""
         super().__init__(settings, placement)
         self._host = placement.host
         self._socket = placement.host.folder / "ringroadd.sock"
         self._daemon: Process | None = None
         self._ports: dict[str, DutPort] = {}
-        """By the names that the daemon has for them."""
+        """By the daemon's names of the ports."""
         self._rules: tuple[Rule, ...] = ()
 
     def prepare(self) -> None:
-        """Look for the daemon and its client."""
+        """Check for the daemon and its client."""
         self._client = require_ringroad(self._host, "ringroad")
         self._program = require_ringroad(self._host, "ringroadd")
 
@@ -88,7 +88,7 @@ class RingroadSwitch(Dut):
             raise DutError(f"{self.title} did not start: its daemon {why}")
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Attach the ports to switches, and give these flow tables where they are to have some."""
+        """Attach the ports to switches, and install flow tables unless the switches learn."""
         self._rules = tuple(rules)
         switches = self._lay_out(ports, rules)
         for switch, members in switches.items():
@@ -96,9 +96,9 @@ class RingroadSwitch(Dut):
                 name = f"{switch}:{port.number}"
                 options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
                 try:
-                    self._ask("attach", name, "--driver", _driver(port.cable), *options)
+                    self._call_client("attach", name, "--driver", _driver(port.cable), *options)
                 except HostError as error:
-                    raise DutError(f"{self.title} did not take port {port.number}: {error}") from error
+                    raise DutError(f"{self.title} could not attach port {port.number}: {error}") from error
                 self._ports[name] = port
         if self.settings.forwarding == "learn":
             return
@@ -106,45 +106,45 @@ class RingroadSwitch(Dut):
             self._check_numbers()
         try:
             for switch in switches:
-                self._ask("switch", switch, "--openflow")
-                self._ask("flows", "replace", switch, "-", stdin=self._flows())
+                self._call_client("switch", switch, "--openflow")
+                self._call_client("flows", "replace", switch, "-", stdin=self._flows())
         except HostError as error:
-            raise DutError(f"{self.title} did not take its flows: {error}") from error
+            raise DutError(f"{self.title} rejected its flows: {error}") from error
 
     def _check_numbers(self) -> None:
-        """Check that the rules are of the ports that they are meant for: a port's number is its index on the switch, from 1."""
+        """Check that port numbers in the rules match the switch: a port's number is its index on the switch, from 1."""
         found = {port["name"]: port.get("index") for port in self._status().get("ports", [])}
         if wrong := [f"{name} has index {found.get(name)}" for name, port in self._ports.items() if found.get(name) != port.number - 1]:
-            raise DutError(f"{self.title} numbered its ports otherwise than the rules: {', '.join(wrong)}")
+            raise DutError(f"{self.title} numbered its ports differently from the rules: {', '.join(wrong)}")
 
     def _lay_out(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
-        """Members of each switch, by its name; where rules name ports, in the order of their numbers, which the switch counts from 1."""
+        """Return the member ports of each switch, by its name; with `rules` in the order of their numbers, as the switch counts from 1."""
         if self.settings.forwarding == "rules":
             return {RULES_SWITCH: sorted(ports, key=lambda port: port.number)}
         by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         if len({number for pair in pairs for number in pair}) != 2 * len(pairs):
-            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put one into several")
+            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put a port into several pairs")
         return {f"vale{switch}": [by_number[number] for number in pair] for switch, pair in enumerate(pairs)}
 
     def _flows(self) -> str:
         return "actions=NORMAL\n" if self.settings.forwarding == "normal" else rule_flows(self.title, self.settings, self._rules)
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
-        """See [`Dut.install_flows`]: by `ringroad flows add`."""
+        """See [`Dut.install_flows`]: runs `ringroad flows add`."""
         if self.settings.forwarding != "rules":
-            raise DutError(f'{self.title} takes flow entries only with forwarding = "rules"')
+            raise DutError(f'{self.title} accepts flow entries only with forwarding = "rules"')
         flows = self._flows() if flow_set is None else flow_set_flows(self._rules, flow_set)
         self._check_daemon()
         try:
-            # A new table: that of before may take long to be listed.
-            self._ask("switch", RULES_SWITCH, "--learn")
-            self._ask("switch", RULES_SWITCH, "--openflow")
+            # A new table, because listing a large former table may take long.
+            self._call_client("switch", RULES_SWITCH, "--learn")
+            self._call_client("switch", RULES_SWITCH, "--openflow")
             began_s = time.monotonic()
-            self._ask("flows", "add", RULES_SWITCH, "--file", "-", stdin=flows, timeout_s=loading_timeout_s(flows))
+            self._call_client("flows", "add", RULES_SWITCH, "--file", "-", stdin=flows, timeout_s=loading_timeout_s(flows))
             return time.monotonic() - began_s
         except HostError as error:
-            raise DutError(f"{self.title} did not take its flow entries: {error}") from error
+            raise DutError(f"{self.title} rejected its flow entries: {error}") from error
 
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every peer is connected and every interface is up."""
@@ -155,10 +155,10 @@ class RingroadSwitch(Dut):
 
         if left := wait_until_none(down, timeout_s, 0.05):
             self.check()
-            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end there?")
+            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end connected?")
 
     def check(self) -> None:
-        """Check that the daemon lives, and that no port of it failed."""
+        """Check that the daemon is running, and that no port failed."""
         found = {port["name"]: port for port in self._status().get("ports", [])}
         for name, port in self._ports.items():
             if name not in found:
@@ -167,12 +167,12 @@ class RingroadSwitch(Dut):
                 raise DutError(f"{self.title}: port {port.number} failed: {found[name]['error']}")
 
     def collect(self) -> dict[str, int]:
-        """Return the ports' counters: what they received, what was delivered to them, and drops by cause."""
+        """Return the ports' counters: received frames, frames delivered to them, and drops by cause."""
         collected = {}
-        for told in self._status().get("ports", []):
-            if (port := self._ports.get(told["name"])) is None:
+        for status in self._status().get("ports", []):
+            if (port := self._ports.get(status["name"])) is None:
                 continue
-            counters = told.get("counters", {})
+            counters = status.get("counters", {})
             collected[f"{port.number}.rx_frames"] = int(counters.get("received_frames", 0))
             collected[f"{port.number}.tx_frames"] = int(counters.get("delivered_frames", 0))
             collected[f"{port.number}.rx_bytes"] = int(counters.get("received_bytes", 0))
@@ -188,7 +188,7 @@ class RingroadSwitch(Dut):
         return [self._daemon] if self._daemon else []
 
     def busy_s(self) -> float | None:
-        """Return the time of all turns of its workers that moved frames."""
+        """Return the total time of the workers' turns that moved frames."""
         return sum(float(worker["busy_ns"]) for worker in self._status().get("workers", [])) / 1e9
 
     def versions(self) -> dict[str, str]:
@@ -197,44 +197,44 @@ class RingroadSwitch(Dut):
         return versions | flows_file_version(self.title, self.settings)
 
     def port_modes(self) -> dict[str, str]:
-        """Return what the daemon says of each port."""
+        """Return kind, mode and negotiated features of each port, as the daemon reports them."""
         modes = {}
-        for told in self._status().get("ports", []):
-            if port := self._ports.get(told["name"]):
-                peer = told.get("peer") or {}
-                modes[str(port.number)] = ", ".join(filter(None, (told.get("kind"), told.get("mode"), peer.get("agreed"))))
+        for status in self._status().get("ports", []):
+            if port := self._ports.get(status["name"]):
+                peer = status.get("peer") or {}
+                modes[str(port.number)] = ", ".join(filter(None, (status.get("kind"), status.get("mode"), peer.get("agreed"))))
         return modes
 
     def environment(self) -> dict[str, str]:
-        """Return where `ringroad` finds the daemon, and the name of its first switch."""
+        """Return the socket of the daemon for `ringroad`, and the name of its first switch."""
         return {"RINGROAD_SOCKET": str(self._socket), "RINGROAD_SWITCH": RULES_SWITCH}
 
     def stop(self) -> None:
-        """End the daemon, and its ports with it."""
+        """Stop the daemon, and its ports with it."""
         if self._daemon is not None:
             self._daemon.stop()
 
     def _check_daemon(self) -> None:
-        # The client would start another daemon in place of one that ended.
+        # If the daemon has ended, the client would start another one.
         if why := self._daemon.death() if self._daemon else "was not started":
             raise DutError(f"{self.title}: its daemon {why}")
 
-    def _ask(self, *arguments: str, stdin: str = "", timeout_s: float = 30.0) -> Completed:
+    def _call_client(self, *arguments: str, stdin: str = "", timeout_s: float = 30.0) -> Completed:
         return self._host.run([self._client, "--socket", str(self._socket), "--json", *arguments], stdin=stdin, timeout_s=timeout_s)
 
     def _status(self) -> dict[str, Any]:
         self._check_daemon()
         try:
-            told = json.loads(self._ask("status").stdout)
+            status = json.loads(self._call_client("status").stdout)
         except (HostError, json.JSONDecodeError) as error:
             raise DutError(f"{self.title}: its daemon does not answer: {error}") from error
-        if not isinstance(told, dict):
-            raise DutError(f"{self.title}: invalid reply of its daemon: {str(told)[:200]}")
-        return told
+        if not isinstance(status, dict):
+            raise DutError(f"{self.title}: invalid reply from its daemon: {str(status)[:200]}")
+        return status
 
 
 def _driver(cable: Cable) -> str:
-    """What serves a port at the device's end of a cable (docs/port-names.md)."""
+    """Return the driver location of the port at the device's end of a cable (docs/port-names.md)."""
     role = "server" if cable.is_dut_server else "client"
     match cable.kind:
         case CableKind.VETH:
@@ -246,7 +246,7 @@ def _driver(cable: Cable) -> str:
         case CableKind.MEMIF:
             return f"memif:{cable.dut_end}@role={role},queues={cable.queues}"
         case CableKind.TAP:
-            raise DutError(f"Ringroad switch: cable {cable.name}: an existing tap has no driver")
+            raise DutError(f"Ringroad switch: cable {cable.name}: there is no driver for an existing tap")
     return f"{name},netns={cable.dut_netns}" if cable.dut_netns else name
 
 

@@ -1,4 +1,4 @@
-"""DPDK's testpmd as a switch: it forwards between the two ports of a pair."""
+"""DPDK's testpmd as a switch that forwards between the two ports of a pair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER_TIMEOUT_S = 10.0
 _CYCLES = re.compile(r"total cycles=(\d+) / total \w+ packets=\d+\) at (\d+) MHz")
 _ANSWER = re.compile(r"show fwd stats all\n.*?asked-\d+\.\nCommand not found\n(testpmd> )?", re.DOTALL)
 _DROPPED = re.compile(r"Forward statistics for port (\d+) .*\n.*\n\s*TX-packets: \d+\s+TX-dropped: (\d+)")
-# Names of `rte_eth_stats`, and those that every device's counters have.
+# Names in `rte_eth_stats`, and the lab's common names of counters.
 COUNTERS = {
     "ipackets": "rx_frames",
     "opackets": "tx_frames",
@@ -36,30 +36,30 @@ COUNTERS = {
 
 
 class ForwardMode(StrEnum):
-    """What testpmd does to a frame on its way (testpmd's user guide, "set fwd")."""
+    """How testpmd processes a frame (testpmd's user guide, "set fwd")."""
 
     IO = "io"
-    """Nothing."""
+    """Forwards it unchanged."""
     MACSWAP = "macswap"
     """Swaps its addresses."""
     CSUM = "csum"
-    """Reads its headers, and computes their checksums anew."""
+    """Parses its headers and recomputes their checksums."""
 
 
 class TestpmdSettings(DutSettings):
-    """What can be set of testpmd."""
+    """Settings of testpmd."""
 
     forward_mode: ForwardMode = ForwardMode.IO
     descriptors: Annotated[int, Field(ge=64, le=4096)] = 1024
-    """Of each ring."""
+    """Descriptors of each ring."""
     burst_frames: Annotated[int, Field(ge=1, le=512)] = 32
-    """Frames that it takes at once at most."""
+    """Maximum frames of a burst."""
     mbufs: Annotated[int, Field(ge=2048, le=65536)] = 16384
-    """Buffers of all ports together."""
+    """Number of buffers of all ports together."""
 
 
 class Testpmd(Dut):
-    """One process that polls; the processor time that it takes says nothing about its load."""
+    """One polling process; its processor time does not depend on its load."""
 
     driver: ClassVar[str] = "testpmd"
     title: ClassVar[str] = "DPDK testpmd"
@@ -72,51 +72,51 @@ class Testpmd(Dut):
     settings: TestpmdSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
-        """Take checked settings."""
+        """Store validated settings."""
         super().__init__(settings, placement)
         if not placement.cpus:
-            raise DutError(f"{self.title}: no processor is set aside for it")
+            raise DutError(f"{self.title}: no processor is reserved for it")
         self._host = placement.host
         self._prefix = f"testpmd-{placement.host.folder.name[-8:]}"
         # Where DPDK keeps its sockets (EAL, eal_create_runtime_dir).
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
         self._commands = placement.host.folder / f"{self._prefix}.commands"
         self._process: Process | None = None
-        self._asked = 0
-        """How often it was asked what it forwarded."""
+        self._queries = 0
+        """Number of queries of the forward statistics so far."""
         self._ports: tuple[DutPort, ...] = ()
         """In the order of DPDK's port numbers."""
         self._port_list: list[int] = []
-        """Those numbers, the two of each pair side by side."""
+        """DPDK's port numbers, the two of each pair adjacent."""
 
     def prepare(self) -> None:
-        """Look for testpmd and for the client of its counters."""
+        """Check for testpmd and for the client of its counters."""
         self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
         self._host.require("stdbuf", "coreutils")
         self._telemetry = self._host.require("dpdk-telemetry.py", "dpdk")
 
     def start(self) -> None:
-        """Do nothing: its ports are arguments of its start."""
+        """Do nothing: testpmd takes its ports as start arguments."""
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
-        """Start it with its ports, the two of each pair side by side."""
+        """Start testpmd with its ports, the two of each pair adjacent."""
         by_number = {port.number: port for port in ports}
         pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
         both_ways = {(rule.in_port, rule.out_port) for rule in rules} == {way for a, b in pairs for way in ((a, b), (b, a))}
         if not both_ways or len({number for pair in pairs for number in pair}) != 2 * len(pairs):
-            raise DutError(f"{self.title} joins ports in pairs, both ways: it cannot do {list(rules)}")
+            raise DutError(f"{self.title} joins ports in pairs, both ways: it does not support the rules {list(rules)}")
         paired = [by_number[number] for pair in pairs for number in pair]
-        # DPDK finds cards first, by their addresses, and then makes its virtual devices.
+        # DPDK probes cards first, in the order of their addresses, and then creates its virtual devices.
         cards = sorted((port for port in paired if port.cable.kind is CableKind.VFIO), key=lambda port: port.cable.dut_end)
         self._ports = (*cards, *(port for port in paired if port.cable.kind is not CableKind.VFIO))
         self._port_list = [self._ports.index(port) for port in paired]
         try:
-            # Its forwarding threads are bound by --lcores. Those that set up its ports must not wait behind them, which never sleep:
-            # DPDK runs them where no such thread is, and they are idle while frames pass.
+            # --lcores binds the forwarding threads, which never sleep. The threads that set up ports must not wait behind them: DPDK
+            # runs those on other processors, and they are idle while frames pass.
             self._process = self._host.start("testpmd", self._command(), env=self._env)
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
-        # testpmd says so when it polls its ports, whether or not their other ends are there.
+        # testpmd prints this when it polls its ports, whether or not the other ends are connected.
         if why := self._process.why_silent("packet forwarding - ports=", START_TIMEOUT_S):
             raise DutError(f"{self.title} did not start: it {why}")
 
@@ -124,18 +124,18 @@ class Testpmd(Dut):
         cpus = sorted(self.placement.cpus)
         queues = self.placement.queues
         cores = min(len(cpus), len(self._ports) * queues)
-        # The main thread sleeps while the others forward: it may share the first's processor.
+        # The main thread sleeps while the others forward: it can share the first one's processor.
         lcores = ",".join([f"0@{cpus[0]}", *(f"{number}@{cpu}" for number, cpu in enumerate(cpus[:cores], start=1))])
         cards = [f"--allow={port.cable.dut_end}" for port in self._ports if port.cable.kind is CableKind.VFIO]
-        # DPDK refuses both at once. A back end or a peer maps few regions, so that memory must not be in many pieces.
+        # DPDK refuses both at once. A back end or a peer maps few regions, so memory must be in few segments.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
-            # It takes commands from a pipe that never ends: at the end of its input it would end as well.
+            # testpmd reads commands from a pipe that stays open: it exits at the end of its input.
             "sh",
             "-c",
             'mkfifo "$0" && exec "$@" <>"$0"',
             str(self._commands),
-            # Its standard output is no terminal, and would come late.
+            # Its standard output is not a terminal: without this it would be buffered.
             "stdbuf",
             "-oL",
             self._program,
@@ -157,7 +157,7 @@ class Testpmd(Dut):
             f"--burst={self.settings.burst_frames}",
             f"--total-num-mbufs={self.settings.mbufs}",
             "--no-mlockall",
-            # The far ends come later: it would wait for their links for 9 s.
+            # The far ends connect later: testpmd would wait for their links for 9 s.
             "--disable-link-check",
             "--no-lsc-interrupt",
             "--auto-start",
@@ -169,30 +169,30 @@ class Testpmd(Dut):
         """Wait until every link is up."""
 
         def down() -> list[str]:
-            told = self._ask([f"/ethdev/link_status,{index}" for index in range(len(self._ports))])
+            answers = self._query([f"/ethdev/link_status,{index}" for index in range(len(self._ports))])
             return [
                 f"{port.number} ({port.cable.dut_end})"
-                for port, answer in zip(self._ports, told, strict=True)
+                for port, answer in zip(self._ports, answers, strict=True)
                 if answer.get("status") != "UP"
             ]
 
         if left := wait_until_none(down, timeout_s, 0.05):
-            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end there?")
+            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end connected?")
 
     def check(self) -> None:
-        """Check that it lives."""
+        """Check that testpmd is running."""
         if why := self._process.death() if self._process else "was not started":
             raise DutError(f"{self.title} {why}")
 
     def collect(self) -> dict[str, int]:
         """Return the counters of its ports."""
         collected = {}
-        told = self._ask([f"/ethdev/stats,{index}" for index in range(len(self._ports))])
-        for port, answer in zip(self._ports, told, strict=True):
+        answers = self._query([f"/ethdev/stats,{index}" for index in range(len(self._ports))])
+        for port, answer in zip(self._ports, answers, strict=True):
             for dpdk_name, name in COUNTERS.items():
                 if isinstance(value := answer.get(dpdk_name), int):
                     collected[f"{port.number}.{name}"] = value
-        # DPDK's counters leave out what a full ring made testpmd drop.
+        # DPDK's counters do not include frames that testpmd dropped at a full ring.
         for index, frames in dropped_by_port(self._forward_stats()).items():
             if index < len(self._ports):
                 collected[f"{self._ports[index].number}.tx_dropped"] = frames
@@ -203,27 +203,27 @@ class Testpmd(Dut):
         return [self._process] if self._process else []
 
     def busy_s(self) -> float | None:
-        """Return the time of all bursts that had frames (testpmd's user guide, "show fwd")."""
+        """Return the total time of bursts with frames (testpmd's user guide, "show fwd")."""
         return busy_time_s(self._forward_stats())
 
     def _forward_stats(self) -> str:
-        """Return what it said so far, with the answer to `show fwd stats all` at the end."""
+        """Return the output so far, with the answer to `show fwd stats all` at the end."""
         self.check()
-        self._asked += 1
-        # It repeats each line when it has answered the ones before.
-        last = f"asked-{self._asked}."
+        self._queries += 1
+        # testpmd echoes each line after answering the lines before.
+        last = f"asked-{self._queries}."
         try:
             self._host.run(["sh", "-c", f"printf 'show fwd stats all\\n{last}\\n' > '{self._commands}'"])
         except HostError as error:
-            raise DutError(f"{self.title} takes no commands: {error}") from error
+            raise DutError(f"{self.title} does not accept commands: {error}") from error
         if self._process is None or (why := self._process.why_silent(last, ANSWER_TIMEOUT_S)):
-            raise DutError(f"{self.title} does not tell what it forwarded: it {why}")
+            raise DutError(f"{self.title} does not report what it forwarded: it {why}")
         return self._process.output()
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        said = self._host.run([self._program, "-v"], env=self._env, check=False)
-        match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
+        completed = self._host.run([self._program, "-v"], env=self._env, check=False)
+        match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
         return {"DPDK": match[1]} if match else {}
 
     def port_modes(self) -> dict[str, str]:
@@ -232,41 +232,41 @@ class Testpmd(Dut):
         return {str(port.number): f"{_mode(index, port.cable)}, {memory}" for index, port in enumerate(self._ports)}
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what it said, but for its answers before and after each trial."""
+        """Return the output without the answers to the queries before and after each trial."""
         return [LogExcerpt(source=process.name, text=without_answers(process.output())) for process in self.processes()]
 
     def stop(self) -> None:
-        """End it."""
+        """Stop testpmd."""
         if self._process is not None:
             self._process.stop()
-            # What DPDK leaves of its sockets.
+            # Sockets that DPDK leaves behind.
             self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)])
 
-    def _ask(self, requests: Sequence[str]) -> list[dict[str, Any]]:
-        """Ask DPDK's telemetry; it answers each request with a line."""
+    def _query(self, requests: Sequence[str]) -> list[dict[str, Any]]:
+        """Query DPDK's telemetry, which answers each request with a line."""
         self.check()
         try:
             completed = self._host.run([self._telemetry, "-f", self._prefix], env=self._env, stdin="\n".join([*requests, ""]))
-            told = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
-            return [dict(told[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
+            answers = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
+            return [dict(answers[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:
-            raise DutError(f"{self.title} does not tell its counters: {error}") from error
+            raise DutError(f"{self.title} does not report its counters: {error}") from error
 
 
-def dropped_by_port(said: str) -> dict[int, int]:
-    """Return the frames that testpmd could not hand on, as it told last, by DPDK's number of the port."""
-    return {int(port): int(frames) for port, frames in _DROPPED.findall(said)}
+def dropped_by_port(output: str) -> dict[int, int]:
+    """Return the frames that testpmd could not transmit, from its latest report, by DPDK's number of the port."""
+    return {int(port): int(frames) for port, frames in _DROPPED.findall(output)}
 
 
-def without_answers(said: str) -> str:
-    """Return what testpmd said of itself, without what it was asked for."""
-    return _ANSWER.sub("", said)
+def without_answers(output: str) -> str:
+    """Return testpmd's output without its answers to queries."""
+    return _ANSWER.sub("", output)
 
 
-def busy_time_s(said: str) -> float:
-    """Return the time with frames of which testpmd told last; it tells of none as long as there were no frames."""
-    told = _CYCLES.findall(said)
-    return int(told[-1][0]) / (int(told[-1][1]) * 1e6) if told else 0.0
+def busy_time_s(output: str) -> float:
+    """Return the time spent on frames from testpmd's latest report; testpmd omits it until there were frames."""
+    reports = _CYCLES.findall(output)
+    return int(reports[-1][0]) / (int(reports[-1][1]) * 1e6) if reports else 0.0
 
 
 def _mode(number: int, cable: Cable) -> str:
@@ -276,7 +276,7 @@ def _mode(number: int, cable: Cable) -> str:
 
 
 def _device(number: int, cable: Cable) -> str:
-    """DPDK's virtual device at the device's end of a cable."""
+    """Return DPDK's virtual device for the device's end of a cable."""
     match cable.kind:
         case CableKind.VHOST_USER:
             client = "" if cable.is_dut_server else ",client=1"

@@ -1,4 +1,4 @@
-"""Facts of a machine, read over its host: other machines in the same way as this one. An unavailable fact is `unknown`."""
+"""Facts of a machine, read through its host: other machines in the same way as this one. An unavailable fact is `unknown`."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _board(files: Mapping[str, str], host: Host) -> dict[str, str]:
 
 
 def _identity(files: Mapping[str, str]) -> str:
-    """Return what stays the same as long as the system is installed. The machine's own id is not to be told to others: machine-id(5)."""
+    """Return an id that does not change while the system is installed: a hash, as the machine's own id is confidential (machine-id(5))."""
     own = fact(files, "/etc/machine-id")
     return own if own == UNKNOWN else sha256(f"ringroad-lab {own}".encode()).hexdigest()[:16]
 
 
 def is_same_machine(facts: Mapping[str, Mapping[str, str]], others: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether two runs were on one machine, by its id; by its name where one of them has no id, as runs of an older ringroad-lab."""
+    """Whether two runs were on one machine, by its id; by its name if one run has no id, as runs of an older ringroad-lab."""
     one, other = facts.get("machine", {}), others.get("machine", {})
     ids = [each.get("id", UNKNOWN) for each in (one, other)]
     return ids[0] == ids[1] if UNKNOWN not in ids else one.get("name") == other.get("name")
@@ -122,5 +122,5 @@ def _isolation(files: Mapping[str, str]) -> dict[str, str]:
 def _dmidecode(host: Host) -> str:
     if host.find_program("dmidecode") is None:
         return ""
-    said = host.run(["dmidecode", "--type", "memory"], check=False)
-    return said.stdout if said.status == 0 else ""
+    completed = host.run(["dmidecode", "--type", "memory"], check=False)
+    return completed.stdout if completed.status == 0 else ""

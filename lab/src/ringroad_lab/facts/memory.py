@@ -1,4 +1,4 @@
-"""Facts of memory: how much, on which nodes, in which pages."""
+"""Facts of memory: size, NUMA nodes, pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERNS = (
 
 
 def memory_facts(files: Mapping[str, str], modules: str) -> dict[str, str]:
-    """Return how much memory there is; `modules` is what `dmidecode --type memory` says, empty where it says nothing."""
+    """Return facts of the memory; `modules` is the output of `dmidecode --type memory`, which may be empty."""
     meminfo = fact(files, "/proc/meminfo")
     facts = {
         "total": _kib(meminfo, "MemTotal"),
@@ -45,7 +45,7 @@ def memory_facts(files: Mapping[str, str], modules: str) -> dict[str, str]:
 
 
 def huge_page_facts(files: Mapping[str, str]) -> dict[str, str]:
-    """Return which huge pages are set aside, and how transparent ones are made."""
+    """Return the reserved huge pages, and the settings of transparent huge pages."""
     facts = {}
     for path, count in sorted(files.items()):
         if found := re.fullmatch(rf"{PAGES}/hugepages/hugepages-(\d+)kB/nr_hugepages", path):
@@ -63,7 +63,7 @@ def _kib(text: str, name: str) -> str:
 
 
 def _chosen(text: str) -> str:
-    """Return the word in brackets, as sysfs marks the one that holds."""
+    """Return the word in brackets, which marks the active value in sysfs."""
     found = re.search(r"\[(.+?)\]", text)
     return found[1] if found else text
 

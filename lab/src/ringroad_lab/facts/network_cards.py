@@ -25,15 +25,15 @@ PATTERNS = (
 
 
 def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
-    """Return what each interface with a device behind it is; those of the kernel alone are no cards."""
+    """Return facts of each interface that has a device; interfaces without a device are not cards."""
     facts = {}
     for path, uevent in sorted(files.items()):
         if not (found := re.fullmatch(rf"{NET}/([^/]+)/device/uevent", path)):
             continue
         interface = found[1]
         values = dict(line.partition("=")[::2] for line in uevent.splitlines())
-        said = host.run(["ethtool", "-i", interface], check=False).stdout if host.find_program("ethtool") else ""
-        driver = dict(line.partition(": ")[::2] for line in said.splitlines())
+        output = host.run(["ethtool", "-i", interface], check=False).stdout if host.find_program("ethtool") else ""
+        driver = dict(line.partition(": ")[::2] for line in output.splitlines())
         parts = {
             "driver": values.get("DRIVER") or driver.get("driver") or UNKNOWN,
             "driver version": driver.get("version", "").strip() or UNKNOWN,
@@ -49,7 +49,7 @@ def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
 
 
 def network_facts(files: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of the kernel's network, in the namespace of who asks."""
+    """Return settings of the kernel's network stack, in the namespace of the host's commands."""
     core = "/proc/sys/net/core"
     return {
         "bridge-nf-call-iptables": fact(files, "/proc/sys/net/bridge/bridge-nf-call-iptables"),
@@ -60,7 +60,7 @@ def network_facts(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def interrupt_facts(files: Mapping[str, str]) -> dict[str, str]:
-    """Return which processors interrupts go to: how many interrupts for each set of processors."""
+    """Return the processors of interrupts: the number of interrupts for each set of processors."""
     counts: dict[str, int] = {}
     for path, cpus in files.items():
         if path.startswith("/proc/irq/") and path.endswith("/smp_affinity_list"):

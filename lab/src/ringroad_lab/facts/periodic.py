@@ -1,4 +1,4 @@
-"""Series of samples, taken every second on a thread of its own."""
+"""Series of samples, taken every second in a separate thread."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Self
 from ringroad_lab.record import Series
 
 MACHINE = "machine"
-# Of a series, in a run of any length: an hour of seconds. Of more, every second point goes.
+# Limit for a series: an hour of seconds. Beyond it, every second point is dropped.
 MOST_POINTS = 3600
 
 
 class PeriodicSampler(ABC):
-    """Samples from `with` to its end, and once more then."""
+    """Samples during the `with` block, and once more at its end."""
 
     def __init__(self, *, interval_s: float = 1.0) -> None:
-        """Say how far apart samples are, s."""
+        """Set the interval between samples, s."""
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
         self._before: dict[tuple[str, str], tuple[float, float]] = {}
-        """Counters of the last sample, by subject and name: what they are compared with, and their value."""
+        """Counters of the last sample, by subject and name: the reference counter (total or time), and the value."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
 
@@ -49,7 +49,7 @@ class PeriodicSampler(ABC):
 
     @abstractmethod
     def warnings(self) -> tuple[str, ...]:
-        """Return what the samples tell against the measurement."""
+        """Return warnings from the samples about the measurement's figures."""
 
     @abstractmethod
     def _sample(self) -> None:
@@ -71,20 +71,20 @@ class PeriodicSampler(ABC):
             del points[1::2]
 
     def _add_part(self, name: str, part_s: float, total_s: float) -> None:
-        """Add the growth of a counter of the machine as part of the growth of all counters."""
+        """Add the growth of a counter of the machine as a part of the growth of the total."""
         before = self._before.get((MACHINE, name))
         self._before[MACHINE, name] = (total_s, part_s)
         if before is not None and total_s > before[0]:
             self._add(MACHINE, name, "ratio", min(1.0, max(0.0, part_s - before[1]) / (total_s - before[0])))
 
-    def _time_warning(self, name: str, limit: float, who: str) -> tuple[str, ...]:
-        """Return a sentence where more than a part of all processors' time went to others."""
+    def _time_warning(self, name: str, limit: float, subject: str) -> tuple[str, ...]:
+        """Return a warning if others took more than `limit` of all processors' time."""
         with self._lock:
             seen = [value for _, value in self._points.get((MACHINE, name, "ratio"), [])]
         high = [value for value in seen if value > limit]
         if not high:
             return ()
         return (
-            f"{who} more than {limit:.0%} of the processors' time in {len(high)} of {len(seen)} samples, {max(high):.0%} at most: "
-            f"each trial tells what it lost of that.",
+            f"{subject} more than {limit:.0%} of the processors' time in {len(high)} of {len(seen)} samples, {max(high):.0%} at most: "
+            f"each trial reports how much of that it lost.",
         )

@@ -1,4 +1,4 @@
-"""Facts of processors: kind, microcode, frequency, what they do when idle, mitigations."""
+"""Facts of processors: model, microcode, frequency, idle states, mitigations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATTERNS = (
 
 
 def processor_facts(files: Mapping[str, str]) -> dict[str, str]:
-    """Return what the processors are."""
+    """Return facts of the processors."""
     cpuinfo = _cpuinfo(fact(files, "/proc/cpuinfo"))
     first = cpuinfo[0] if cpuinfo else {}
     sockets = {entry["physical id"] for entry in cpuinfo if "physical id" in entry}
@@ -60,18 +60,18 @@ def processor_facts(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def counter_facts(host: Host) -> dict[str, str]:
-    """Return whether processors count their cycles for programs: what the cost of a frame in cycles is known from."""
+    """Return whether programs can read the processors' cycle counters, which the cost of a frame in cycles needs."""
     if host.find_program("perf") is None:
         return {"processor cycles": f"unknown: perf is not installed ({package_name('linux-perf')})"}
-    told = host.run(["perf", "stat", "--field-separator", ",", "--event", "cycles", "true"], check=False)
-    if told.status:
-        return {"processor cycles": f"unknown: perf ended with status {told.status}"}
-    has_counter = read_cycles(told.stderr) is not None
-    return {"processor cycles": "yes" if has_counter else "none: the processor has none, or the hypervisor does not show it"}
+    completed = host.run(["perf", "stat", "--field-separator", ",", "--event", "cycles", "true"], check=False)
+    if completed.status:
+        return {"processor cycles": f"unknown: perf ended with status {completed.status}"}
+    has_counter = read_cycles(completed.stderr) is not None
+    return {"processor cycles": "yes" if has_counter else "none: the processor has no cycle counter, or the hypervisor hides it"}
 
 
 def mitigation_facts(files: Mapping[str, str]) -> dict[str, str]:
-    """Return what the kernel says of each weakness of processors."""
+    """Return the kernel's status of each processor vulnerability."""
     folder = f"{CPU}/vulnerabilities/"
     return {path.removeprefix(folder): text for path, text in sorted(files.items()) if path.startswith(folder)}
 

@@ -10,26 +10,26 @@ import psutil
 
 from ringroad_lab.facts.periodic import PeriodicSampler
 
-# Above it, another guest of the hypervisor takes noticeable time: part of all processors' time.
+# As a part of all processors' time. Above it, other guests of the hypervisor take noticeable time.
 STEAL_WARNING_RATIO = 0.02
 
 
 class Sampler(PeriodicSampler):
     """Samples a machine and some of its processes.
 
-    Processes may be added while it runs, and end as they like: their series end then. Threads are found anew each time. Processor time is
-    in processors: 1.0 is one processor, busy all the time.
+    Processes can be added at any time, and can end at any time, which ends their series. Each sample finds the threads anew. The unit of
+    processor time is processors: 1.0 is one processor, busy all the time.
     """
 
     def __init__(self, processes: Mapping[int, str] | None = None, *, interval_s: float = 1.0) -> None:
-        """Name the processes to watch, by their number."""
+        """Set the processes to watch: names by PID."""
         super().__init__(interval_s=interval_s)
         self._watched: dict[int, tuple[str, psutil.Process]] = {}
         for pid, name in (processes or {}).items():
             self.watch(pid, name)
 
     def watch(self, pid: int, name: str) -> None:
-        """Watch one more process from now on; one that ended already is not watched."""
+        """Watch one more process from now on; ignore a process that has already ended."""
         try:
             process = psutil.Process(pid)
         except psutil.Error:
@@ -38,7 +38,7 @@ class Sampler(PeriodicSampler):
             self._watched[pid] = (name, process)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the samples tell against the measurement: time that the hypervisor gave to others."""
+        """Return a warning if the hypervisor gave noticeable time to other guests."""
         return self._time_warning("steal time", STEAL_WARNING_RATIO, "The hypervisor gave")
 
     def _sample(self) -> None:
@@ -57,7 +57,7 @@ class Sampler(PeriodicSampler):
                 del self._watched[pid]
 
     def _watch_children(self, name: str, pid: int) -> None:
-        """Watch the processes that a process started, from the next sample on."""
+        """Watch the children of a process from the next sample on."""
         for file in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, file.read_text().split()):
                 if child not in self._watched:
@@ -93,12 +93,12 @@ class Sampler(PeriodicSampler):
 
 
 def _thread_names(pid: int) -> dict[int, str]:
-    """Return the names of a process's threads, which psutil does not tell."""
+    """Return the names of a process's threads, which psutil does not provide."""
     names = {}
     for task in Path(f"/proc/{pid}/task").glob("*/comm"):
         try:
             names[int(task.parent.name)] = task.read_text().strip()
         except OSError:
-            # It ended meanwhile.
+            # The thread has ended.
             continue
     return names

@@ -1,4 +1,4 @@
-"""Small files of /proc and /sys of a host, many at once."""
+"""Reads many small files of /proc and /sys of a host at once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ UNKNOWN = "unknown"
 
 
 def read_files(host: Host, patterns: Sequence[str]) -> dict[str, str]:
-    """Return what is in the files that match shell patterns, by path, in one command; files that cannot be read are not there.
+    """Return the contents of the files that match shell patterns, by path, in one command; skip files that cannot be read.
 
-    Patterns are parts of a shell command: never what a user wrote.
+    Patterns are parts of a shell command: never pass user input.
 
     Raises:
         HostError: the host cannot be reached.
     """
-    # Every line comes after its path; grep is silent about files that cannot be read, and -I leaves binary ones out.
-    said = host.run(["sh", "-c", f"exec grep -sIH '' {' '.join(patterns)}"], check=False)
+    # grep prints each line after its path; -s suppresses errors of unreadable files, and -I skips binary files.
+    completed = host.run(["sh", "-c", f"exec grep -sIH '' {' '.join(patterns)}"], check=False)
     files: dict[str, list[str]] = {}
-    for line in said.stdout.splitlines():
-        # A path with a colon in it, as those with PCI addresses, would be cut: no pattern is to match one.
+    for line in completed.stdout.splitlines():
+        # A path with a colon, such as a path with a PCI address, would be cut: no pattern must match such a path.
         path, colon, text = line.partition(":")
         if colon:
             files.setdefault(path, []).append(text)
@@ -30,22 +30,22 @@ def read_files(host: Host, patterns: Sequence[str]) -> dict[str, str]:
 
 
 def read_first(host: Host, argv: Sequence[str]) -> str:
-    """Return the first line that a command says, or that it is unknown where that fails."""
+    """Return the first line of a command's output, or `unknown` if the command fails."""
     try:
-        said = host.run(argv, check=False, timeout_s=10.0)
+        completed = host.run(argv, check=False, timeout_s=10.0)
     except LabError:
         return UNKNOWN
-    lines = said.stdout.strip().splitlines()
-    return lines[0].strip() if said.status == 0 and lines else UNKNOWN
+    lines = completed.stdout.strip().splitlines()
+    return lines[0].strip() if completed.status == 0 and lines else UNKNOWN
 
 
 def fact(files: Mapping[str, str], path: str) -> str:
-    """Return what a file says, or that it is unknown."""
+    """Return the contents of a file, or `unknown`."""
     return files.get(path) or UNKNOWN
 
 
 def same_or_each(values: Mapping[str, str]) -> str:
-    """Write values of several things: once where all are alike, else each by its name."""
+    """Format the values of several objects: a single value if all are equal, else each with its name."""
     if not values:
         return UNKNOWN
     if len(set(values.values())) == 1:

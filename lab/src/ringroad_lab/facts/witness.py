@@ -1,6 +1,6 @@
-"""What others take of a run's processors while a trial offers its load.
+"""Measures the time that other programs take of a run's processors while a trial offers its load.
 
-Read before and after a load, never meanwhile: reading takes time of a processor, too.
+It reads counters before and after a load, never during it, because reading takes processor time, too.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from ringroad_lab.sandbox.processor_set import read_cpu_list
 from ringroad_lab.trial import Disturbance
 
 _NS = 1e9
-# Those that are told by name; the rest is in the sum.
+# Number of programs that are reported by name; the sum includes all.
 _PROGRAMS_TOLD = 3
-# Fields of /proc/PID/stat behind the name in parentheses (proc(5)): what is counted from 1 there, and with the number and the name.
+# Indices of the fields of /proc/PID/stat after the name in parentheses. proc(5) counts from 1, and includes the PID and the name.
 _PPID, _UTIME, _CSTIME, _PROCESSOR = 1, 11, 14, 36
-# Of a line of /proc/stat.
+# Fields of a line of /proc/stat.
 _IDLE, _STEAL = (4, 5), 8
 
 
 @dataclass(frozen=True)
 class View:
-    """Where the machine's processes are seen, and which of them are the run's."""
+    """Paths that show the machine's processes, and which of the processes are the run's."""
 
     proc: Path = Path("/proc")
-    """A process file system of the outermost namespace that there is."""
+    """A /proc of the outermost namespace that is visible."""
     lab: int = field(default_factory=os.getpid)
-    """The process, by its number there, that all of the run come of."""
+    """PID there of the ancestor of all processes of the run."""
     system: Path = Path("/sys")
     own: Path = Path("/proc")
-    """Where the run's parts are seen by their numbers here."""
+    """The /proc that shows the run's parts by their PIDs in this namespace."""
 
     @classmethod
     def outside(cls) -> View:
-        """Return the view out of the sandbox that this process is in; that of its own namespace where it is in none."""
+        """Return the view from outside the sandbox of this process; without a sandbox, the view of its own namespace."""
         descriptor, _, lab = os.environ.get(OUTSIDE, "").partition(":")
         proc = Path(f"/proc/self/fd/{descriptor}")
         return cls(proc, int(lab)) if lab.isdecimal() and (proc / "self").is_symlink() else cls()
@@ -49,7 +49,7 @@ class View:
 
 @dataclass(frozen=True)
 class Look:
-    """What is counted at a moment; all of it only grows."""
+    """Counters at one moment; all of them only grow."""
 
     at_s: float
     steal_s: dict[int, float]
@@ -57,28 +57,28 @@ class Look:
     idle_s: dict[int, float]
     """By processor."""
     run_ns: dict[tuple[int, int], int]
-    """Of each thread of a stranger, by process and thread."""
+    """Run time of each thread of other programs, by process and thread."""
     whole_s: dict[int, float]
-    """Of each stranger that is a process, with its children that ended."""
+    """Time of each process of other programs, including its ended children."""
     reaped_s: dict[int, float]
-    """Of those children alone."""
+    """Time of those ended children alone."""
     own_ns: dict[tuple[int, int], tuple[int, int]]
-    """How long each thread of the run's parts ran and waited, by process and thread."""
+    """Run time and wait time of each thread of the run's parts, by process and thread."""
     throttles: int
     frequencies: tuple[int, ...]
 
 
 class Witness:
-    """Tells what others took of some processors between two moments."""
+    """Measures the time that other programs took of some processors between two moments."""
 
     def __init__(self, processors: Set[int], limit: float, parts: Callable[[], Sequence[int]] = tuple, view: View | None = None) -> None:
-        """Take what is watched.
+        """Set the processors and processes to watch.
 
         Args:
-            processors: Those that the generator, the device and the guests use.
-            limit: What others may take of one, as a part of its time.
-            parts: Tells the processes of these three, by their numbers here.
-            view: Where strangers are seen.
+            processors: Processors of the generator, the device and the guests.
+            limit: Limit for others' part of a processor's time.
+            parts: Returns the PIDs in this namespace of the processes of generator, device and guests.
+            view: Where other programs are visible.
         """
         self._processors = sorted(processors)
         self._limit = limit
@@ -87,22 +87,22 @@ class Witness:
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
 
     def look(self) -> Look:
-        """Count, before a load."""
+        """Read the counters before a load."""
         run_ns, whole_s, reaped_s = self._strangers()
         own_ns, throttles, frequencies = self._own(), self._throttles(), self._frequencies()
-        # Last, as the load begins.
+        # Read last, right before the load begins.
         idle_s, steal_s = self._idle_and_steal()
         return Look(time.monotonic(), steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, throttles, frequencies)
 
     def since(self, before: Look) -> Disturbance:
-        """Return what others took since a look, after a load."""
+        """Return the disturbance since a look, after a load."""
         at_s, (idle_s, steal_s), own_ns = time.monotonic(), self._idle_and_steal(), self._own()
         run_ns, whole_s, reaped_s = self._strangers()
         after = Look(at_s, steal_s, idle_s, run_ns, whole_s, reaped_s, own_ns, self._throttles(), self._frequencies())
         stolen = {number: _grown(steal_s, before.steal_s, number) for number in self._processors}
         taken = self._taken(before, after)
         for number, left_s in self._left(before, after, stolen).items():
-            # A thread that went from processor to processor took less of the last one than all of its time.
+            # A thread that moved between processors took only a part of its time on the last one.
             whole = sum(taken[number].values())
             if whole > left_s:
                 taken[number] = {name: taken_s * left_s / whole for name, taken_s in taken[number].items()}
@@ -116,14 +116,14 @@ class Witness:
             processor=worst,
             steal_s=stolen.get(worst, 0.0),
             others_s=others.get(worst, 0.0),
-            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda told: -told[1])[:_PROGRAMS_TOLD]),
+            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda item: -item[1])[:_PROGRAMS_TOLD]),
             wait_s=sum(waits) / _NS if waits else None,
             throttles=max(0, after.throttles - before.throttles),
             frequency_ratio=min(frequencies) / max(frequencies) if any(frequencies) else None,
         )
 
     def _left(self, before: Look, after: Look, stolen: Mapping[int, float]) -> dict[int, float]:
-        """Return the time of each processor in which it neither was idle or stolen, nor ran the run's parts, which are bound to some."""
+        """Return the time of each processor that was neither idle nor stolen nor used by the run's parts, which are bound to processors."""
         left = {}
         for number in self._processors:
             gone_s = stolen[number] + _grown(after.idle_s, before.idle_s, number)
@@ -134,7 +134,7 @@ class Witness:
         return {number: max(0.0, left_s) for number, left_s in left.items()}
 
     def _taken(self, before: Look, after: Look) -> dict[int, dict[str, float]]:
-        """Return what strangers took of each processor, by name of the program: of that where a thread was seen last."""
+        """Return other programs' time on each processor, by program; a thread counts for the processor where it was seen last."""
         taken: dict[int, dict[str, float]] = {number: defaultdict(float) for number in self._processors}
         for (pid, tid), ns in after.run_ns.items():
             grown_ns = ns - before.run_ns.get((pid, tid), 0)
@@ -142,8 +142,8 @@ class Witness:
                 name, fields = seen
                 if (processor := int(fields[_PROCESSOR])) in taken:
                     taken[processor][name] += grown_ns / _NS
-        # A program that ended meanwhile is in the account of whoever waited for it, with all the time that it ever took, and that does not
-        # tell where it ran: somewhere where its parent may.
+        # The account of the waiting parent has the whole time of a program that has ended, but not its processor: distribute the time
+        # over the processors that the parent is allowed to use.
         grown_s = {pid: whole_s - before.reaped_s.get(pid, 0.0) for pid, whole_s in after.reaped_s.items()}
         known_s = sum(whole_s for pid, whole_s in before.whole_s.items() if pid not in after.reaped_s)
         part = max(0.0, 1 - known_s / sum(grown_s.values())) if any(grown_s.values()) else 0.0
@@ -155,7 +155,7 @@ class Witness:
         return taken
 
     def _strangers(self) -> tuple[dict[tuple[int, int], int], dict[int, float], dict[int, float]]:
-        """Return the time of each thread of a stranger, of each stranger with its children that ended, and of these children."""
+        """Return the times of other programs: of each thread, of each process including its ended children, and of these children."""
         proc = self._view.proc
         parents: dict[int, int] = {}
         times: dict[int, list[int]] = {}
@@ -184,7 +184,7 @@ class Witness:
         return idle_s, steal_s
 
     def _allowed(self, pid: int) -> frozenset[int]:
-        """Return the processors that a stranger may use."""
+        """Return the processors that a process is allowed to use."""
         found = re.search(r"^Cpus_allowed_list:\s*(\S+)", _text(self._view.proc / f"{pid}/status"), re.MULTILINE)
         return read_cpu_list(found[1]) if found else frozenset(range(os.cpu_count() or 1))
 
@@ -204,7 +204,7 @@ def _grown(after: Mapping[int, float], before: Mapping[int, float], number: int)
 
 
 def _schedstats(proc: Path, pid: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return how long each thread of a process ran, and how long it could have run and waited, ns."""
+    """Return the time that each thread of a process ran, and the time that it was runnable but waited, ns."""
     found = {}
     try:
         threads = os.listdir(proc / f"{pid}/task")
@@ -217,16 +217,16 @@ def _schedstats(proc: Path, pid: int) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def _stat(file: Path) -> tuple[str, list[str]] | None:
-    """Return the name and what follows it of a process's or thread's `stat`; None where it has ended."""
+    """Return the name and the fields after it of a process's or thread's `stat`; None if it has ended."""
     text = _text(file)
-    # A name may hold anything, parentheses too.
+    # A name can contain any character, also parentheses.
     head, _, rest = text.rpartition(")")
     fields = rest.split()
     return (head.partition("(")[2], fields) if len(fields) > _PROCESSOR else None
 
 
 def _text(file: Path) -> str:
-    """Return what a file holds; nothing where it is not there any more."""
+    """Return the contents of a file; empty if it no longer exists."""
     try:
         return file.read_text(errors="replace")
     except OSError:

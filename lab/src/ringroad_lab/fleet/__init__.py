@@ -1,1 +1,1 @@
-"""From a build to a verdict without a hand: requests, where they come from, and who carries them out."""
+"""Automatic measurement of builds: requests, their sources, and the dispatcher that has them measured."""

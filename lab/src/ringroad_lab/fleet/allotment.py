@@ -1,4 +1,4 @@
-"""Which of the requests that wait may have which beds: requests that fit only taken ones are in nobody's way."""
+"""Assigns free beds to waiting requests. A request that fits only taken beds does not block others."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.store import models
 
 Wish = tuple[str, str]
-"""What decides which beds a request fits: class of bed, and scenario."""
-# Clocks of machines agree to some seconds.
+"""Bed class and scenario of a request: they decide which beds fit."""
+# The clocks of machines can differ by some seconds.
 _CLOCKS_DIFFER_S = 30.0
 
 
 def wishes(session: Session) -> list[Wish]:
-    """Return the different ones of all requests that wait."""
+    """Return the distinct wishes of all waiting requests."""
     table = models.Request
     query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW.value).distinct()
     return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
 
 
 def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, tuple[str, ...]]:
-    """Return for which wishes a bed is free now, and which beds.
+    """Return the wishes for which a bed is free now, with their free beds.
 
-    A job that was submitted and has not taken its bed yet will take one of those that it may have. So for each such job a bed is left.
-    Beds that fewer wishes fit come first: what fits every bed is to leave the rare ones to those who need them.
+    A submitted job that has not taken its bed yet will take one of its allowed beds, so one bed is reserved for each such job.
+    Beds that fit fewer wishes come first: a wish that fits every bed leaves the rare beds to the wishes that need them.
     """
     free = frozenset(name for name, state in states_in(session, beds, now).items() if state.is_free)
     if not free:
@@ -47,11 +47,11 @@ def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, t
 
 
 def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish) -> str:
-    """Return why a request has to wait; empty where a bed is free for it."""
+    """Return why a request has to wait; empty if a bed is free for the request."""
     bed_class, scenario = wish
     fits = sorted(fitting(beds, bed_class, scenario))
     if not fits:
-        return f"no bed fits: none is of class {bed_class} and for scenario {scenario}"
+        return f"no bed of class {bed_class} fits scenario {scenario}"
     if any(states[name].is_free for name in fits):
         return ""
     quarantined = [name for name in fits if states[name].quarantine]
@@ -62,7 +62,7 @@ def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish
 
 
 def _promised(session: Session) -> list[frozenset[str]]:
-    """Beds of the jobs that have not taken one yet, of each those that it may have."""
+    """Return the allowed beds of each job that has not taken a bed yet."""
     table, taking = models.Request, models.BedOccupancy
     has_taken = exists().where(taking.run_id == table.run_id, taking.taken_at >= table.served_at - _CLOCKS_DIFFER_S)
     query = select(table.beds).where(table.state.in_([state.value for state in UNDER_WAY]), table.beds != "", ~has_taken)
@@ -70,12 +70,12 @@ def _promised(session: Session) -> list[frozenset[str]]:
 
 
 def _has_place(may_have: frozenset[str], promised: Sequence[frozenset[str]], free: frozenset[str]) -> bool:
-    """Whether there is a bed left when each promised one is taken, however the jobs share them out."""
+    """Whether a bed is left after each promised job has taken one, whichever beds the jobs choose."""
     jobs = [*promised, may_have]
     job_of: dict[str, int] = {}
 
     def place(job: int, seen: set[str]) -> bool:
-        # An augmenting path: a bed that nobody has, or whose job finds another.
+        # An augmenting path: take an unassigned bed, or a bed whose job can move to another.
         for bed in sorted((jobs[job] & free) - seen):
             seen.add(bed)
             if bed not in job_of or place(job_of[bed], seen):

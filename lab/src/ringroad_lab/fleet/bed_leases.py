@@ -1,7 +1,7 @@
-"""Beds as runs take them: one run at a time has a bed, for as long as it renews its lease.
+"""Leases of beds: one run at a time holds a bed, for as long as the run renews its lease.
 
-Each taking has a greater token. A run whose token is old, or whose lease ended, has the bed no more, and can write nothing: not even where
-nobody took the bed after it.
+The token of a bed grows each time the bed is taken. A run with an old token or an expired lease has lost the bed and can write nothing,
+even if no other run took the bed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 LOST = "lost: the run was killed, or could not renew its lease"
-"""The outcome of a taking whose run did not give the bed back."""
+"""The outcome of an occupancy whose run did not give the bed back."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class BedLease:
     run_id: str
     token: int
     until: float
-    """Seconds since 1970, as it was last renewed."""
+    """Seconds since 1970, as of the last renewal."""
     lost_run_id: str = ""
-    """The run that had it before, if that did not give it back."""
+    """The previous run on the bed, if that run did not give the bed back."""
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """A taking of a bed."""
+    """One use of a bed by a run."""
 
     bed: str
     run_id: str
@@ -47,48 +47,48 @@ class Occupancy:
     machine: str
     taken_at: float
     waited_s: float | None
-    """How long its request had waited; None without one."""
+    """How long the request of the run had waited; None without a request."""
     ended_at: float | None
     outcome: str
 
 
 @dataclass(frozen=True)
 class BedState:
-    """How a bed is."""
+    """The state of a bed."""
 
     name: str
     token: int = 0
     occupancy: Occupancy | None = None
-    """Of the run that has it; None: none."""
+    """Of the run that holds the bed; None if the bed is not taken."""
     lease_until: float = 0.0
     quarantine: str = ""
-    """Why it is in quarantine; empty: it is not."""
+    """Why the bed is in quarantine; empty if it is not."""
     quarantined_at: float = 0.0
     quarantined_by: str = ""
 
     @property
     def is_free(self) -> bool:
-        """Whether a run may have it."""
+        """Whether a run can take the bed."""
         return self.occupancy is None and not self.quarantine
 
 
 class BedLeases:
-    """Those of one process. Every method raises StoreError where the database fails."""
+    """Takes, renews and gives back beds for the runs of one process. Every method raises StoreError if the database fails."""
 
     def __init__(self, store: ResultStore, *, holder: str = "", lease_s: float = LEASE_S, clock: Callable[[], float] = time.time) -> None:
-        """Take the store, and what tells the time, seconds since 1970."""
+        """Take the store and a clock (seconds since 1970)."""
         self.holder = holder or this_process()
         self.lease_s = lease_s
         self.clock = clock
         self._store = store
 
-    # Of a run
+    # Used by runs
 
     def take(self, name: str, run_id: str) -> BedLease:
         """Take a bed for a run.
 
         Raises:
-            BedError: another run has it, it is in quarantine, or this run goes on on another bed.
+            BedError: another run holds the bed, the bed is in quarantine, or this run holds another bed.
         """
         with self._store.writing() as session:
             lock_for_beds(session)
@@ -96,16 +96,16 @@ class BedLeases:
             if row.quarantine:
                 raise BedError(
                     f"bed {name} is in quarantine since {moment(row.quarantined_at)} ({row.quarantined_by}): {row.quarantine}; "
-                    f"`ringroad-lab beds release {name}` has it measure again"
+                    f"`ringroad-lab beds release {name}` returns it to service"
                 )
             before = _current(session, row)
             if is_held(row, now):
                 which = f"run {before.run_id[:8]} " if before else ""
-                raise BedError(f"bed {name} is taken: {which}on {machine_of(row.holder)} has it; wait for its end, or name another bed")
+                raise BedError(f"bed {name} is taken: {which}on {machine_of(row.holder)}; wait until it ends, or choose another bed")
             for other in session.scalars(select(models.Bed).where(models.Bed.holder != "", models.Bed.name != name)):
                 its = _current(session, other)
                 if its and its.run_id == run_id and is_held(other, now):
-                    raise BedError(f"run {run_id[:8]} goes on on bed {other.name}, on {machine_of(other.holder)}: one copy of it is enough")
+                    raise BedError(f"run {run_id[:8]} still holds bed {other.name} on {machine_of(other.holder)}: a run uses only one bed")
             lost = before.run_id if before and before.ended_at is None else ""
             if before and lost:
                 before.ended_at, before.outcome = min(now, row.lease_until), LOST
@@ -128,10 +128,10 @@ class BedLeases:
             return BedLease(name, run_id, row.token, row.lease_until, lost)
 
     def renew(self, lease: BedLease) -> float:
-        """Go on having a bed; return until when.
+        """Renew the lease of a bed; return its new end.
 
         Raises:
-            BedLostError: the lease ended, whether or not somebody took the bed.
+            BedLostError: the lease had ended, even if no other run took the bed.
         """
         with self._store.writing() as session:
             row = self._its_row(session, lease)
@@ -139,27 +139,27 @@ class BedLeases:
             return row.lease_until
 
     def check(self, lease: BedLease) -> None:
-        """See whether a run has its bed.
+        """Check that a run still holds its bed.
 
         Raises:
-            BedLostError: it has it no more.
+            BedLostError: the run has lost the bed.
         """
         with self._store.reading() as session:
             self._its_row(session, lease, is_locked=False)
 
     def check_in(self, session: Session, lease: BedLease) -> None:
-        """See in a transaction whether a run has its bed; nobody takes that before the transaction ends.
+        """Check in a transaction that a run still holds its bed; no other run can take the bed before the transaction ends.
 
         Raises:
-            BedLostError: it has it no more.
+            BedLostError: the run has lost the bed.
         """
         self._its_row(session, lease)
 
     def give_back(self, lease: BedLease, outcome: str, quarantine: str = "") -> None:
-        """End a lease; with a reason, the bed goes into quarantine.
+        """End a lease; if `quarantine` gives a reason, put the bed into quarantine.
 
         Raises:
-            BedLostError: it had ended.
+            BedLostError: the lease had ended.
         """
         with self._store.writing() as session:
             row, now = self._its_row(session, lease), self.clock()
@@ -173,21 +173,21 @@ class BedLeases:
     def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> models.Bed:
         row = session.get(models.Bed, lease.bed, with_for_update=is_locked or None)
         if row is None or row.token != lease.token or row.holder != self.holder:
-            raise BedLostError(f"bed {lease.bed} is no longer run {lease.run_id[:8]}'s: another took it, as the lease had ended")
+            raise BedLostError(
+                f"bed {lease.bed} is no longer held by run {lease.run_id[:8]}: the lease ended, and another run took the bed"
+            )
         if row.lease_until <= self.clock():
             ended = moment(row.lease_until)
-            raise BedLostError(
-                f"the lease of run {lease.run_id[:8]} on bed {lease.bed} ended at {ended}: the run stood still, or its store"
-            )
+            raise BedLostError(f"the lease of run {lease.run_id[:8]} on bed {lease.bed} ended at {ended}: the run or its store stalled")
         return row
 
-    # Of people
+    # Used by operators
 
     def quarantine(self, name: str, reason: str, by: str) -> None:
-        """Put a bed into quarantine; a run that has it goes on.
+        """Put a bed into quarantine; a run that holds the bed continues.
 
         Raises:
-            StoreError: it is there.
+            StoreError: the bed is in quarantine already.
         """
         with self._store.writing() as session:
             row = _row(session, name)
@@ -196,10 +196,10 @@ class BedLeases:
             _put_into_quarantine(row, reason, by, self.clock())
 
     def release(self, name: str, *, forget_calibrations: bool = False) -> None:
-        """Take a bed out of quarantine; without its earlier calibrations where it was changed.
+        """Take a bed out of quarantine; forget its earlier calibrations if the bed was changed.
 
         Raises:
-            StoreError: it is not in quarantine.
+            StoreError: the bed is not in quarantine.
         """
         with self._store.writing() as session:
             row = session.get(models.Bed, name, with_for_update=True)
@@ -211,13 +211,13 @@ class BedLeases:
                     each.is_good = False
 
     def states(self, names: Collection[str]) -> dict[str, BedState]:
-        """Return how beds are."""
+        """Return the states of beds."""
         with self._store.reading() as session:
             return states_in(session, names, self.clock())
 
 
 def states_in(session: Session, names: Collection[str], now: float) -> dict[str, BedState]:
-    """Return how beds are, as a transaction sees it."""
+    """Return the states of beds, as seen by a transaction."""
     found = {name: BedState(name) for name in names}
     table, taking = models.Bed, models.BedOccupancy
     joined = select(table, taking).outerjoin(taking, (taking.bed == table.name) & (taking.token == table.token))
@@ -236,17 +236,17 @@ def states_in(session: Session, names: Collection[str], now: float) -> dict[str,
 
 
 def is_held(row: models.Bed, now: float) -> bool:
-    """Whether a live run has a bed: its lease goes on, and its process is not known to have ended."""
+    """Whether a live run holds a bed: its lease has not ended, and its process is not known to have ended."""
     return bool(row.holder) and row.lease_until > now and not is_gone(row.holder)
 
 
 def read_occupancy(row: models.BedOccupancy) -> Occupancy:
-    """Return a taking of a row."""
+    """Return the occupancy of a row."""
     return Occupancy(row.bed, row.run_id, row.request_id, machine_of(row.holder), row.taken_at, row.waited_s, row.ended_at, row.outcome)
 
 
 def _row(session: Session, name: str) -> models.Bed:
-    """Return the locked row of a bed, made where it is not there."""
+    """Return the locked row of a bed; create the row if it is missing."""
     empty = {"token": 0, "holder": "", "lease_until": 0.0, "quarantine": "", "quarantined_at": 0.0, "quarantined_by": ""}
     session.execute(insert(session, models.Bed).values(name=name, **empty).on_conflict_do_nothing())
     return session.get_one(models.Bed, name, with_for_update=True)
@@ -261,7 +261,7 @@ def _put_into_quarantine(row: models.Bed, reason: str, by: str, now: float) -> N
 
 
 def _waited_s(session: Session, request: models.Request, now: float) -> float:
-    """How long a request waited since it was last put to wait, and might be served, s."""
+    """How long a request waited since it was last queued and its retry time had come, s."""
     change = models.RequestChange
     put = select(func.max(change.changed_at)).where(change.request_id == request.id, change.new == "new", change.old != "new")
     return max(0.0, now - max(session.scalar(put) or request.created_at, request.not_before))

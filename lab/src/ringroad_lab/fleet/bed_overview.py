@@ -1,4 +1,4 @@
-"""Beds for people: how each is, how much it was used, and how long requests waited."""
+"""Overview of beds for users: their states, how much they were used, and how long requests waited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 LOOK_BACK_S = 7 * 86400.0
-"""So far back use and waiting times go."""
+"""Usage and waiting times cover this period."""
 _HISTORY = 50
 
 
@@ -46,12 +46,12 @@ class BedLine:
     """By role."""
     state: BedState
     occupied: float
-    """Part of the time looked back to in which it was taken."""
+    """Fraction of `LOOK_BACK_S` during which the bed was taken."""
     waits: Waits
 
     @property
     def word(self) -> str:
-        """Its state in a word."""
+        """The state in one word."""
         return "busy" if self.state.occupancy else "quarantine" if self.state.quarantine else "free"
 
 
@@ -61,11 +61,11 @@ class ClassLine:
 
     bed_class: str
     beds: int
-    """Beds of it in the fleet; all for `any`."""
+    """Beds of the class in the fleet; all beds for `any`."""
     waiting: int
-    """Requests that wait now."""
+    """Requests waiting now."""
     oldest_s: float | None
-    """How old the oldest of them is."""
+    """Age of the oldest waiting request."""
     waits: Waits
 
 
@@ -76,12 +76,12 @@ class Overview:
     beds: Sequence[BedLine]
     classes: Sequence[ClassLine]
     obstacles: Sequence[tuple[str, str, str]]
-    """Class of bed, scenario, and why requests for these wait that no free bed fits."""
+    """Bed class, scenario, and why requests for them wait, if no free bed fits."""
     history: Sequence[Occupancy]
     """The newest first."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return the overview for programs (JSON)."""
         return {
             "beds": [{**asdict(line), "word": line.word} for line in self.beds],
             "classes": [asdict(line) for line in self.classes],
@@ -91,7 +91,7 @@ class Overview:
 
 
 def overview(store: ResultStore, beds: Mapping[str, Bed], now: float) -> Overview:
-    """Return how the beds of the fleet are, and those that the store knows besides.
+    """Return the states of the fleet's beds and of the other beds in the store.
 
     Raises:
         StoreError: the database failed.

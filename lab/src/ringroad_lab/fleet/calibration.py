@@ -1,4 +1,4 @@
-"""Whether a bed is as it was: what its generator carries by itself, beside what it carried before earlier runs."""
+"""Checks that a bed has not degraded: compares the load that its generator carries alone with earlier runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 FEWEST_EARLIER = 3
-"""With fewer earlier ones there is nothing to compare with: a single one may itself be far off."""
+"""With fewer earlier values there is no comparison: a single value can itself be far off."""
 _MOST_EARLIER = 20
-# What of a scenario the generator's ceiling depends on, beside transport and frame size.
+# The settings of a scenario that the generator's ceiling depends on, besides transport and frame size.
 _DEPENDS_ON = {"generator", "bidirectional", "flows", "vlans", "vnis", "queues", "cpus", "huge_pages"}
 
 
 class Calibration:
-    """Of a bed, before one run."""
+    """Calibration of a bed before one run."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Calibration:
         scenarios: Sequence[Scenario],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take the store, the bed, and the run that it is for."""
+        """Take the store, the bed, and the run that follows."""
         self._store = store
         self._name = name
         self._bed = bed
@@ -47,10 +47,10 @@ class Calibration:
         self._done: set[tuple[str, str]] = set()
 
     def judge(self, ceiling: GeneratorCeiling) -> None:
-        """Keep what the generator of the bed carries by itself, unless it was told before in this run, or was measured in between.
+        """Store the load that the generator of the bed carries alone, unless it was stored before in this run or measured during the run.
 
         Raises:
-            BedError: it is less than it has to be.
+            BedError: the load is too low.
         """
         key = (ceiling.transport, ceiling.frame.name)
         if ceiling.cause or key in self._done:
@@ -74,21 +74,21 @@ class Calibration:
 
     def _problem(self, ceiling: GeneratorCeiling, earlier: Sequence[float]) -> str:
         frame = ceiling.frame.name
-        told = f"the generator carries {quantity(ceiling.ceiling_fps, 'frames/s')} of {frame} over {ceiling.transport} by itself"
+        measured = f"the generator alone carries {quantity(ceiling.ceiling_fps, 'frames/s')} of {frame} over {ceiling.transport}"
         least = self._bed.calibration_minimum_fps.get(frame, 0.0)
         if ceiling.ceiling_fps < least:
-            return f"{told}, and has to carry {quantity(least, 'frames/s')} (calibration_minimum_fps)"
+            return f"{measured}, less than the required {quantity(least, 'frames/s')} (calibration_minimum_fps)"
         if len(earlier) >= FEWEST_EARLIER and ceiling.ceiling_fps < median(earlier) * (1 - self._bed.calibration_limit):
             usual = quantity(median(earlier), "frames/s")
             limit = f"{100 * self._bed.calibration_limit:g} % (calibration_limit)"
-            return f"{told}, and carried {usual} before (median of {len(earlier)}): that is more than {limit} less"
+            return f"{measured}, but carried {usual} before (median of {len(earlier)}): a drop of more than {limit}"
         return ""
 
 
 def load_digest(scenarios: Sequence[Scenario]) -> str:
-    """Return what tells apart scenarios whose generators may have other ceilings."""
-    told = []
+    """Return a digest that differs between scenarios whose generators can have different ceilings."""
+    relevant = []
     for scenario in scenarios:
         generators = [scenario.generator_of(dut).model_dump(mode="json") for dut in scenario.duts]
-        told.append([scenario.model_dump(mode="json", include=_DEPENDS_ON), generators])
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        relevant.append([scenario.model_dump(mode="json", include=_DEPENDS_ON), generators])
+    return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""The dispatcher: takes requests in their order, has an engine carry them out, and sees to each until there is a verdict.
+"""The dispatcher: takes requests in order, submits them to an engine, and follows each until there is a verdict.
 
-All that it knows stands in the store, so it may be killed at any time; the next one, or another, goes on with what it left.
+Its whole state is in the store, so it can be killed at any time: the next dispatcher, or another, resumes its work.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ringroad_lab.record import RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
-# Statuses of `ringroad-lab` after which another attempt ends like this one: an argument is wrong, a program is missing.
+# Exit statuses of `ringroad-lab` for which a retry is pointless: an argument is wrong, a program is missing.
 _HOPELESS = (2, 3)
-# Of these there is a verdict.
+# These runs get a verdict.
 _ENDED_RUNS = (RunState.FINISHED, RunState.NOT_INSTALLED)
-# A machine of whose dispatcher nothing was seen for so long is taken for gone, and its jobs with it.
+# A machine and its jobs are considered gone this long after the lease of its dispatcher ended.
 ABANDONED_S = 3600.0
-# A dispatcher that is to end waits so long for a store that fails.
+# A stopping dispatcher waits this long for a failing store.
 _LAST_PATIENCE_S = 30.0
 
 
@@ -40,16 +40,16 @@ class DispatcherSettings:
     """How a dispatcher works."""
 
     attempts: int = 3
-    """After so many a request is dead."""
+    """After this many attempts a request is dead."""
     retry_wait_s: float = 60.0
-    """Until the next attempt; n times as long after the n-th."""
+    """Wait before the next attempt; n times as long after the n-th attempt."""
     poll_s: float = 2.0
     notify_wait_s: float = FIRST_WAIT_S
-    """Until others are tried again who could not be told; twice as long each time."""
+    """Wait before a failed notification is retried; twice as long each time."""
 
 
 class Dispatcher:
-    """One, with its engine."""
+    """Has requests measured by one engine, and notifies recipients."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dispatcher:
         recipients: Sequence[Target] = (),
         say: Callable[[str], None] = print,
     ) -> None:
-        """Take the parts, and who is told of requests."""
+        """Take the parts and the recipients of notifications."""
         self._store = store
         self._engine = engine
         self._leases = leases
@@ -71,17 +71,17 @@ class Dispatcher:
         self._say = say
         self._outbox_sender = OutboxSender(Outbox(store, leases.holder), recipients, say, self._settings.notify_wait_s)
         self._obstacles: set[str] = set()
-        self._said: set[str] = set()
-        self._said_before: set[str] = set()
-        """What was said in this pass and in the one before: what is said again and again is said once."""
+        self._reported: set[str] = set()
+        self._reported_before: set[str] = set()
+        """Messages of this pass and of the previous one: a repeated message is printed once."""
 
     def run(self, stopping: threading.Event, *, once: bool = False) -> None:
-        """Dispatch until told to stop; once: until nothing is left to do."""
+        """Dispatch until `stopping` is set; with `once`, until nothing is left to do."""
         patience_ends = float("inf")
         while True:
-            self._said_before, self._said = self._said, set()
+            self._reported_before, self._reported = self._reported, set()
             is_over = False
-            # The store, the engine or a folder may not be there now. Nothing is lost: all is tried again.
+            # The store, the engine or a folder can be unavailable now. Nothing is lost: everything is retried.
             with self._reporting_errors():
                 is_over = self._wind_up() if stopping.is_set() else self._step() and once
             if is_over:
@@ -89,7 +89,7 @@ class Dispatcher:
             if not stopping.is_set():
                 self._pause(stopping)
                 continue
-            patience_ends = min(patience_ends, time.monotonic() + _LAST_PATIENCE_S) if self._said else float("inf")
+            patience_ends = min(patience_ends, time.monotonic() + _LAST_PATIENCE_S) if self._reported else float("inf")
             if time.monotonic() > patience_ends:
                 break
             time.sleep(min(self._settings.poll_s, 0.2))
@@ -98,21 +98,21 @@ class Dispatcher:
             watcher.close()
 
     def _pause(self, stopping: threading.Event) -> None:
-        """Wait until the next look; meanwhile others are told."""
+        """Wait until the next pass; send notifications meanwhile."""
         with self._reporting_errors():
             self._outbox_sender.attend(stopping, self._settings.poll_s)
             return
         stopping.wait(self._settings.poll_s)
 
     def _step(self) -> bool:
-        """Do what there is to do now; return whether nothing is left to wait for."""
+        """Do the work that is due now; return whether nothing is left to wait for."""
         self._leases.renew()
         with self._reporting_errors():
             self._outbox_sender.look()
         for request in self._leases.adopt(self._may_adopt):
             self._say(f"request {request.id}: taken over from {machine_of(request.lease_holder)}")
         for request in self._leases.held():
-            self._try(self._see_to, request)
+            self._try(self._advance, request)
         while self._leases.is_any_new() and self._engine.reserve():
             try:
                 claimed = self._leases.claim(self._engine.may_go_on, self._engine.expected_key)
@@ -121,10 +121,10 @@ class Dispatcher:
                 self._try(self._start, claimed)
             finally:
                 self._engine.release()
-            if self._said:
-                # Something fails: it is tried again after a pause.
+            if self._reported:
+                # Something failed: retry after a pause.
                 break
-        # Last: a source that is away is no reason to begin nothing.
+        # Sources come last: an unavailable source must not delay requests.
         for watcher in self._watchers:
             with self._reporting_errors():
                 watcher.look()
@@ -136,21 +136,21 @@ class Dispatcher:
 
     @contextmanager
     def _reporting_errors(self) -> Iterator[None]:
-        """Go on after what will be tried again."""
+        """Report an error and continue: the work is retried later."""
         try:
             yield
         except LabError as error:
-            self._say_once(str(error))
+            self._report_once(str(error))
 
     def _try(self, act: Callable[[Request], None], request: Request) -> None:
-        """Act for a request. Whatever is wrong with it, the others are seen to."""
+        """Act on a request. A failure does not affect the other requests."""
         with self._reporting_errors():
             try:
                 act(request)
             except LabError:
                 raise
             except Exception as error:
-                why = f"the dispatcher failed at it: {type(error).__name__}: {error}"
+                why = f"the dispatcher failed on this request: {type(error).__name__}: {error}"
                 self._say(f"request {request.id}: {why}")
                 if request.state in UNDER_WAY:
                     self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
@@ -173,18 +173,18 @@ class Dispatcher:
         try:
             key = self._engine.submit(job)
         except EngineError as error:
-            self._say_once(f"request {request.id}: {error}")
+            self._report_once(f"request {request.id}: {error}")
             self._leases.give_back(request, str(error), self._settings.retry_wait_s, counts=False)
             return
         self._say(f"request {request.id}: {request.build}, {request.scenario}: attempt {request.attempts}, run {job.name[:8]}")
         if key != request.job_key:
             self._leases.keep(request, job_key=key)
 
-    def _see_to(self, request: Request) -> None:
-        """See to a request that this dispatcher holds."""
-        key, report = self._look(request)
+    def _advance(self, request: Request) -> None:
+        """Advance a request that this dispatcher holds."""
+        key, report = self._find_job(request)
         if request.state not in UNDER_WAY:
-            # It was taken back, or a newer build took its place.
+            # The request was cancelled, or superseded by a newer build.
             if report.state is JobState.ENDED:
                 self._leases.keep(request, lease_holder="", lease_until=0.0)
             else:
@@ -197,15 +197,15 @@ class Dispatcher:
             else:
                 self._fail(request, report)
 
-    def _look(self, request: Request) -> tuple[str, JobReport]:
+    def _find_job(self, request: Request) -> tuple[str, JobReport]:
         key = request.job_key or self._engine.find(str(request.run_id)) or ""
         if not key:
-            # The dispatcher ended before it was submitted, or the engine lost it: what an earlier attempt left is not its end.
+            # The dispatcher ended before it submitted the job, or the engine lost the job: the end of an earlier attempt does not count.
             return key, JobReport(JobState.ENDED, is_lost=True)
         return key, self._engine.state(key)
 
     def _run(self, request: Request) -> RunState | None:
-        """Return how far the run of a request has come; None where it has not begun."""
+        """Return the state of the run of a request; None if the run has not begun."""
         with self._store.reading() as session:
             run = session.get(models.Run, str(request.run_id))
             if run is None:
@@ -221,12 +221,12 @@ class Dispatcher:
 
     def _fail(self, request: Request, report: JobReport) -> None:
         how = "ended" if report.exit_status is None else f"ended with status {report.exit_status}"
-        why = f"attempt {request.attempts}: the run {how} before it was finished: {report.output or 'it said nothing'}"
+        why = f"attempt {request.attempts}: the run {how} before it was finished: {report.output or 'no output'}"
         self._say(f"request {request.id}: {why.splitlines()[-1]}")
         if report.is_lost:
             self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why)
         elif report.exit_status == BedError.exit_status:
-            # The bed is to blame, not the build: it gets another, and its owner's turn is not over.
+            # The bed failed, not the build: the request gets another bed, and its owner keeps the turn.
             self._leases.give_back(request, why, self._settings.retry_wait_s, counts=False, last_error=why, served_at=0.0)
         elif report.exit_status in _HOPELESS or request.attempts >= self._settings.attempts:
             self._leases.move(request, RequestState.DEAD, why, last_error=why, lease_holder="", lease_until=0.0)
@@ -234,29 +234,29 @@ class Dispatcher:
             self._leases.give_back(request, why, self._settings.retry_wait_s * request.attempts, counts=True, last_error=why)
 
     def _wind_up(self) -> bool:
-        """Have the jobs of this machine end, and give their requests back; return whether that is done."""
+        """Stop the jobs of this machine and give their requests back; return whether that is done."""
         self._leases.renew()
         is_over = True
         for request in self._leases.held():
             if not self._engine.is_of_machine or self._engine.outlives_dispatchers:
-                # Its job goes on, and the next dispatcher finds it.
+                # The job continues, and the next dispatcher finds it.
                 continue
-            key, report = self._look(request)
+            key, report = self._find_job(request)
             if report.state is not JobState.ENDED:
                 self._engine.cancel(key)
                 is_over = False
             elif request.state in UNDER_WAY and self._run(request) not in _ENDED_RUNS:
-                self._leases.give_back(request, "the dispatcher was ended", 0.0, counts=False)
+                self._leases.give_back(request, "the dispatcher was stopped", 0.0, counts=False)
             else:
-                self._see_to(request)
-        # What is being told is not to be told again by the next dispatcher.
+                self._advance(request)
+        # Record the deliveries under way, so that the next dispatcher does not repeat them.
         self._outbox_sender.note()
         return is_over and not self._outbox_sender.is_sending
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._said_before:
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported_before:
             self._say(text)
-        self._said.add(text)
+        self._reported.add(text)
 
 
 def _arguments(request: Request) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Who holds a lease: a process, which others may know to have ended before its lease does."""
+"""Names the process that holds a lease, so that others can notice its end before the lease ends."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import socket
 import psutil
 
 LEASE_S = 60.0
-"""How long leases of requests and beds last; they are renewed sooner."""
+"""Duration of leases of requests and beds; holders renew them earlier."""
 
 
 def this_process() -> str:
-    """Return what a lease names this process: machine, namespace of processes, number, start."""
+    """Return the name of this process in leases: machine, PID namespace, PID, start time."""
     namespace = os.stat("/proc/self/ns/pid").st_ino
     return f"{socket.gethostname()}:{namespace}:{os.getpid()}:{psutil.Process().create_time():.2f}"
 
 
 def machine_of(holder: str) -> str:
-    """Return the name of the machine of a lease's holder."""
+    """Return the machine name of a lease holder."""
     return holder.partition(":")[0]
 
 
 def is_gone(holder: str) -> bool:
-    """Whether a lease's holder is known to have ended: a process of this machine that is not there, or is another by now."""
+    """Whether a lease holder is known to have ended: its PID on this machine is unused, or belongs to another process."""
     if machine_of(holder) != socket.gethostname():
         return False
     mine = this_process().split(":")

@@ -1,4 +1,4 @@
-"""A message on its way to requests: rules are applied, and what comes of it is kept, in one transaction."""
+"""Turns a message into requests: applies the rules, and stores the result in one transaction."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ringroad_lab.fleet.rules import MessageError, NotJsonError, Rule, apply_rul
 
 @dataclass(frozen=True)
 class Received:
-    """What became of a message."""
+    """The result of a message."""
 
     outcome: Outcome
     added: Sequence[Added]
     problem: str = ""
-    """Why nothing could be made of it."""
+    """Why the message is unusable."""
     is_json: bool = True
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The result as text for users."""
         numbers = ", ".join(str(each.id) for each in self.added)
         return f"{self.outcome}{f', request {numbers}' if numbers else ''}{f': {self.problem}' if self.problem else ''}"
 
 
 def receive(requests: Requests, rules: Sequence[Rule], message: Message) -> Received:
-    """Make requests of a message; one of which nothing can be made is kept as dead. All is in the store when this returns.
+    """Make requests from a message; keep an unusable message as dead. The result is stored when this returns.
 
     Raises:
-        StoreError: it is not; the same message may come again.
+        StoreError: the result is not stored; the source can deliver the message again.
     """
     try:
         wanted = apply_rules(rules, message)

@@ -1,4 +1,4 @@
-"""Beds of a fleet, as `fleet.toml` has them: `[bed.NAME]`, the machines that are cabled to each other and what may run on them."""
+"""Beds of a fleet, from `[bed.NAME]` in `fleet.toml`: machines that are cabled to each other, and what can run on them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Bed(Frozen):
     """A bed: it measures one run at a time."""
 
     bed_class: Annotated[Name, Field(alias="class")] = ANY_BED
-    """Requests that ask for this class, or for any, may have it."""
+    """Requests for this class or for `any` can use the bed."""
     machines: Annotated[Mapping[Name, Word], Field(min_length=1, max_length=16)]
-    """By their roles, as `generator` and `dut`; by the names that the engine has for them. There is a generator always."""
+    """Machine names in the engine, by role (`generator`, `dut`). A generator is required."""
     scenarios: Annotated[tuple[Word, ...], Field(min_length=1, max_length=100)] = ("*",)
-    """Globs of the names of the scenarios that its cards and cables fit."""
+    """Globs of the names of the scenarios that the bed's cards and cables fit."""
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
     settings: Annotated[tuple[Setting, ...], Field(max_length=50)] = ()
-    """What its runs have besides those of the request: its cards, its processors."""
+    """Settings of the bed's runs in addition to those of the request: its cards, its processors."""
     calibration_limit: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """By how much less than before its generator may carry by itself, as a part, before it goes into quarantine."""
+    """Allowed drop of the load that the generator carries alone, as a fraction; a larger drop puts the bed into quarantine."""
     calibration_minimum_fps: Mapping[Word, Annotated[float, Field(gt=0)]] = {}
-    """The least that it has to carry, by the name of the frame size, frames/s each way."""
+    """Minimum load of the generator alone, by the name of the frame size, frames/s each way."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -40,24 +40,24 @@ class Bed(Frozen):
         return self
 
     def fits(self, bed_class: str, scenario: str) -> bool:
-        """Whether a request for a class of bed and a scenario may have it."""
+        """Whether a request for a bed class and a scenario can use the bed."""
         return self.fits_class(bed_class) and any(fnmatchcase(scenario, glob) for glob in self.scenarios)
 
     def fits_class(self, bed_class: str) -> bool:
-        """Whether a request for a class of bed may have it, whatever its scenario."""
+        """Whether a request for a bed class can use the bed, regardless of its scenario."""
         return bed_class in (ANY_BED, self.bed_class)
 
     def is_of_machine(self, machine: str) -> bool:
-        """Whether the machine of this name is the one on which the laboratory runs."""
+        """Whether the laboratory of this bed runs on the machine of this name."""
         named = self.machines[GENERATOR]
         return named == "localhost" or named.partition(".")[0] == machine.partition(".")[0]
 
 
 def fitting(beds: Mapping[str, Bed], bed_class: str, scenario: str) -> frozenset[str]:
-    """Return the names of the beds that a request for a class of bed and a scenario may have."""
+    """Return the names of the beds that a request for a bed class and a scenario can use."""
     return frozenset(name for name, bed in beds.items() if bed.fits(bed_class, scenario))
 
 
 def fleet_file(beds: Mapping[str, Bed]) -> str:
-    """Return a `fleet.toml` that has these beds: a job brings its own to its machines."""
+    """Return a `fleet.toml` with these beds; a job brings this file to its machines."""
     return toml_text({"bed": {name: bed.model_dump(mode="json", by_alias=True, exclude_defaults=True) for name, bed in beds.items()}})

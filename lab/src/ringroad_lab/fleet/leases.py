@@ -1,4 +1,4 @@
-"""Requests as dispatchers take them: one dispatcher at a time sees to a request, for as long as it renews its lease."""
+"""Leases of requests: one dispatcher at a time holds a request, for as long as the dispatcher renews its lease."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 AGING_S = 1800.0
-"""A step of priority is worth so much waiting where there is one bed; with n beds, which serve n times as many, an n-th of it."""
+"""One step of priority equals this waiting time with one bed, and an n-th of it with n beds, which serve n times as many requests."""
 
 
 class Leases:
-    """Those of one dispatcher. Every method raises StoreFailedError where the database fails."""
+    """Claims and renews the requests of one dispatcher. Every method raises StoreFailedError if the database fails."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Leases:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take the engine's name, and its beds; where the fleet has none, which classes of bed it has besides `any`."""
+        """Take the engine's name and its beds; for a fleet without beds, the bed classes that it has besides `any`."""
         self.beds = beds or {}
         self.holder = holder or this_process()
         self._store = store
@@ -59,10 +59,10 @@ class Leases:
             return session.scalar(self._next(allotted).with_only_columns(models.Request.id)) is not None
 
     def claim(self, may_go_on: Callable[[str], bool], expected_key: Callable[[str], str]) -> Request | None:
-        """Take the next request; None where there is none.
+        """Take the next request; return None if there is none.
 
-        A run that was begun for it goes on where the engine may, by the job's last key, and on its bed, if that is free; else it gets the
-        id of a new one, and so the key that its job is expected to have.
+        A run that was begun for the request is resumed if the engine can resume it, judging by the job's last key, and if its bed is free.
+        Otherwise the request gets the id of a new run, and with it the key that its job is expected to have.
         """
         with self._store.writing() as session:
             if self.beds:
@@ -75,13 +75,13 @@ class Leases:
                 return None
             now = self._clock()
             beds = allotted[row.bed_class, row.scenario] if self.beds else ()
-            goes_on = bool(row.run_id) and may_go_on(row.job_key)
-            if goes_on and self.beds:
+            resumes = bool(row.run_id) and may_go_on(row.job_key)
+            if resumes and self.beds:
                 begun_on = _bed_of(session, row.run_id)
-                # One that was begun has a bed of its own, unless the fleet had none then.
-                goes_on = begun_on in beds if begun_on else session.get(models.Run, row.run_id) is None
-                beds = (begun_on,) if begun_on and goes_on else beds
-            run_id = str(row.run_id) if goes_on else str(uuid.uuid4())
+                # A run that was begun has its own bed, unless the fleet had no beds then.
+                resumes = begun_on in beds if begun_on else session.get(models.Run, row.run_id) is None
+                beds = (begun_on,) if begun_on and resumes else beds
+            run_id = str(row.run_id) if resumes else str(uuid.uuid4())
             values = {"attempts": row.attempts + 1, "engine": self._engine, "run_id": run_id, "job_key": expected_key(run_id)}
             values |= {"beds": " ".join(beds)}
             values |= {"lease_holder": self.holder, "lease_until": now + self._lease_s, "served_at": now}
@@ -94,10 +94,10 @@ class Leases:
     def _next(self, allotted: Collection[Wish]) -> Select[models.Request]:
         """The order of requests.
 
-        Requests of one owner and one priority are a queue, in which the oldest goes first. That queue is served first which has waited the
-        longest, since it was served last or its request came; each step of priority counts as half an hour of a bed more. So owners take
-        turns, whoever asks for how much. And no queue waits for ever: n steps below one that is served all the time it still gets about
-        every n-th bed, if runs take half an hour.
+        Requests of one owner and one priority form a queue, oldest first. The queue that has waited longest is served first, counted from
+        when the queue was last served or its request arrived. Each step of priority counts as another half an hour of a bed. So owners take
+        turns, however many requests they make. And no queue waits for ever: a queue n steps below one that is always served still
+        gets about every n-th bed, if runs take half an hour.
         """
         table, served = models.Request, aliased(models.Request)
         same_queue = (served.owner == table.owner, served.priority == table.priority)
@@ -112,14 +112,14 @@ class Leases:
         )
 
     def held(self) -> list[Request]:
-        """Return the requests that this dispatcher sees to."""
+        """Return the requests that this dispatcher holds."""
         table = models.Request
         with self._store.reading() as session:
             rows = session.scalars(select(table).filter_by(lease_holder=self.holder).options(defer(table.payload)).order_by(table.id))
             return [read_request(row) for row in rows]
 
     def renew(self) -> None:
-        """Go on holding what is held."""
+        """Renew the leases of the held requests."""
         table, now = models.Request, self._clock()
         due = (table.lease_holder == self.holder, table.lease_until < now + self._lease_s / 2)
         with self._store.reading() as session:
@@ -129,7 +129,7 @@ class Leases:
             session.execute(update(table).where(*due).values(lease_until=now + self._lease_s))
 
     def is_mine(self, request: Request) -> bool:
-        """Renew the lease of a claimed request, just before its job begins; False where it is no longer to begin."""
+        """Renew the lease of a claimed request just before its job begins; return False if the job must not begin."""
         with self._store.writing() as session:
             row = locked(session, request.id)
             if row.lease_holder != self.holder or row.state != request.state or row.attempts != request.attempts:
@@ -138,9 +138,9 @@ class Leases:
             return True
 
     def adopt(self, may_adopt: Callable[[Request, bool], bool]) -> list[Request]:
-        """Take over what other dispatchers of this engine held and left; `may_adopt` is asked of each whose holder ended, or its lease.
+        """Take over requests that other dispatchers of this engine left.
 
-        It is told as well whether the holder is known to have ended.
+        Calls `may_adopt` for each request whose holder or lease ended, also with whether the holder is known to have ended.
         """
         adopted = []
         for request in self._of_others():
@@ -170,7 +170,7 @@ class Leases:
             return True
 
     def move(self, request: Request, state: RequestState, why: str = "", **values: Any) -> bool:  # noqa: ANN401
-        """Change the state of a held request; False, and nothing changed, where it is not held or is in another state by now."""
+        """Change the state of a held request. Return False, without a change, if it is not held or its state has changed."""
         with self._store.writing() as session:
             row = locked(session, request.id)
             if row.lease_holder != self.holder or row.state != request.state:
@@ -179,13 +179,13 @@ class Leases:
             return True
 
     def give_back(self, request: Request, why: str, wait_s: float, *, counts: bool, **values: Any) -> bool:  # noqa: ANN401
-        """Have a held request tried again after a time; whether this attempt counts is said by `counts`."""
+        """Queue a held request again after a wait; `counts` states whether this attempt counts."""
         attempts = request.attempts if counts else max(0, request.attempts - 1)
         again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0, "beds": ""}
         return self.move(request, RequestState.NEW, why, **again, **values)
 
     def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401
-        """Change columns of a held request, and not its state; nothing where it is not held."""
+        """Change columns of a held request, except its state; do nothing if the request is not held."""
         with self._store.writing() as session:
             row = locked(session, request.id)
             if row.lease_holder == self.holder:
@@ -204,7 +204,7 @@ class Leases:
             return session.scalar(select(table.id).where(*waits).limit(1)) is not None
 
     def obstacles(self) -> set[str]:
-        """Return why requests wait that somebody has to do something for: no bed fits, or all that do are in quarantine."""
+        """Return why requests wait for an operator: no bed fits, or all beds that fit are in quarantine."""
         if not self.beds:
             return set()
         with self._store.reading() as session:

@@ -1,4 +1,4 @@
-"""The outbox: what is to be told of requests, to whom, and how far that has come. It is filled as requests change (rows.announce)."""
+"""The outbox: notifications of requests, by recipient, and their delivery states. Changes of requests fill it (rows.announce)."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _DAY_S = 86400.0
 _MOST_WAIT_S = 3600.0
 _MOST_ASKED_WAIT_S = _DAY_S
 _UNKNOWN_FOR_S = 7 * _DAY_S
-"""So long a target that no dispatcher has in its settings may come back."""
+"""A target that is in no dispatcher's settings is given up after this time."""
 _UNADDRESSED_FOR_S = 3600.0
 _AT_ONCE = 100
 
 
 class DeliveryState(StrEnum):
-    """How far it has come to tell one of something."""
+    """The state of a delivery."""
 
     WAITING = "waiting"
-    """To be told, or told again after a failure."""
+    """To be sent, or sent again after a failure."""
     DELIVERED = "delivered"
     UNDELIVERED = "undelivered"
-    """Refused for good, or given up; the reason stands beside it."""
+    """Rejected permanently, or given up; `last_error` has the reason."""
 
 
 @dataclass(frozen=True)
 class Notification:
-    """Something that is to be told to one, as the store has it."""
+    """A notification of one target, as stored."""
 
     id: int
     request_id: int
@@ -66,13 +66,13 @@ class Notification:
     changed_at: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return the notification for programs (JSON)."""
         return {name: value for name, value in asdict(self).items() if name not in ("id", "request_id", "reason", "asked_at")}
 
 
 @dataclass(frozen=True)
 class TargetCounts:
-    """How much was told to one, and how much is still to be."""
+    """The number of a target's notifications in one state."""
 
     target: str
     state: DeliveryState
@@ -81,24 +81,24 @@ class TargetCounts:
 
 
 class Outbox:
-    """That of a store. Every method raises StoreFailedError where the database fails."""
+    """Reads and writes the outbox of a store. Every method raises StoreFailedError if the database fails."""
 
     def __init__(self, store: ResultStore, holder: str = "", *, clock: Callable[[], float] = time.time) -> None:
-        """Take what the claims of this process are named by; one that only looks and asks needs none."""
+        """Take the store and the holder name for claims of this process; only claiming needs a name."""
         self._store = store
         self._holder = holder
         self._clock = clock
 
-    # Addressed
+    # Addressing
 
-    def address(self, who: Callable[[Notice], Collection[str]]) -> None:
-        """Make a row for each who is to be told of what happened, some at a time."""
+    def address(self, recipients_of: Callable[[Notice], Collection[str]]) -> None:
+        """Make a row for each recipient of each new event, a batch at a time."""
         table = models.Notification
         with self._store.reading() as session:
             rows = session.scalars(select(table).where(*_waits(UNADDRESSED)).order_by(table.id).limit(_AT_ONCE))
             events = [_read(row) for row in rows]
         for event in events:
-            names = who(self.notice(event))
+            names = recipients_of(self.notice(event))
             with self._store.writing() as session:
                 row = session.get(table, event.id, with_for_update=True)
                 # Another dispatcher may have been faster.
@@ -113,7 +113,7 @@ class Outbox:
                 session.delete(row)
 
     def forget(self) -> None:
-        """Leave undelivered what happened an hour ago and more, and nobody asked who is to be told of it: no dispatcher has anybody to tell."""
+        """Delete events that no dispatcher has addressed for an hour: no dispatcher has recipients."""
         table = models.Notification
         old = (*_waits(UNADDRESSED), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
         with self._store.reading() as session:
@@ -123,7 +123,7 @@ class Outbox:
             session.execute(delete(table).where(*old))
 
     def notice(self, notification: Notification) -> Notice:
-        """Return what is to be told."""
+        """Return the content of a notification."""
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
         try:
@@ -131,7 +131,7 @@ class Outbox:
         except StoreFailedError:
             raise
         except StoreError:
-            # It has not begun, or its job never came to that.
+            # The run has not begun, or its job ended before that.
             record = None
         compared = record and notification.stage is Stage.COMPLETE and request.order.baseline
         comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
@@ -147,24 +147,24 @@ class Outbox:
             load_comparison=partial(_compare, store, comparison.baseline_run_id if comparison else "", notification.run_id or ""),
         )
 
-    # Delivered
+    # Delivering
 
     def due(self, targets: Collection[str]) -> list[str]:
-        """Return those of the targets to whom something is to be told now."""
+        """Return the targets that have a due notification."""
         table = models.Notification
         with self._store.reading() as session:
             found = session.scalars(select(table.target).where(*self._is_due(), table.target.in_(targets)).distinct())
             return sorted(found)
 
     def is_any_new(self) -> bool:
-        """Whether something has happened of which it is not known yet who is to be told."""
+        """Whether there are events that are not addressed yet."""
         with self._store.reading() as session:
             return session.scalar(select(models.Notification.id).where(*_waits(UNADDRESSED)).limit(1)) is not None
 
     def claim(self, target: str, for_s: float) -> Notification | None:
-        """Take what is to be told to a target next; None where there is nothing now.
+        """Claim the next notification of a target; return None if none is due.
 
-        For so long nobody else takes it. What happened to a request is told to each in order.
+        No other process claims the notification for `for_s` seconds. Each target gets the notifications of a request in order.
         """
         table = models.Notification
         query = select(table).where(*self._is_due(), table.target == target).order_by(table.not_before, table.id).limit(1)
@@ -184,12 +184,12 @@ class Outbox:
             before.state == DeliveryState.WAITING.value,
             before.id < table.id,
         )
-        # What this process claimed and is asked for again it did not begin to send.
+        # This process has not begun to send a notification that it still holds and claims again.
         is_free = or_(table.holder.in_(("", self._holder)), table.held_until < now)
         return (table.state == DeliveryState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
 
     def free(self) -> None:
-        """Give up the claims of processes of this machine that have ended: whether what they sent arrived, nobody knows."""
+        """Release the claims of ended processes of this machine: whether their notifications arrived is unknown."""
         table = models.Notification
         with self._store.reading() as session:
             holders = session.scalars(select(table.holder).where(table.state == DeliveryState.WAITING.value, table.holder != "").distinct())
@@ -199,15 +199,15 @@ class Outbox:
                 session.execute(update(table).where(table.holder.in_(gone)).values(holder="", held_until=0.0))
 
     def delivered(self, notification: Notification) -> None:
-        """Note that it was."""
+        """Record that a notification was delivered."""
         self._end(notification, state=DeliveryState.DELIVERED.value, last_error="")
 
     def refused(self, notification: Notification, why: str) -> None:
-        """Note that it will not be."""
+        """Record that a notification will not be delivered."""
         self._end(notification, state=DeliveryState.UNDELIVERED.value, last_error=error_text(why))
 
     def failed(self, notification: Notification, why: str, wait_s: float, for_days: float) -> None:
-        """Have it tried again later, unless it has been for so long."""
+        """Retry a notification later; give up after `for_days` days."""
         now = self._clock()
         if now - notification.asked_at > for_days * _DAY_S:
             self.refused(notification, f"given up after {for_days:g} days: {why}")
@@ -217,13 +217,13 @@ class Outbox:
     def _end(self, notification: Notification, **values: Any) -> None:  # noqa: ANN401
         with self._store.writing() as session:
             row = session.get(models.Notification, notification.id, with_for_update=True)
-            # Another dispatcher took it after the time of this one: it notes what became of it.
+            # Another dispatcher took the notification after this claim expired, and records the result.
             if row is not None and row.holder == self._holder and row.attempts == notification.attempts:
                 for name, value in {**values, "holder": "", "held_until": 0.0, "changed_at": self._clock()}.items():
                     setattr(row, name, value)
 
     def give_up_unknown(self, known: Collection[str]) -> None:
-        """Give up what is to be told to targets that have not been in the settings of a dispatcher for long."""
+        """Give up notifications of targets that have been in no dispatcher's settings for long."""
         table, now = models.Notification, self._clock()
         why = "given up: no dispatcher has this target in its settings"
         which = (
@@ -235,17 +235,17 @@ class Outbox:
         with self._store.writing() as session:
             session.execute(update(table).where(*which, table.not_before < now - _UNKNOWN_FOR_S).values(**values))
 
-    # Looked at, and asked for
+    # Reading and requeuing
 
     def of_request(self, request_id: int) -> list[Notification]:
-        """Return what was told of a request, and what is still to be told, in order."""
+        """Return the notifications of a request, sent or not, in order."""
         table = models.Notification
         with self._store.reading() as session:
             rows = session.scalars(select(table).where(table.request_id == request_id, table.target != UNADDRESSED).order_by(table.id))
             return [_read(row) for row in rows]
 
     def counts(self) -> list[TargetCounts]:
-        """Return how much waits or was not delivered, by target."""
+        """Return how many notifications wait or were not delivered, by target."""
         table = models.Notification
         columns = (table.target, table.state, func.count(), func.min(table.happened_at))
         query = select(*columns).where(table.state != DeliveryState.DELIVERED.value, table.target != UNADDRESSED)
@@ -254,12 +254,12 @@ class Outbox:
             return [TargetCounts(target, DeliveryState(state), count, oldest) for target, state, count, oldest in rows]
 
     def send_again(self, request_id: int, actor: str, *, to_all: bool = False) -> int:
-        """Have all tried at once that was not delivered; return how much that is.
+        """Send a request's undelivered notifications again at once; return how many.
 
-        With everybody also what was delivered, as something new; and all who are in the settings of today are told how the request stands.
+        With `to_all`, also send the delivered ones again, as new ones, and notify all current targets of the request's state.
 
         Raises:
-            StoreError: there is no such request.
+            StoreError: the request does not exist.
         """
         table = models.Notification
         with self._store.writing() as session:
@@ -268,7 +268,7 @@ class Outbox:
             again = [each for each in rows if to_all or each.state != DeliveryState.DELIVERED]
             for each in again:
                 if each.state == DeliveryState.DELIVERED:
-                    # Else whoever got it would take it for the same.
+                    # Otherwise the recipient would discard the notification as a duplicate.
                     each.delivery = str(uuid.uuid4())
                 if each.state != DeliveryState.WAITING or each.holder == "":
                     for name, value in _fresh(now).items():
@@ -276,12 +276,12 @@ class Outbox:
             if to_all:
                 announce(session, row, now)
             if again or to_all:
-                note(session, request_id, now, row.state, row.state, actor, "is told again")
+                note(session, request_id, now, row.state, row.state, actor, "notified again")
             return len(again)
 
 
 def wait_s(attempts: int, first_s: float, asked_s: float = 0.0) -> float:
-    """Return how long to wait after so many attempts: twice as long each time, up to an hour; longer where the other side asks for it."""
+    """Return how long to wait after this many attempts: twice as long each time, up to an hour; longer if the recipient requests that."""
     return max(asked_s, min(_MOST_WAIT_S, first_s * 2.0 ** min(attempts - 1, 30)))
 
 
@@ -290,7 +290,7 @@ def _waits(target: str) -> Sequence[ColumnElement[bool]]:
 
 
 def _fresh(now: float) -> dict[str, Any]:
-    nobody = {"holder": "", "held_until": 0.0}
+    unclaimed = {"holder": "", "held_until": 0.0}
     return {
         "state": DeliveryState.WAITING.value,
         "attempts": 0,
@@ -298,7 +298,7 @@ def _fresh(now: float) -> dict[str, Any]:
         "asked_at": now,
         "not_before": 0.0,
         "changed_at": now,
-        **nobody,
+        **unclaimed,
     }
 
 

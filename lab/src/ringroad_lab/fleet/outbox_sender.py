@@ -1,6 +1,6 @@
-"""Tells others of requests, as a dispatcher does it: each in a thread of its own, so that one who is slow or dead delays nobody else.
+"""Sends the notifications of a dispatcher: each target has its own thread, so that a slow or dead target delays no other.
 
-All that is known of it stands in the outbox, and one thread alone, the dispatcher's, uses that.
+All state is in the outbox, which only the dispatcher's thread uses.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ringroad_lab.notification.interface import TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
 
 FIRST_WAIT_S = 5.0
-"""Until what failed is tried again; twice as long each time."""
-# Those who are unreachable are tried with one of many messages, at least so often.
+"""Wait before a failed notification is retried; twice as long each time."""
+# An unreachable target is tried with one of its notifications at least this often.
 _MOST_REST_S = 60.0
-# A claim outlives the longest try by so much, in which its end is noted.
+# A claim lasts this much longer than the longest attempt, so that the end of the attempt can be recorded.
 _NOTED_WITHIN_S = 60.0
 _TIDY_S = 3600.0
 _LOOK_S = 0.2
@@ -29,7 +29,7 @@ _LOOK_S = 0.2
 
 @dataclass
 class _Try:
-    """An attempt to tell one of something."""
+    """An attempt to deliver a notification."""
 
     target: Target
     notification: Notification
@@ -42,7 +42,7 @@ class _Try:
 
 @dataclass
 class _Rest:
-    """How long nothing more is sent to a target that failed, by the monotonic clock."""
+    """Until when nothing more is sent to a target that failed, by the monotonic clock."""
 
     failures: int = 0
     until: float = 0.0
@@ -50,7 +50,7 @@ class _Rest:
 
 @dataclass
 class OutboxSender:
-    """That of one dispatcher."""
+    """Sends the outbox to the targets of one dispatcher."""
 
     outbox: Outbox
     targets: Sequence[Target]
@@ -62,28 +62,28 @@ class OutboxSender:
     _tidied_at: float = float("-inf")
 
     def look(self) -> None:
-        """Note what was sent, and begin to send what is due.
+        """Record ended deliveries, and start those that are due.
 
         Raises:
-            StoreFailedError: the rest is seen to at the next look.
+            StoreFailedError: the rest is done at the next call.
         """
         self.note()
         if time.monotonic() - self._tidied_at > _TIDY_S:
             self.outbox.give_up_unknown([target.name for target in self.targets])
             self._tidied_at = time.monotonic()
         if not self.targets:
-            # Another dispatcher may have somebody to tell.
+            # Another dispatcher may have recipients.
             self.outbox.forget()
             return
         self.outbox.free()
-        self.outbox.address(self._who)
+        self.outbox.address(self._recipients_of)
         self._begin()
 
     def attend(self, stopping: threading.Event, for_s: float) -> None:
-        """Go on so until told to stop, for a time.
+        """Continue for a time, until `stopping` is set.
 
         Raises:
-            StoreFailedError: the rest is seen to at the next look.
+            StoreFailedError: the rest is done at the next call.
         """
         end = time.monotonic() + for_s
         while not stopping.is_set() and (left_s := end - time.monotonic()) > 0:
@@ -96,30 +96,30 @@ class OutboxSender:
                 self._begin()
 
     def note(self) -> None:
-        """Note what was sent, or was not within its time.
+        """Record deliveries that ended or timed out.
 
         Raises:
-            StoreFailedError: it is noted at the next look.
+            StoreFailedError: the rest is recorded at the next call.
         """
         for name, each in list(self._tries.items()):
             is_over = each.thread is not None and not each.thread.is_alive()
             if not each.is_noted:
                 if not is_over and time.monotonic() - each.began < each.target.notifier.within_s + _LOOK_S:
                     continue
-                self._note(each, each.error if is_over else TemporaryError("no end within the time"))
+                self._note(each, each.error if is_over else TemporaryError("delivery timed out"))
                 each.is_noted = True
             if is_over:
-                # One that does not end keeps its thread, and is sent nothing more until it has ended.
+                # A delivery that does not end keeps its thread, and its target is sent nothing more until then.
                 del self._tries[name]
 
     @property
     def is_sending(self) -> bool:
-        """Whether something is being sent, or was and is not noted."""
+        """Whether a delivery is under way or not recorded yet."""
         return any(not each.is_noted for each in self._tries.values())
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left but what is to be tried again later."""
+        """Whether nothing is left except later retries."""
         return not self.targets or not (self.is_sending or self.outbox.is_any_new() or self._due())
 
     def _due(self) -> list[str]:
@@ -131,15 +131,15 @@ class OutboxSender:
     def _by_name(self) -> dict[str, Target]:
         return {target.name: target for target in self.targets}
 
-    def _who(self, notice: Notice) -> list[str]:
+    def _recipients_of(self, notice: Notice) -> list[str]:
         return [target.name for target in self.targets if self._concerns(target, notice)]
 
     def _concerns(self, target: Target, notice: Notice) -> bool:
-        # Kinds are of other packages too. One that fails here is asked again as it delivers, and what it says is noted there.
+        # Other packages can add kinds. A kind that fails here is called again for the delivery, where its error is recorded.
         try:
             return target.notifier.concerns(notice)
         except Exception as error:
-            self.say(f"{target.name}: {type(error).__name__} while it was asked whether it is concerned: {error}")
+            self.say(f"{target.name}: {type(error).__name__} while checking whether the notification concerns it: {error}")
             return True
 
     def _begin(self) -> None:
@@ -149,7 +149,7 @@ class OutboxSender:
             if notification is None:
                 continue
             begun = _Try(target, notification, self.outbox.notice(notification), time.monotonic())
-            begun.thread = threading.Thread(target=self._send, args=(begun,), name=f"teller of {name}", daemon=True)
+            begun.thread = threading.Thread(target=self._send, args=(begun,), name=f"notifications of {name}", daemon=True)
             self._tries[name] = begun
             begun.thread.start()
 
@@ -160,8 +160,8 @@ class OutboxSender:
         except UnsentError as error:
             begun.error = error
         except Exception as error:
-            # A fault of its kind, or the store's: it may be mended.
-            begun.error = TemporaryError(f"{type(error).__name__} while it was sent: {error}")
+            # A fault of the notifier's kind or of the store: it can be fixed.
+            begun.error = TemporaryError(f"{type(error).__name__} while sending: {error}")
         self._ended.put(target.name)
 
     def _note(self, each: _Try, error: UnsentError | None) -> None:
@@ -174,7 +174,7 @@ class OutboxSender:
         else:
             self.outbox.refused(notification, str(error))
         if error is not None and (notification.attempts == 1 or not isinstance(error, TemporaryError)):
-            self.say(f"request {notification.request_id}: {target.name} was not told of {notification.stage}: {error}")
+            self.say(f"request {notification.request_id}: {target.name} was not notified of {notification.stage}: {error}")
         rest = self._rests.setdefault(target.name, _Rest())
         rest.failures = rest.failures + 1 if isinstance(error, TemporaryError) else 0
         rest.until = time.monotonic() + min(_MOST_REST_S, wait_s(rest.failures, self.first_wait_s)) if rest.failures else 0.0

@@ -1,4 +1,4 @@
-"""How far the sources that are asked have come: the store remembers it for them."""
+"""How far polled sources have been read; kept in the store."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ringroad_lab.store.result_store import ResultStore
 
 
 class Positions:
-    """Those of a store. Every method raises StoreError where the database fails."""
+    """Reads and writes the source positions of a store. Every method raises StoreError if the database fails."""
 
     def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
-        """Take the store, and what tells the time, seconds since 1970."""
+        """Take the store and a clock (seconds since 1970)."""
         self._store = store
         self._clock = clock
 
     def get(self, source: str, part: str) -> int | None:
-        """Return how far a part of a source has been read; None where nothing of it has."""
+        """Return how far a part of a source has been read; None if it has not been read."""
         with self._store.reading() as session:
             row = session.get(models.SourcePosition, (source, part))
             return row.position if row else None
 
     def remember(self, source: str, part: str, position: int) -> None:
-        """Remember how far a part of a source has been read: all up to there is in the store."""
+        """Store how far a part of a source has been read: everything up to there is in the store."""
         with self._store.writing() as session:
             values = {"position": position, "changed_at": self._clock()}
             made = insert(session, models.SourcePosition).values(source=source, part=part, **values)

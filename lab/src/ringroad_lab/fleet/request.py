@@ -1,4 +1,4 @@
-"""A request: a build, the scenario that measures it, and how far that has come."""
+"""A request: a build, the scenario that measures it, and its state."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from pydantic import AfterValidator, Field
 from ringroad_lab.trial import Frozen, Moment
 
 MAX_PAYLOAD_BYTES = 1 << 20
-"""A longer message is refused."""
+"""A longer message is rejected."""
 ANY_BED = "any"
-"""The class of bed of a request that every machine may take."""
+"""The bed class of a request that every machine can take."""
 MEASURED = "measured"
-"""The verdict on a run that was compared with nothing."""
+"""The verdict on a run without a comparison."""
 NOT_INSTALLED = "not installed"
-"""The verdict on a build that could not be had, or did not run."""
+"""The verdict on a build that was not available, or did not run."""
 
 
 class RequestState(StrEnum):
-    """How far a request has come."""
+    """The state of a request."""
 
     NEW = "new"
     """Waits for a dispatcher."""
     SUBMITTED = "submitted"
-    """Given to an engine, whose job has not begun."""
+    """Submitted to an engine; its job has not begun."""
     RUNNING = "running"
     DONE = "done"
-    """There is a run, and a verdict on it."""
+    """The run has ended and has a verdict."""
     DEAD = "dead"
-    """Given up; the reason stands beside it."""
+    """Given up; `last_error` has the reason."""
     CANCELLED = "cancelled"
-    """Somebody took it back."""
+    """A user cancelled the request."""
     SUPERSEDED = "superseded"
-    """A newer build of the same package and tag took its place, or what was made of its message when that was replayed."""
+    """Replaced by a newer build of the same package and tag, or by a request from the replay of its message."""
 
 
 _S = RequestState
 TRANSITIONS: Mapping[RequestState, frozenset[RequestState]] = {
     _S.NEW: frozenset({_S.SUBMITTED, _S.CANCELLED, _S.SUPERSEDED, _S.DEAD}),
-    # Back to new: the engine did not take it, or its job failed and is tried again.
+    # Back to new: the engine did not accept the job, or the job failed and is retried.
     _S.SUBMITTED: frozenset({_S.NEW, _S.RUNNING, _S.DONE, _S.DEAD, _S.CANCELLED, _S.SUPERSEDED}),
     _S.RUNNING: frozenset({_S.NEW, _S.DONE, _S.DEAD, _S.CANCELLED}),
-    # But for a build that could not be installed: see `may_be_retried`.
+    # Except for a build that could not be installed: see `may_be_retried`.
     _S.DONE: frozenset(),
     _S.DEAD: frozenset({_S.NEW, _S.SUPERSEDED}),
     _S.CANCELLED: frozenset({_S.NEW}),
     _S.SUPERSEDED: frozenset({_S.NEW}),
 }
-"""What may become of a request in each state."""
+"""The allowed next states of each state."""
 UNDER_WAY = (RequestState.SUBMITTED, RequestState.RUNNING)
 GIVEN_UP = (RequestState.DEAD, RequestState.CANCELLED, RequestState.SUPERSEDED)
 
@@ -65,34 +65,34 @@ def _printable(text: str) -> str:
 
 Word = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Of a source, a class of bed."""
+"""Name of a source or a bed class."""
 Setting = Annotated[str, Field(min_length=3, max_length=1000), AfterValidator(_printable)]
 
 
 class Order(Frozen):
-    """What is to be measured, beside the scenario's name."""
+    """What to measure, besides the scenario's name."""
 
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
     settings: Annotated[tuple[Setting, ...], Field(max_length=50)] = ()
-    """Assignments as `--set` takes them."""
+    """Assignments in the form of `--set`."""
     labels: Annotated[dict[Annotated[Word, Field(min_length=1)], Word], Field(max_length=50)] = {}
     baseline: Word = ""
-    """With which the run is compared; empty: none."""
+    """The run is compared with this baseline; empty for no comparison."""
 
 
 class Wanted(Frozen):
-    """What a message, or somebody at the command line, asks for."""
+    """A measurement that a message or a user requests."""
 
     build: Annotated[Word, Field(min_length=1)]
     scenario: Annotated[Word, Field(min_length=1)]
     bed_class: Name = ANY_BED
     order: Order = Order()
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """The greatest goes first."""
+    """The highest goes first."""
     owner: Word = ""
-    """Between whom turns are shared out."""
+    """Owners take turns."""
     package: Word = ""
-    """Where it is not empty, the newest build of this package and tag wins."""
+    """If not empty, the newest build of this package and tag supersedes older ones."""
     tag: Word = ""
     built_at: Moment
 
@@ -105,9 +105,9 @@ class Message:
     payload: bytes
     received_at: float
     event: str = ""
-    """What the source calls this kind of message."""
+    """The source's name for this kind of message."""
     delivery: str = ""
-    """By what the source knows this very message; empty where it has no such name."""
+    """The source's identifier of this message; empty if the source has none."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Request:
-    """A request, as the store has it."""
+    """A request, as stored."""
 
     id: int
     source: str
@@ -152,30 +152,30 @@ class Request:
     created_at: float
     changed_at: float
     beds: tuple[str, ...]
-    """Of which its job may have one."""
+    """The beds of which its job can take one."""
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether it can be measured anew: it was given up, or its build could not be installed."""
+        """Whether the request can be measured again: it was given up, or its build could not be installed."""
         return may_be_retried(self.state, self.verdict) and not self.is_poison
 
     @property
     def is_poison(self) -> bool:
-        """Whether it stands for a message of which nothing could be made."""
+        """Whether the request stands for an unusable message."""
         return not self.scenario
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return the request for programs (JSON)."""
         left_out = {"state", "order", "lease_holder", "lease_until"}
         values = {name: value for name, value in vars(self).items() if name not in left_out}
         return values | {"state": self.state.value, **self.order.model_dump(mode="json")}
 
 
 def may_be_retried(state: RequestState, verdict: str) -> bool:
-    """Whether a request of this state and verdict can be measured anew."""
+    """Whether a request of this state and verdict can be measured again."""
     return state in GIVEN_UP or (state is RequestState.DONE and verdict == NOT_INSTALLED)
 
 
 def read_order(text: str) -> Order:
-    """Return what a row says of its run."""
+    """Return the order stored in a row."""
     return Order.model_validate(json.loads(text))

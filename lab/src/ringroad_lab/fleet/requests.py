@@ -1,4 +1,4 @@
-"""Requests in the store: made from messages, listed, and changed by people."""
+"""Requests in the store: made from messages, listed, and changed by users."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 MAX_DEAD_AN_HOUR = 100
-"""So many messages of a source of which nothing can be made are kept in an hour; the others are counted."""
+"""At most this many unusable messages of a source are kept per hour; the others are only counted."""
 _KEY = ("source", "build", "scenario", "bed_class")
 
 
 class Outcome(StrEnum):
-    """What became of a message."""
+    """The result of a message."""
 
     REQUESTED = "requested"
     DUPLICATE = "duplicate"
-    """All that it asks for is there."""
+    """All requested measurements exist already."""
     NO_RULE = "no rule"
     DEAD = "dead"
-    """Nothing can be made of it: kept with the reason."""
+    """The message is unusable; it is kept with the reason."""
     DEAD_NOT_KEPT = "dead, not kept"
-    """The same, and there are too many."""
+    """The message is unusable, and not kept because there are too many."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """A request that a message came to."""
+    """A request that a message led to."""
 
     id: int
     state: RequestState
@@ -59,18 +59,18 @@ class Added:
 
 @dataclass(frozen=True)
 class RequestFilter:
-    """Which requests; those that all fields given let through."""
+    """Selects the requests that match all given fields."""
 
     state: RequestState | None = None
     source: str | None = None
     owner: str | None = None
     build: str | None = None
-    """A part of it."""
+    """A part of the build's name."""
 
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """How many messages of a source came to what."""
+    """How many messages of a source had an outcome."""
 
     source: str
     outcome: str
@@ -79,22 +79,22 @@ class SourceCounts:
 
 
 class Requests:
-    """Those of a store. Every method raises StoreFailedError where the database fails."""
+    """Reads and writes the requests of a store. Every method raises StoreFailedError if the database fails."""
 
     def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
-        """Take the store, and what tells the time, seconds since 1970."""
+        """Take the store and a clock (seconds since 1970)."""
         self._store = store
         self._clock = clock
 
     @property
     def store(self) -> ResultStore:
-        """Where they are."""
+        """The store of the requests."""
         return self._store
 
-    # Made
+    # Making
 
     def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[Outcome, list[Added]]:
-        """Add what a message asks for, all in one transaction; what is there already is counted as a duplicate."""
+        """Add the measurements that a message requests in one transaction; count existing requests as duplicates."""
         with self._store.writing() as session:
             lock_for_adding(session)
             now = self._clock()
@@ -110,7 +110,7 @@ class Requests:
         return outcome, added
 
     def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[Outcome, Added | None]:
-        """Keep a message of which nothing can be made, with the reason, unless there are too many; None then."""
+        """Keep an unusable message with the reason; if there are too many, keep nothing and return None."""
         key = {"source": message.source, "build": f"sha256:{hashlib.sha256(message.payload).hexdigest()}", "scenario": "", "bed_class": ""}
         with self._store.writing() as session:
             lock_for_adding(session)
@@ -152,7 +152,7 @@ class Requests:
         return Added(request_id, RequestState(locked(session, request_id).state), is_new=True)
 
     def _let_the_newest_win(self, session: Session, request_id: int, now: float) -> None:
-        """Have a new request take the place of older ones of its package, tag and scenario, or a newer one take its own place."""
+        """Supersede older requests of the same package, tag and scenario, or the new request if a newer one exists."""
         table, new = models.Request, locked(session, request_id)
         if not new.package:
             return
@@ -162,34 +162,34 @@ class Requests:
         live = [state.value for state in RequestState if state not in GIVEN_UP]
         newer = session.scalar(same.where(table.built_at > new.built_at, table.state.in_(live)).limit(1))
         if newer is not None:
-            change(session, new, RequestState.SUPERSEDED, now, actor, f"request {newer.id} is of a newer build", superseded_by=newer.id)
+            change(session, new, RequestState.SUPERSEDED, now, actor, f"request {newer.id} has a newer build", superseded_by=newer.id)
             return
         replaceable = (RequestState.NEW.value, RequestState.SUBMITTED.value)
         for old in session.scalars(same.where(table.state.in_(replaceable)).with_for_update()):
-            change(session, old, RequestState.SUPERSEDED, now, actor, f"request {new.id} is of a newer build", superseded_by=new.id)
+            change(session, old, RequestState.SUPERSEDED, now, actor, f"request {new.id} has a newer build", superseded_by=new.id)
 
-    # Listed
+    # Listing
 
     def get(self, request_id: int) -> Request:
         """Return a request.
 
         Raises:
-            StoreError: there is none.
+            StoreError: the request does not exist.
         """
         with self._store.reading() as session:
             return read_request(_existing(session, request_id))
 
     def payload(self, request_id: int) -> bytes:
-        """Return the message that a request came of, as it was received.
+        """Return the message that led to a request, as received.
 
         Raises:
-            StoreError: there is no such request.
+            StoreError: the request does not exist.
         """
         with self._store.reading() as session:
             return _existing(session, request_id).payload
 
     def changes(self, request_id: int) -> list[Change]:
-        """Return what became of a request, in order."""
+        """Return the state changes of a request, in order."""
         table = models.RequestChange
         with self._store.reading() as session:
             rows = session.scalars(select(table).filter_by(request_id=request_id).order_by(table.id))
@@ -209,30 +209,30 @@ class Requests:
             return session.scalar(query) or 0
 
     def of_run(self, run_id: str) -> Request | None:
-        """Return the request that a run was made for; None where nobody requested it."""
+        """Return the request that a run was made for; None if there is none."""
         with self._store.reading() as session:
             row = session.scalar(select(models.Request).filter_by(run_id=run_id).options(defer(models.Request.payload)))
             return read_request(row) if row else None
 
     def is_delivered(self, message: Message) -> bool:
-        """Whether requests came of a message that the source sent before under the same name."""
+        """Whether an earlier message of the source with the same identifier led to requests."""
         with self._store.reading() as session:
             return bool(of_delivery(session, message))
 
     def source_counts(self) -> list[SourceCounts]:
-        """Return how many messages came to what, by source."""
+        """Return how many messages had which outcome, by source."""
         table = models.SourceCount
         with self._store.reading() as session:
             rows = session.scalars(select(table).order_by(table.source, table.outcome))
             return [SourceCounts(row.source, row.outcome, row.messages, row.last_at) for row in rows]
 
-    # Changed by people
+    # Changes by users
 
     def cancel(self, request_id: int, actor: str, why: str = "") -> None:
-        """Take a request back; a job that is under way is stopped by its dispatcher.
+        """Cancel a request; its dispatcher stops a job that is under way.
 
         Raises:
-            StoreError: there is none, or it has ended.
+            StoreError: the request does not exist, or has ended.
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
@@ -241,27 +241,27 @@ class Requests:
             change(session, row, RequestState.CANCELLED, self._clock(), actor, why)
 
     def retry(self, request_id: int, actor: str) -> None:
-        """Have a request that was given up, or whose build could not be installed, measured after all, by a new run.
+        """Have a request measured by a new run after it was given up, or its build could not be installed.
 
         Raises:
-            StoreError: there is none, it was not given up, or there is nothing to measure.
+            StoreError: the request does not exist, was not given up, or is an unusable message.
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
             if not may_be_retried(RequestState(row.state), row.verdict):
                 raise StoreError(
-                    f"request {request_id} is {row.state}: only one that is dead, cancelled, superseded or not installed is tried again"
+                    f"request {request_id} is {row.state}: only dead, cancelled, superseded or not installed requests can be retried"
                 )
             if not row.scenario:
-                raise StoreError(f"request {request_id} is a message of which nothing could be made: `ringroad-lab replay` reads it again")
+                raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
             _check_no_job(row)
-            _renew(session, row, self._clock(), actor, "tried again")
+            _renew(session, row, self._clock(), actor, "retried")
 
     def replay(self, request_id: int, wanted: Sequence[Wanted], actor: str) -> list[Added]:
-        """Do what the message of a request asks for today; a request of it that was given up or is new gets what is asked today.
+        """Add what the message of a request leads to under the current rules; its given-up and new requests are updated.
 
         Raises:
-            StoreError: there is none, or a job of it is still being stopped.
+            StoreError: the request does not exist, or a job of it is still being stopped.
         """
         with self._store.writing() as session:
             lock_for_adding(session)

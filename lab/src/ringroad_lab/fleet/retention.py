@@ -1,4 +1,4 @@
-"""What a fleet forgets: requests that ended long ago, with all that is known of them but their runs."""
+"""Deletes requests that ended long ago, with all their data except their runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ringroad_lab.fleet.request import GIVEN_UP, RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
-# In one transaction: others wait no longer for the store.
+# Rows per transaction, so that others do not wait long for the store.
 _BATCH = 500
 
 
 @dataclass
 class Forgotten:
-    """How many rows are gone."""
+    """How many rows were deleted."""
 
     requests: int = 0
     occupancies: int = 0
@@ -25,12 +25,12 @@ class Forgotten:
 
 
 def forget(store: ResultStore, before: float) -> Forgotten:
-    """Remove requests that ended before a time (seconds since 1970), and who had the beds before it.
+    """Delete requests that ended, and bed occupancies that began, before a time (seconds since 1970).
 
-    A request stays where somebody is still to be told of it, or a dispatcher sees to it. The same message later makes another request.
+    A request stays while one of its notifications waits, or a dispatcher holds it. The same message later makes another request.
 
     Raises:
-        StoreFailedError: the database failed; what is gone by then is gone.
+        StoreFailedError: the database failed; rows deleted by then stay deleted.
     """
     gone = Forgotten()
     while (removed := _forget_requests(store, before)) > 0:

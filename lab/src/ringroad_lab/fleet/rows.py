@@ -1,4 +1,4 @@
-"""Requests as rows: read, and changed in state by allowed transitions alone."""
+"""Requests as rows: reads them, and changes their states by allowed transitions only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 
 UNADDRESSED = ""
-"""The target of what is not addressed yet."""
+"""The target of events that are not addressed yet."""
 _MAX_ERROR_CHARACTERS = 4000
 _STAGES = {
     RequestState.NEW: Stage.QUEUED,
@@ -23,18 +23,18 @@ _STAGES = {
     RequestState.RUNNING: Stage.RUNNING,
     RequestState.DONE: Stage.COMPLETE,
 }
-# Any number but that of the migrations, the same in every process: under it requests are added on PostgreSQL.
+# Advisory locks of PostgreSQL: any numbers except that of the migrations, the same in every process.
 _ADDING_LOCK = 2545
 _BEDS_LOCK = 2546
 
 
 def lock_for_adding(session: Session) -> None:
-    """Let one transaction at a time add requests: two builds that come at once are to see each other."""
+    """Let one transaction at a time add requests: two builds that arrive at once must see each other."""
     _take_turns(session, _ADDING_LOCK)
 
 
 def lock_for_beds(session: Session) -> None:
-    """Let one transaction at a time give beds away: two that look for a free one at once are to see each other."""
+    """Let one transaction at a time assign beds: two that search a free bed at once must see each other."""
     _take_turns(session, _BEDS_LOCK)
 
 
@@ -45,13 +45,13 @@ def _take_turns(session: Session, number: int) -> None:
 
 
 def insert(session: Session, table: type[models.Base]) -> Any:  # noqa: ANN401
-    """Return an insertion that can say what is to be done where the row is there: both databases have it, by words of their own."""
+    """Return an INSERT that supports ON CONFLICT; each database has its own construct."""
     made: Insert = (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(table)
     return made
 
 
 def read_request(row: models.Request) -> Request:
-    """Return a request of a row; its payload is left there."""
+    """Return the request of a row, without its payload."""
     return Request(
         id=row.id,
         source=row.source,
@@ -84,7 +84,7 @@ def read_request(row: models.Request) -> Request:
 
 
 def new_values(message: Message, now: float) -> dict[str, Any]:
-    """Return what the row of a request has in the beginning, whatever it asks for."""
+    """Return the initial values of a request's row that do not depend on the requested measurement."""
     return {
         "source": message.source,
         "state": RequestState.NEW.value,
@@ -108,16 +108,16 @@ def new_values(message: Message, now: float) -> dict[str, Any]:
 
 
 def wanted_values(wanted: Wanted) -> dict[str, Any]:
-    """Return what of a row is what was asked for."""
+    """Return the values of a row that describe the requested measurement."""
     values = wanted.model_dump(exclude={"order"})
     return values | {"order": wanted.order.model_dump_json()}
 
 
 def locked(session: Session, request_id: int) -> models.Request:
-    """Return the row of a request; others wait to change it until this transaction ends.
+    """Return the row of a request; others cannot change it until this transaction ends.
 
     Raises:
-        StoreError: there is none.
+        StoreError: the request does not exist.
     """
     row = session.get(models.Request, request_id, with_for_update=True) if 0 < request_id < 2**31 else None
     if row is None:
@@ -126,10 +126,10 @@ def locked(session: Session, request_id: int) -> models.Request:
 
 
 def change(session: Session, row: models.Request, state: RequestState, now: float, actor: str, why: str = "", **values: Any) -> None:  # noqa: ANN401
-    """Change the state of a locked row, and other columns with it; both are noted.
+    """Change the state and other columns of a locked row, and record the change.
 
     Raises:
-        StoreError: nothing of that kind may become of it.
+        StoreError: the transition is not allowed.
     """
     old = RequestState(row.state)
     if state not in TRANSITIONS[old] and not (state is RequestState.NEW and may_be_retried(old, row.verdict)):
@@ -139,13 +139,13 @@ def change(session: Session, row: models.Request, state: RequestState, now: floa
     for name, value in values.items():
         setattr(row, name, value)
     note(session, row.id, now, old.value, state.value, actor, why)
-    # Another attempt is nothing new to others.
+    # Recipients are not notified of further attempts.
     if state is not RequestState.SUBMITTED and (state is not RequestState.NEW or old not in UNDER_WAY):
         announce(session, row, now, why)
 
 
 def announce(session: Session, row: models.Request, now: float, why: str = "") -> None:
-    """Have everybody told how far a request has come, once in each round; in the transaction that brings it there."""
+    """Notify recipients of a request's state, once in each round; in the transaction that changes the state."""
     stage = _STAGES.get(RequestState(row.state), Stage.ERROR)
     changes = models.RequestChange
     no_end = ("", RequestState.NEW.value, *(each.value for each in UNDER_WAY))
@@ -174,14 +174,14 @@ def announce(session: Session, row: models.Request, now: float, why: str = "") -
 
 
 def note(session: Session, request_id: int, now: float, old: str, new: str, actor: str, why: str = "") -> None:
-    """Note what became of a request."""
+    """Record a change of a request."""
     session.add(
         models.RequestChange(request_id=request_id, changed_at=now, old=old, new=new, actor=indexed(actor), why=error_text(why)),
     )
 
 
 def error_text(text: str) -> str:
-    """Return a reason as rows hold it: its end, which tells most."""
+    """Return a reason in the form of rows: its end, which is the most informative part."""
     return text.replace("\0", "\ufffd")[-_MAX_ERROR_CHARACTERS:]
 
 
@@ -196,7 +196,7 @@ def count_message(session: Session, source: str, outcome: str, now: float) -> No
 
 
 def of_delivery(session: Session, message: Message) -> list[models.Request]:
-    """Return the rows that came of a message that the source sent before under the same name."""
+    """Return the rows of an earlier message of the source with the same identifier."""
     if not message.delivery:
         return []
     table = models.Request

@@ -1,4 +1,4 @@
-"""What a message about a build comes to: pure functions of rules and message."""
+"""Applies rules to messages about builds: pure functions of rules and message."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _GLOB = "glob"
 
 
 class MessageError(LabError):
-    """Nothing can be made of a message."""
+    """A message is unusable."""
 
 
 class NotJsonError(MessageError):
-    """A message is no JSON object."""
+    """A message is not a JSON object."""
 
 
 def _check_template(text: str) -> str:
     rest = _FIELD.sub(lambda found: "" if found[1].strip() else "{", text)
     if "{" in rest or "}" in rest:
-        raise ValueError(f"'{text}': a field of the message stands in braces, as {{repository.name}}, and braces have no other meaning")
+        raise ValueError(f"'{text}': write a field of the message in braces, as {{repository.name}}; braces have no other meaning")
     return text
 
 
@@ -57,13 +57,13 @@ def _commands(value: Any, key: str = "") -> list[str]:  # noqa: ANN401
 
 
 class Rule(Frozen):
-    """A rule: which messages, and what is to be measured for each of them. Texts in it may have fields of the message in braces."""
+    """A rule: which messages match, and what is measured for each. Its texts can contain fields of the message in braces."""
 
     name: Annotated[Word, Field(min_length=1)]
     source: Word = "*"
     """A glob of the names of sources."""
     match: Annotated[dict[str, Any], Field(max_length=50)] = {}
-    """By dotted path of a field what it has to be: a value, one of a list, or `{glob = "..."}`; all of them."""
+    """Required value by dotted path of a field: a value, one of a list, or `{glob = "..."}`. All must match."""
     build: Annotated[Word, Field(min_length=1)]
     scenario: Annotated[Word, Field(min_length=1)]
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
@@ -74,10 +74,10 @@ class Rule(Frozen):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     owner: Word = ""
     package: Word = ""
-    """Where it is given, the newest build of this package and tag wins."""
+    """If given, the newest build of this package and tag supersedes older ones."""
     tag: Word = ""
     built_at: Word = ""
-    """Path of the field that has the time of the build; when the message came unless given."""
+    """Path of the field with the time of the build; if not given, the arrival of the message counts."""
 
     @field_validator("build", "owner", "package", "tag", "baseline")
     @classmethod
@@ -91,8 +91,8 @@ class Rule(Frozen):
             _check_template(text)
         if any(_FIELD.search(text) for text in _commands(values)):
             raise ValueError(
-                "a recipe or a test step's run is for the shell, and a message's field in it would be a command: "
-                "give a recipe the field as a variable, in build.git.environment"
+                "the shell executes a recipe or a test step's run, so a message's field in it could inject commands: "
+                "pass the field to a recipe as a variable, in build.git.environment"
             )
         return values
 
@@ -105,15 +105,15 @@ class Rule(Frozen):
 
 @dataclass(frozen=True)
 class Condition:
-    """What a field has to be."""
+    """The required value of a field."""
 
     path: str
     values: tuple[Scalar, ...]
-    """One of these."""
+    """The allowed values."""
     is_glob: bool = False
 
     def holds(self, value: object) -> bool:
-        """Whether a field of this value, or none, fulfils it. A number is no truth value, nor a text."""
+        """Whether a field value, or a missing field, matches. Numbers, booleans and texts never equal each other."""
         if self.is_glob:
             return isinstance(value, str) and any(fnmatchcase(value, str(each)) for each in self.values)
         return any(type(each) is type(value) and each == value for each in self.values) or (
@@ -125,7 +125,7 @@ def conditions(tree: Mapping[str, Any], above: str = "") -> list[Condition]:
     """Return the conditions of a table: `action = "published"`, `repository.name = {glob = "ovs*"}`, `ref = ["a", "b"]`.
 
     Raises:
-        ValueError: it has something else.
+        ValueError: the table has another form.
     """
     found: list[Condition] = []
     for key, value in tree.items():
@@ -133,7 +133,7 @@ def conditions(tree: Mapping[str, Any], above: str = "") -> list[Condition]:
         if isinstance(value, Mapping) and _GLOB in value:
             globs = value[_GLOB] if isinstance(value[_GLOB], list) else [value[_GLOB]]
             if len(value) > 1 or not globs or not all(isinstance(each, str) for each in globs):
-                raise ValueError(f'{path}: write {{glob = "text*"}} or {{glob = ["one*", "other*"]}}, and nothing beside it')
+                raise ValueError(f'{path}: write {{glob = "text*"}} or {{glob = ["one*", "other*"]}}, without other keys')
             found.append(Condition(path, tuple(globs), is_glob=True))
         elif isinstance(value, Mapping) and value:
             found += conditions(value, path)
@@ -150,22 +150,22 @@ def read_payload(payload: bytes) -> dict[str, Any]:
     """Return a message's fields.
 
     Raises:
-        NotJsonError: it is not JSON, or no object.
+        NotJsonError: the message is not JSON, or not an object.
     """
     try:
-        tree = json.loads(payload.decode(), parse_constant=_refuse)
+        tree = json.loads(payload.decode(), parse_constant=_reject)
     except (ValueError, RecursionError) as error:
         raise NotJsonError(f"the message is not JSON: {str(error)[:200] or 'nested too deep'}") from error
     if not isinstance(tree, dict):
-        raise NotJsonError("the message is JSON, but no object: its fields have to have names")
+        raise NotJsonError("the message is JSON, but not an object: its fields must have names")
     return tree
 
 
 def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
-    """Return what all rules that match make of a message; of two that ask for the same, the first counts.
+    """Return the measurements that all matching rules request; if two request the same, the first counts.
 
     Raises:
-        MessageError: it is not JSON, or a rule that matches cannot be carried out with its fields.
+        MessageError: the message is not JSON, or a matching rule cannot use its fields.
     """
     tree = read_payload(message.payload)
     found: dict[tuple[str, str, str], Wanted] = {}
@@ -191,7 +191,7 @@ def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
     try:
         order = Order(
             layers=rule.layers,
-            # Each as TOML writes it: whatever a field holds is one text, and no other setting.
+            # Written as TOML, so that the content of a field stays one text and cannot add a setting.
             settings=tuple(toml_text(fill(rule.settings)).splitlines()),
             labels=fill(rule.labels),
             baseline=fill(rule.baseline),
@@ -212,7 +212,7 @@ def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
 
 
 def field(tree: Mapping[str, Any], message: Message, path: str) -> object:
-    """Return a field of a message by its dotted path, `commits.0.id`; None where there is none, or it is null."""
+    """Return a field of a message by its dotted path, such as `commits.0.id`; None if it is missing or null."""
     if path == _EVENT:
         return message.event
     if path == _SOURCE:
@@ -234,7 +234,7 @@ def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise MessageError(f"rule '{rule.name}' needs the field {path}, and the message has {'none' if value is None else 'no text there'}")
+    raise MessageError(f"rule '{rule.name}' needs the field {path}, which is {'missing' if value is None else 'not a text'} in the message")
 
 
 def _moment(rule: Rule, value: object) -> float:
@@ -246,12 +246,12 @@ def _moment(rule: Rule, value: object) -> float:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         pass
-    raise MessageError(f"rule '{rule.name}': the field {rule.built_at} is no time: seconds since 1970, or as 2026-11-25T16:30:00Z")
+    raise MessageError(f"rule '{rule.name}': the field {rule.built_at} is not a time: write seconds since 1970, or as 2026-11-25T16:30:00Z")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
+def _reject(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")

@@ -1,6 +1,6 @@
-"""`fleet.toml`: where messages about builds come from, the rules of what they come to, the beds, and the engines.
+"""`fleet.toml`: the sources of messages about builds, the rules for these messages, the beds, and the engines.
 
-It names where secrets are, and holds none.
+The file names where secrets are, and contains none.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class FleetSettings:
     sources: Mapping[str, Source]
     rules: Sequence[Rule]
     engines: Mapping[str, Frozen]
-    """Settings of the engines that the file has."""
+    """Settings of the engines in the file."""
     beds: Mapping[str, Bed]
 
 
 def default_file() -> Path:
-    """Return the file in the folder of settings."""
+    """Return the path of the file in the settings folder."""
     return settings_folder(os.environ) / FILE_NAME
 
 
 def load_fleet(file: Path | None) -> FleetSettings:
-    """Return the settings of a file; of the usual one unless another is named, where there is one.
+    """Return the settings of a file; by default of the usual file, if that exists.
 
     Raises:
-        ScenarioError: it is not right; all problems together.
+        ScenarioError: the file is invalid; all problems are reported together.
     """
     if file is None and not default_file().exists():
         return FleetSettings({}, (), {}, {})
@@ -63,7 +63,7 @@ def read_fleet(path: Path) -> FleetSettings:
     """Read a file.
 
     Raises:
-        ScenarioError: it is not right; all problems together, each with its line.
+        ScenarioError: the file is invalid; all problems are reported together, each with its line.
     """
     document = read_document(path)
     problems: list[Problem] = []
@@ -100,7 +100,7 @@ def _named(
         try:
             TypeAdapter(Name).validate_python(name)
         except ValidationError:
-            problems.append(Problem(here, "such a name has up to 64 letters, digits and . _ -"))
+            problems.append(Problem(here, "invalid name: use up to 64 letters, digits and . _ -"))
             continue
         if (value := read(table, here, problems)) is not None:
             found[name] = value
@@ -110,7 +110,7 @@ def _named(
 def _source(table: Any, here: KeyPath, problems: list[Problem]) -> Source | None:  # noqa: ANN401
     kind = str(table.get("kind", "")) if isinstance(table, dict) else ""
     if kind not in SOURCES:
-        problems.append(Problem((*here, "kind"), (f"'{kind}' is no kind of source" if kind else "is missing") + suggest(kind, SOURCES)))
+        problems.append(Problem((*here, "kind"), (f"'{kind}' is not a kind of source" if kind else "is missing") + suggest(kind, SOURCES)))
         return None
     return validate(SOURCES[kind], {name: value for name, value in table.items() if name != "kind"}, here, problems)
 
@@ -144,6 +144,6 @@ def _rules(tables: Any, problems: list[Problem]) -> tuple[Rule, ...]:  # noqa: A
 
 
 def _line(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Where a key stands, or the first one below it, else the table that lacks it."""
+    """Return the line of a key, of the first key below it, or else of the table that lacks the key."""
     below = [line for key, line in lines.items() if key[: len(path)] == path]
     return min(below) if below else lines.get(path[:-1])

@@ -1,4 +1,4 @@
-"""The verdict on a request's run: what its comparison with the baseline found."""
+"""The verdict on a request's run: the result of its comparison with the baseline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ringroad_lab.store.result_store import ResultStore
 
 
 def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
-    """Compare a run that ended with its baseline and keep the comparison; return the verdict, and what is to be said of it.
+    """Compare a run that ended with its baseline and store the comparison; return the verdict and a remark.
 
-    A single regression is one, as for the status of `ringroad-lab run`. Where there is nothing to compare with, as for the very first
-    build, the run is `measured`, or `invalid` if a measurement is.
+    A single regression makes the verdict a regression, as for the exit status of `ringroad-lab run`. Without a run to compare with, as for
+    the first build, the verdict is `measured`, or `invalid` if a measurement is invalid.
 
     Raises:
         StoreFailedError: the database failed.
@@ -26,7 +26,7 @@ def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str
     try:
         before = store.get_run(store.resolve(baseline, record))
         if before.run_id == record.run_id:
-            return _alone(record), f"the baseline {baseline} is this very run"
+            return _alone(record), f"the baseline {baseline} is this run itself"
         comparison = compare_runs(before, record)
     except StoreFailedError:
         raise

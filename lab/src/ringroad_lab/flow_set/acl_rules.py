@@ -1,10 +1,11 @@
-"""Rules like those of an access control list, made by a seed, and headers of frames that match them.
+"""Rules like those of an access control list, generated from a seed, and headers of frames that match them.
 
-The shape is that of ClassBench's filter sets (D. E. Taylor and J. S. Turner, "ClassBench: A Packet Classification Benchmark", IEEE/ACM
-Transactions on Networking 15(3), 2007): prefixes of varying lengths, of which some pairs are frequent, and which nest, since a few networks
-hold most of them; five classes of port ranges, a few ranges and ports for many rules; one protocol that most rules have; no rule twice;
-rules that match less come first. The weights are ours, not of one of its seed files. Most rules are of UDP where lists of the field are
-mostly of TCP: behind TCP a frame of 64 bytes has no room for the time in the generator's signature, and to a classifier both are the same.
+The shape follows ClassBench's filter sets (D. E. Taylor and J. S. Turner, "ClassBench: A Packet Classification Benchmark", IEEE/ACM
+Transactions on Networking 15(3), 2007): prefixes of varying lengths, with some frequent pairs of lengths; nested prefixes, since a few
+networks hold most of them; five classes of port ranges, with a few ranges and ports for many rules; one protocol in most rules; no
+duplicate rules; more specific rules first. The weights are our own, not from a ClassBench seed file. Most rules are for UDP, while real
+lists are mostly for TCP: after a TCP header a frame of 64 bytes has no room for the timestamp in the generator's signature, and a
+classifier treats both alike.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PORT_BITS = 16
 ANY_PORT = (0, 2**PORT_BITS - 1)
 FIRST_PRIORITY = 65_535
 MOST_ENTRIES = 60_000
-"""Each rule has a priority of its own, and the white list some below."""
+"""Each rule has its own priority, and the white list needs some lower ones."""
 
 _PROTOCOLS = {"udp": 84, "tcp": 8, "icmp": 2, "ip": 6}
 _WITH_PORTS = ("udp", "tcp")
@@ -36,13 +37,13 @@ _SOURCE_PORTS = {"any": 97, "one": 3}
 _DESTINATION_PORTS = {"any": 20, "upper": 4, "lower": 1, "one": 68, "range": 7}
 _FIRST_UPPER_PORT = 1024
 _WIDEST_RANGE_BITS = 6
-# Of a list: pairs of prefix lengths, ranges and single ports, the frequent ones first.
+# In each list: the number of pairs of prefix lengths, ranges and single ports; the most frequent are first.
 _LENGTH_PAIRS = 32
 _RANGES = 5
 _SINGLE_PORTS = 200
 # Addresses of hosts, by their first byte.
 _FIRST_BYTES = range(1, 224)
-# How often a prefix lies in a network that is known already; the more prefixes are in one, the more come to it.
+# Probability that a prefix lies in a known network; a network with more prefixes gets more new ones.
 _NESTING = 0.8
 
 
@@ -62,12 +63,12 @@ class AclRule:
     source: Prefix
     destination: Prefix
     source_ports: tuple[int, int]
-    """The first and the last."""
+    """First and last port."""
     destination_ports: tuple[int, int]
 
     @property
     def scope_bits(self) -> float:
-        """How many headers it matches, as a power of two: what orders rules."""
+        """The number of headers that it matches, as a power of two; rules are sorted by it."""
         ports = sum(log2(last - first + 1) for first, last in (self.source_ports, self.destination_ports))
         return 2 * ADDRESS_BITS - self.source.bits - self.destination.bits + ports + (self.protocol == "ip") * 8
 
@@ -85,17 +86,17 @@ class PortMask:
     mask: int
 
     def field(self, name: str) -> str:
-        """Return the field of a match; empty where every port is meant."""
+        """Return the field of a match; empty for any port."""
         if not self.mask:
             return ""
         return f"{name}={self.value}" if self.mask == ANY_PORT[1] else f"{name}={self.value:#x}/{self.mask:#x}"
 
 
 def port_masks(first: int, last: int) -> list[PortMask]:
-    """Return the fewest masks that match a range of ports and no other port, as tables without ranges need them."""
+    """Return the fewest masks that match exactly a range of ports, for tables without ranges."""
     found = []
     while first <= last:
-        # As many ports as begin there at a power of two, and are not beyond the last.
+        # The largest aligned block of ports that begins here and does not exceed the last port.
         size = first & -first or 2**PORT_BITS
         while first + size - 1 > last:
             size //= 2
@@ -106,9 +107,9 @@ def port_masks(first: int, last: int) -> list[PortMask]:
 
 @cache
 def acl_rules(entries: int, seed: int) -> tuple[AclRule, ...]:
-    """Return rules that take exactly so many flow entries, the first one with the highest priority."""
+    """Return rules that need exactly this number of flow entries, the highest priority first."""
     if entries > MOST_ENTRIES:
-        raise ValueError(f"a list has at most {MOST_ENTRIES} entries, not {entries}: each rule has a priority of its own")
+        raise ValueError(f"a list has at most {MOST_ENTRIES} entries, not {entries}: each rule has its own priority")
     drawn = _DrawnRules(seed)
     rules: dict[AclRule, None] = {}
     left = entries
@@ -121,7 +122,7 @@ def acl_rules(entries: int, seed: int) -> tuple[AclRule, ...]:
 
 
 def acl_entries(entries: int, seed: int) -> Iterator[FlowEntry]:
-    """Go through the flow entries of the rules. All of them forward: what a rule drops on purpose would count as loss."""
+    """Yield the flow entries of the rules. All of them forward: intended drops would count as loss."""
     for number, rule in enumerate(acl_rules(entries, seed)):
         for source_ports, destination_ports in _masks(rule):
             fields = (
@@ -135,7 +136,7 @@ def acl_entries(entries: int, seed: int) -> Iterator[FlowEntry]:
 
 
 def acl_headers(entries: int, seed: int) -> list[FrameHeader]:
-    """Return a header within each entry that frames with UDP can match, in no order; an earlier rule of the list may take the frame."""
+    """Return a header for each entry that UDP frames can match, in random order; an earlier rule can match the frame first."""
     draw = random.Random(seed)
     headers = [
         FrameHeader(
@@ -169,7 +170,7 @@ class _DrawnRules:
         self._destinations: list[int] = []
 
     def rule(self) -> AclRule:
-        """Draw one; it may be there already."""
+        """Draw a rule; it can be a duplicate."""
         protocol = self._weighted(_PROTOCOLS)
         has_ports = protocol in _WITH_PORTS
         source_bits, destination_bits = self._frequent(self._length_pairs)
@@ -211,7 +212,7 @@ class _DrawnRules:
         return self._draw.choices(list(weights), list(weights.values()))[0]
 
     def _frequent(self, items: Sequence[T]) -> T:
-        """Draw one, the second half as often as the first, the third a third as often (Zipf's law)."""
+        """Draw an item: the second half as often as the first, the third a third as often (Zipf's law)."""
         return self._draw.choices(items, [1 / (number + 1) for number in range(len(items))])[0]
 
 

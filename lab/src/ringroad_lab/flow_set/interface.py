@@ -1,4 +1,4 @@
-"""What a flow set is made of: entries for a flow table, and headers for frames."""
+"""The parts of a flow set: entries for a flow table, and headers for frames."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ ADDRESS_BITS = 32
 
 @dataclass(frozen=True)
 class FlowEntry:
-    """An entry, without the port where its frames come in."""
+    """An entry, without the ingress port."""
 
     match: str
-    """As ovs-ofctl(8) writes it: `udp,nw_src=10.0.0.1`; empty: every frame."""
+    """In the syntax of ovs-ofctl(8): `udp,nw_src=10.0.0.1`; empty: every frame."""
     priority: int
     forwards: bool = True
-    """Whether it forwards its frames, or drops them."""
+    """Whether it forwards or drops its frames."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class FrameHeader:
 
 
 def address_text(address: int) -> str:
-    """Return an IPv4 address as people write it."""
+    """Return an IPv4 address in dotted decimal notation."""
     return socket.inet_ntoa(address.to_bytes(4))
 
 
 def address_mask(bits: int) -> int:
-    """Return the mask of a prefix of so many bits."""
+    """Return the mask of a prefix of this length."""
     return (1 << ADDRESS_BITS) - (1 << (ADDRESS_BITS - bits))
 
 
 def prefix_text(address: int, bits: int) -> str:
-    """Return a prefix as people write it: `10.0.0.0/8`."""
+    """Return a prefix in CIDR notation: `10.0.0.0/8`."""
     return f"{address_text(address & address_mask(bits))}/{bits}"

@@ -1,4 +1,4 @@
-"""A generator whose trials tell where their lost frames were lost."""
+"""A generator whose trials report where frames were lost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class BookedGenerator(Generator):
     """Reads the counters of all hops before and after each trial."""
 
     def __init__(self, generator: Generator, ways: Mapping[str, Path], count: Callable[[], HopCounters]) -> None:
-        """Take the generator, the ways of its frames by sending port, and what reads the counters."""
+        """Take the generator, the paths of its frames by sending port, and the function that reads the counters."""
         self._generator = generator
         self._ways = ways
         self._count = count
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, and book what was lost.
+        """Offer a load, and book the lost frames.
 
         Raises:
             GeneratorError: the load could not be offered.
@@ -39,5 +39,5 @@ class BookedGenerator(Generator):
         try:
             return self._count()
         except LabError:
-            # One that does not tell is unknown. Whether it still lives is looked at by who watches it.
+            # Counters that cannot be read are unknown. Other checks find out whether the hop is still alive.
             return HopCounters()

@@ -1,4 +1,4 @@
-"""The methods' interface to a generator, and the lab's interface to what has one."""
+"""The methods' interface to a generator, and the lab's interface to a generator driver."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Generator(ABC):
 
     @abstractmethod
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, wait for the last frames, count.
+        """Offer a load, wait for the last frames, and count.
 
         Raises:
-            GeneratorError: it could not be done at all. A load that could not be carried gives an invalid result instead.
+            GeneratorError: the trial failed. A load that the generator could not carry gives an invalid result instead.
         """
 
     @abstractmethod
@@ -32,43 +32,43 @@ class Generator(ABC):
 
 
 class GeneratorSettings(BaseModel):
-    """What can be set of a generator; each driver has its own."""
+    """Settings of a generator; each driver has its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs without the lab, on another machine perhaps: a run's private namespaces would hide it."""
+        """Whether it runs independently of the lab, perhaps on another machine: a run's private namespaces would hide it."""
         return False
 
 
 class GeneratorDriver(ABC):
-    """What has a generator's two ports. Made, prepared, started, plugged in, stopped; in that order."""
+    """Controls a generator and its two ports. Created, prepared, started, plugged in and stopped, in that order."""
 
     driver: ClassVar[str]
-    """As scenarios name it."""
+    """Name in scenarios."""
     title: ClassVar[str]
-    """For people."""
+    """Title for users."""
     settings_type: ClassVar[type[GeneratorSettings]] = GeneratorSettings
     can_run_twice: ClassVar[bool] = False
-    """Whether a second one can be started beside it, to tell its ceiling again while the ports of the first are plugged in."""
+    """Whether a second instance can be started, to measure the ceiling again while the ports of the first are plugged in."""
 
     witness: Witness | None = None
-    """Who tells what others take of the run's processors while a load is offered; set before it is plugged in."""
+    """Measures how much of the run's processors other processes use while a load is offered; set before the generator is plugged in."""
 
     def __init__(self, settings: GeneratorSettings, host: Host, cpus: frozenset[int]) -> None:
-        """Take checked settings, of `settings_type`, the machine of the lab, and the processors that are a generator's there."""
+        """Take validated settings of type `settings_type`, the lab's machine, and the generator's processors on that machine."""
         self.settings = settings
         self.host = host
         self.cpus = cpus
 
     @classmethod
     def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
-        """Say whether it has ports at the far ends of such cables."""
+        """Return whether it can have ports at the far ends of such cables."""
         return True
 
     def prepare(self) -> None:
-        """Look for all that it needs.
+        """Check that everything it needs is available.
 
         Raises:
             MissingProgramError: names the Debian package.
@@ -77,18 +77,18 @@ class GeneratorDriver(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start it, or reach it.
+        """Start the generator, or connect to it.
 
         Raises:
-            GeneratorError: it does not start, or does not answer.
+            GeneratorError: it does not start, or does not respond.
         """
 
     @abstractmethod
     def plug_in(self, cables: tuple[Cable, Cable]) -> Generator:
-        """Open its ports at the far ends of two cables, without traffic, so that whoever is at the other ends finds them.
+        """Open its ports at the far ends of two cables, without traffic, so that the other ends can connect.
 
         Raises:
-            GeneratorError: one cannot be opened.
+            GeneratorError: a port cannot be opened.
         """
 
     @abstractmethod
@@ -96,7 +96,7 @@ class GeneratorDriver(ABC):
         """Return name and version."""
 
     def ceiling(self, kind: CableKind, load: Load) -> GeneratorCeiling | None:
-        """Return what it carries by itself of frames and flows like those of a load; None where it cannot tell.
+        """Return the greatest load with these frames and flows that it carries by itself; None if it cannot measure that.
 
         Raises:
             GeneratorError: it carries nothing.
@@ -104,23 +104,23 @@ class GeneratorDriver(ABC):
         return None
 
     def port_modes(self) -> Mapping[str, str]:
-        """Return how its ports are served, where it tells that."""
+        """Return the mode of each port, if the generator reports the modes."""
         return {}
 
     def check(self) -> None:
-        """Check that it lives.
+        """Check that the generator is alive.
 
         Raises:
-            GeneratorError: with what it said last.
+            GeneratorError: the generator has ended; the message has its last output.
         """
 
     def processes(self) -> Sequence[Process]:
-        """Return its processes, where the lab started any."""
+        """Return its processes, if the lab started any."""
         return ()
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what its programs said."""
+        """Return the output of its programs."""
         return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
-        """End what was started, and leave; possible at any point, any number of times."""
+        """Stop what was started, and disconnect; can be called at any point, any number of times."""

@@ -1,4 +1,4 @@
-"""What a generator knows beyond its counts that makes a trial say nothing about the device under test."""
+"""Reasons why a trial shows nothing about the device under test, from the counts and the details of the generator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ringroad_lab.generator.otg_client import TrialDetail
 from ringroad_lab.offered_load import TOLERANCE, contradictions
 from ringroad_lab.trial import DirectionCounts, TrialRequest
 
-# Frames of others, beside those of the trial, that disturb nothing: a few of the kernel's or the device's own protocols.
+# Foreign frames that do not disturb a trial: a few of the kernel's or the device's own protocols.
 FOREIGN_FRAMES = 10
 
 
 def judge(request: TrialRequest, counts: Sequence[DirectionCounts], detail: TrialDetail | None) -> list[str]:
-    """Return why the trial says nothing about the device under test: a sentence for each reason."""
+    """Return why the trial shows nothing about the device under test: a sentence for each reason."""
     reasons = []
     if detail is not None and detail.failure is not None:
         reasons.append(f"the generator's port {detail.failure.port or '?'} failed: {detail.failure.reason}")
@@ -21,8 +21,8 @@ def judge(request: TrialRequest, counts: Sequence[DirectionCounts], detail: Tria
     for direction in counts:
         if direction.foreign_frames > max(FOREIGN_FRAMES, TOLERANCE * direction.received_frames):
             name = f"{direction.sender} to {direction.receiver}"
-            reasons.append(f"{name}: {direction.foreign_frames} frames arrived that are not of this trial: somebody else sends")
-    # Under an attack a device may be far behind: frames that it has not taken are lost, and it is asked elsewhere whether it lives.
+            reasons.append(f"{name}: {direction.foreign_frames} frames arrived that are not of this trial: there is another sender")
+    # Under an attack a device may be far behind: frames that it has not taken are lost. Other checks find out whether it is alive.
     if detail is not None and not request.load.attack_fps:
         for port in detail.ports:
             if port.unsent_slots:

@@ -15,25 +15,25 @@ from ringroad_lab.generator.otg_client import Distribution, FlowDetail, FlowMetr
 from ringroad_lab.offered_load import asked_s, tolerance_s
 from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialRequest, TrialResult, TrialVerdict
 
-# No frame for so long after the stop: what was under way has arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
+# After this time without a frame, all frames in flight have arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
 SETTLED_S = 0.1
 SETTLE_LIMIT_S = 2.0
 POLL_S = 0.02
-# A generator that does not stop by itself is stopped so long after the end.
+# A generator that does not stop by itself is stopped this long after the end.
 OVERTIME_S = 2.0
 
 
 class OtgGenerator(Generator):
-    """Two ports of a generator, one at each end of the path."""
+    """Runs trials with two ports of a generator, one at each end of the path."""
 
     def __init__(self, client: OtgClient, locations: tuple[str, str], name: str = "", witness: Witness | None = None) -> None:
-        """Take a server and the locations of its ports.
+        """Take the server and the locations of its ports.
 
         Args:
             client: The server.
-            locations: Of its ports.
-            name: What it is called, where it does not say.
-            witness: Who tells what others take of the run's processors while a load is offered.
+            locations: Locations of its ports.
+            name: Name and version of the generator; if empty, the server reports them.
+            witness: Measures how much of the run's processors other processes use while a load is offered.
         """
         self._client = client
         self._locations = locations
@@ -41,10 +41,10 @@ class OtgGenerator(Generator):
         self._witness = witness
 
     def plug_in(self) -> None:
-        """Open the ports, without traffic, so that whoever is at the other ends finds them.
+        """Open the ports, without traffic, so that the other ends can connect.
 
         Raises:
-            GeneratorError: one cannot be opened.
+            GeneratorError: a port cannot be opened.
         """
         self._client.set_config(traffic.ports(self._locations))
 
@@ -53,17 +53,17 @@ class OtgGenerator(Generator):
         return self._name or self._client.version()
 
     def port_modes(self) -> dict[str, str]:
-        """Return how the generator's ports are served, where it tells that."""
+        """Return the mode of each port, if the generator reports the modes."""
         detail = self._client.detail()
         return {port.port: port.mode for port in detail.ports} if detail else {}
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, wait for the last frames, count.
+        """Offer a load, wait for the last frames, and count.
 
         Raises:
-            GeneratorError: the generator cannot be reached, or refused the load.
+            GeneratorError: the generator is unreachable, or rejected the load.
         """
-        # The model has whole frames per second: that is what is offered, judged and recorded.
+        # The model has whole frames per second: this rate is offered, judged and recorded.
         load = request.load.model_copy(update={"rate_fps": float(round(request.load.rate_fps))})
         reason = f"a load of {request.load.rate_fps:g} frames/s for {request.duration_s:g} s has no frame"
         request = request.model_copy(update={"load": load})
@@ -103,7 +103,7 @@ class OtgGenerator(Generator):
             verdict=TrialVerdict.INVALID if reasons else TrialVerdict.VALID,
             reasons=tuple(reasons),
             directions=counts,
-            # How far the clock strayed at most, as part of the time that was measured with it.
+            # The clock's greatest deviation, as part of the time that was measured with it.
             clock_error=detail.clock.max_ns / 1e9 / expected_s if detail and detail.clock.comparisons else None,
             disturbance=disturbance,
         )
@@ -113,9 +113,9 @@ class OtgGenerator(Generator):
         self._client.close()
 
     def _send(self, flow_names: Sequence[str], expected_s: float, what: str) -> str:
-        """Start flows and wait for their end; say so where they had to be stopped."""
+        """Start flows and wait for their end; return a reason if they had to be stopped."""
         self._client.transmit("start", flow_names)
-        # What a limited flow does until its end is known, and whoever asks in the meantime disturbs it.
+        # The end of a limited flow is known, and polling before the end disturbs the flow.
         time.sleep(expected_s)
         limit_s = OVERTIME_S + expected_s
         if wait_until(self._is_silent, limit_s, POLL_S):
@@ -129,7 +129,7 @@ class OtgGenerator(Generator):
         return all(port.transmit == "stopped" for port in self._client.port_metrics())
 
     def _settle(self) -> bool:
-        """Wait until the counters rest; False where they never did."""
+        """Wait until the counters stop changing; return False if they never do."""
         last: tuple[int, ...] = ()
         rest_since = time.monotonic()
 
@@ -155,9 +155,9 @@ def _direction(way: traffic.Direction, intended: int) -> DirectionCounts:
 
 
 def _with_port_totals(way: DirectionCounts, ports: Sequence[PortMetric]) -> DirectionCounts:
-    """Add what the two ports counted in all."""
-    told = {port.name: port for port in ports}
-    sender, receiver = told.get(way.sender), told.get(way.receiver)
+    """Add the total counts of the two ports."""
+    by_name = {port.name: port for port in ports}
+    sender, receiver = by_name.get(way.sender), by_name.get(way.receiver)
     return way.model_copy(
         update={
             "port_sent_frames": sender.frames_tx if sender else None,
@@ -167,11 +167,11 @@ def _with_port_totals(way: DirectionCounts, ports: Sequence[PortMetric]) -> Dire
 
 
 def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, detail: TrialDetail) -> DirectionCounts:
-    """Counts of one direction, from what Ringroad's generator tells beyond the model."""
+    """Return the counts of one direction, from the details that Ringroad's generator reports beyond the model."""
     flow = next((flow for flow in detail.flows if flow.load == way.flow), None)
     arrival = next((arrival for arrival in flow.arrivals if arrival.port == traffic.PORT_NAMES[way.receiver]), None) if flow else None
     if flow is None or arrival is None:
-        raise GeneratorError(f"the generator does not tell of flow {way.flow!r}")
+        raise GeneratorError(f"the generator does not report flow {way.flow!r}")
     received = next((port.received for port in detail.ports if port.port == traffic.PORT_NAMES[way.receiver]), None)
     unsent, overdue = _refused_frames(way, intended, flow, request, detail)
     distinct = min(arrival.distinct, flow.offered.sent_frames)
@@ -192,10 +192,10 @@ def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, deta
 
 
 def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> tuple[int, int]:
-    """Frames that were due and that the generator's ring had no room for: those never sent, and those of a burst that left late.
+    """Return the due frames that the generator's ring had no room for: frames never sent, and frames of a burst that left late.
 
-    A ring that is full holds its sender up, where a wire would have taken the frames. They count as refused where the ring was full for
-    most of the time that is missing, rather than the generator late by itself. Whose loss they are depends on who empties that ring.
+    A full ring delays its sender; a wire would have taken the frames. The frames count as refused if the ring was full for most of the
+    missing time; otherwise the generator itself was late. Which side lost the frames depends on what empties the ring.
     """
     sender = next((port for port in detail.ports if port.port == traffic.PORT_NAMES[way.sender]), None)
     blocked_s = sender.blocked_ns / 1e9 if sender else 0.0
@@ -206,28 +206,39 @@ def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, req
     elapsed_s = flow.offered.elapsed_ns / 1e9
     excess_s = elapsed_s - asked_s(request)
     if excess_s > tolerance_s(request) and blocked_s >= excess_s / 2:
-        # The device took them as fast as it could: so many of them after the burst's time.
+        # The device took the frames as fast as it could: this many of them after the burst's time.
         return 0, round(flow.offered.sent_frames * excess_s / elapsed_s)
     return 0, 0
 
 
-def _latency(told: Distribution | None) -> LatencySummary | None:
-    if told is None or not told.count:
+def _latency(distribution: Distribution | None) -> LatencySummary | None:
+    if distribution is None or not distribution.count:
         return None
-    percentiles = {"50": told.p50, "90": told.p90, "99": told.p99, "99.9": told.p99_9, "99.99": told.p99_99, "99.999": told.p99_999}
     return LatencySummary(
-        frames=told.count, min_ns=told.min, mean_ns=told.mean, max_ns=told.max, percentiles_ns=percentiles, precision=0.001
+        frames=distribution.count,
+        min_ns=distribution.min,
+        mean_ns=distribution.mean,
+        max_ns=distribution.max,
+        percentiles_ns={
+            "50": distribution.p50,
+            "90": distribution.p90,
+            "99": distribution.p99,
+            "99.9": distribution.p99_9,
+            "99.99": distribution.p99_99,
+            "99.999": distribution.p99_999,
+        },
+        precision=0.001,
     )
 
 
 def _plain(
     way: traffic.Direction, intended: int, expected_s: float, metrics: dict[str, FlowMetric], port_metrics: Sequence[PortMetric]
 ) -> DirectionCounts:
-    """Counts of one direction, from the model's metrics alone: they do not tell how long sending took."""
+    """Return the counts of one direction, from the model's metrics alone, which lack the time of sending."""
     flow = metrics.get(way.flow)
     if flow is None:
-        raise GeneratorError(f"the generator does not tell of flow {way.flow!r}")
-    # Loss is of different frames, so that duplicates hide none; without it, more frames than were sent are duplicates.
+        raise GeneratorError(f"the generator does not report flow {way.flow!r}")
+    # The loss counts distinct frames, so duplicates do not hide it. Without the loss, frames beyond those sent are duplicates.
     distinct = flow.frames_rx if flow.loss is None else round(flow.frames_tx * (1 - flow.loss / 100))
     received = max(0, min(distinct, flow.frames_rx, flow.frames_tx))
     port = next((port for port in port_metrics if port.name == traffic.PORT_NAMES[way.receiver]), None)
@@ -248,5 +259,5 @@ def _plain(
 
 
 def _learning_towards(way: traffic.Direction) -> str:
-    """Name of the learning flow that arrives where `way` leads: it tells where the sender is."""
+    """Return the name of the learning flow that arrives at the receiver of `way`: it shows where the sender is."""
     return traffic.Direction(way.receiver, way.sender).learning_flow

@@ -1,6 +1,6 @@
 """Client of any server of the Open Traffic Generator model.
 
-snappi has the model's types; the requests are made here, since snappi's own transport waits for an answer without end.
+snappi has the model's types. This module sends the requests itself, because snappi's own transport waits for a response without a limit.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
 
-# Metrics of all flows, and Ringroad's distributions of their latencies.
+# Enough for the metrics of all flows and Ringroad's latency distributions.
 _MAX_ANSWER_BYTES = 64 << 20
 
 
 class _Answer(BaseModel):
-    """What a server says: checked as far as it is used here."""
+    """A server's response, validated as far as it is used here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class PortMetric(_Answer):
-    """What a port counted."""
+    """Counters of a port."""
 
     name: str
     frames_tx: int = Field(0, ge=0)
@@ -44,7 +44,7 @@ class LatencyMetric(_Answer):
 
 
 class FlowMetric(_Answer):
-    """What came of a flow."""
+    """Counters, loss and latency of a flow."""
 
     name: str
     frames_tx: int = Field(0, ge=0)
@@ -76,13 +76,13 @@ class Distribution(_Answer):
 
 
 class Delay(_Answer):
-    """How long frames were under way."""
+    """How long frames were in flight."""
 
     latency_ns: Distribution | None = None
 
 
 class Arrival(_Answer):
-    """What came of a flow at one port."""
+    """Frames of a flow that arrived at one port."""
 
     port: str
     received: int
@@ -95,7 +95,7 @@ class Arrival(_Answer):
 
 
 class Offered(_Answer):
-    """What a flow really offered."""
+    """The load that a flow actually offered."""
 
     elapsed_ns: int
     intended_frames: int
@@ -112,7 +112,7 @@ class FlowDetail(_Answer):
 
 
 class ReceivedDetail(_Answer):
-    """What came at a port apart from its flows."""
+    """Frames that arrived at a port and belong to none of its flows."""
 
     foreign_frames: int
     corrupted_unattributed: int
@@ -120,7 +120,7 @@ class ReceivedDetail(_Answer):
 
 
 class PortDetail(_Answer):
-    """A port, as Ringroad's generator saw it."""
+    """A port, as Ringroad's generator measured it."""
 
     port: str
     mode: str
@@ -137,7 +137,7 @@ class PortFailure(_Answer):
 
 
 class ClockDetail(_Answer):
-    """How the generator's clock compares with the system's."""
+    """Comparison of the generator's clock with the system's."""
 
     source: str
     comparisons: int
@@ -145,7 +145,7 @@ class ClockDetail(_Answer):
 
 
 class TrialDetail(_Answer):
-    """What the model cannot say: the answer of Ringroad's `GET /ringroad/flows`."""
+    """Details beyond the model: the response to Ringroad's `GET /ringroad/flows`."""
 
     failure: PortFailure | None = None
     clock: ClockDetail
@@ -154,66 +154,66 @@ class TrialDetail(_Answer):
 
 
 class OtgClient:
-    """Requests to one server."""
+    """Sends requests to one server."""
 
     def __init__(
         self, url: str, *, token: str | None = None, verify: bool | str = True, timeout_s: float = 30.0, has_details: bool = True
     ) -> None:
-        """Name the server, as `https://HOST:PORT`, and what it asks its clients for.
+        """Take the URL of the server, as `https://HOST:PORT`, and the token that the server requires.
 
-        With `verify`, its certificate has to be known: to the system, or in a file of that name. With `has_details`, the server is asked
-        for what the model cannot say.
+        With `verify`, its certificate must be trusted: by the system, or by a file of that name. With `has_details`, the client requests
+        details beyond the model.
         """
         self._has_details = has_details
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.verify = verify
-        # Proxies of the environment are for the world outside, not for a test bed.
+        # Proxies of the environment are for the Internet, not for a test bed.
         self._session.trust_env = False
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
     def version(self) -> str:
-        """Name and version of the server, and of the model that it serves.
+        """Return name and version of the server, and of the model that it serves.
 
         Raises:
-            GeneratorError: it cannot be reached, or is none.
+            GeneratorError: the server is unreachable, or does not serve the model.
         """
-        told = self._ask("GET", "/capabilities/version")
+        versions = self._call("GET", "/capabilities/version")
         parts = {"api_spec_version": "OTG", "sdk_version": "SDK", "app_version": "server"}
-        return ", ".join(f"{title} {told[key]}" for key, title in parts.items() if told.get(key)) or "unknown"
+        return ", ".join(f"{title} {versions[key]}" for key, title in parts.items() if versions.get(key)) or "unknown"
 
     def set_config(self, config: snappi.Config) -> None:
-        """Take a configuration into force.
+        """Apply a configuration.
 
         Raises:
-            GeneratorError: it was refused, for example because a port cannot be opened.
+            GeneratorError: the server rejected it, for example because a port cannot be opened.
         """
-        self._ask("POST", "/config", config.serialize("json"))
+        self._call("POST", "/config", config.serialize("json"))
 
     def close_ports(self) -> None:
-        """Have the server close all ports.
+        """Make the server close all ports.
 
         Raises:
-            GeneratorError: it does not answer.
+            GeneratorError: the server does not respond.
         """
         self.set_config(snappi.Config())
 
     def transmit(self, state: str, flow_names: Sequence[str] = ()) -> None:
-        """Start or stop flows; all where none are named.
+        """Start or stop flows; all flows if none are named.
 
         Raises:
-            GeneratorError: refused.
+            GeneratorError: the server rejected the request.
         """
         control = snappi.ControlState()
         control.traffic.flow_transmit.state = state
         if flow_names:
             control.traffic.flow_transmit.flow_names = list(flow_names)
-        self._ask("POST", "/control/state", control.serialize("json"))
+        self._call("POST", "/control/state", control.serialize("json"))
 
     def port_metrics(self) -> tuple[PortMetric, ...]:
-        """Return what the ports counted; cheap for the server.
+        """Return the counters of the ports; cheap for the server.
 
         Raises:
             GeneratorError: a port failed.
@@ -223,7 +223,7 @@ class OtgClient:
         return self._metrics(request).port_metrics
 
     def flow_metrics(self) -> tuple[FlowMetric, ...]:
-        """Return what came of the flows.
+        """Return the metrics of the flows.
 
         Raises:
             GeneratorError: a port failed.
@@ -233,10 +233,10 @@ class OtgClient:
         return self._metrics(request).flow_metrics
 
     def detail(self) -> TrialDetail | None:
-        """Return what the model cannot say; None of a server that has no more to say.
+        """Return the details beyond the model; None if the server has none.
 
         Raises:
-            GeneratorError: it makes no sense.
+            GeneratorError: the response is invalid.
         """
         if not self._has_details:
             return None
@@ -244,9 +244,9 @@ class OtgClient:
         if response.status_code in (404, 405, 501):
             return None
         try:
-            return TrialDetail.model_validate(self._answer(response, body, "/ringroad/flows"))
+            return TrialDetail.model_validate(self._content(response, body, "/ringroad/flows"))
         except ValidationError as error:
-            raise self._nonsense("/ringroad/flows", error) from error
+            raise self._invalid("/ringroad/flows", error) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -254,12 +254,12 @@ class OtgClient:
 
     def _metrics(self, request: snappi.MetricsRequest) -> _Metrics:
         try:
-            return _Metrics.model_validate(self._ask("POST", "/monitor/metrics", request.serialize("json")))
+            return _Metrics.model_validate(self._call("POST", "/monitor/metrics", request.serialize("json")))
         except ValidationError as error:
-            raise self._nonsense("/monitor/metrics", error) from error
+            raise self._invalid("/monitor/metrics", error) from error
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
-        return self._answer(*self._send(method, path, body), path)
+    def _call(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+        return self._content(*self._send(method, path, body), path)
 
     def _send(self, method: str, path: str, body: str | None) -> tuple[requests.Response, bytes]:
         headers = {"Content-Type": "application/json", **IDENTITY}
@@ -271,21 +271,21 @@ class OtgClient:
         except (AnswerTooLongError, requests.RequestException) as error:
             raise GeneratorError(f"the generator at {self.url} does not answer {path}: {error}") from error
 
-    def _answer(self, response: requests.Response, body: bytes, path: str) -> dict[str, Any]:
+    def _content(self, response: requests.Response, body: bytes, path: str) -> dict[str, Any]:
         text = body.decode(errors="replace")
         try:
-            told = json.loads(text)
+            content = json.loads(text)
         except (ValueError, RecursionError):
-            told = None
+            content = None
         if not response.ok:
-            errors = told.get("errors") if isinstance(told, dict) else None
+            errors = content.get("errors") if isinstance(content, dict) else None
             reasons = "; ".join(str(each) for each in errors) if isinstance(errors, list) else text[:500]
             raise GeneratorError(f"the generator at {self.url} refused {path}: {reasons or response.reason}")
-        if not isinstance(told, dict):
-            raise GeneratorError(f"the generator at {self.url} answered {path} with no object: {text[:200]!r}")
-        return told
+        if not isinstance(content, dict):
+            raise GeneratorError(f"the generator at {self.url} returned no JSON object for {path}: {text[:200]!r}")
+        return content
 
-    def _nonsense(self, path: str, error: ValidationError) -> GeneratorError:
+    def _invalid(self, path: str, error: ValidationError) -> GeneratorError:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        return GeneratorError(f"the generator at {self.url} answered {path} with what makes no sense: {place}: {first['msg']}")
+        return GeneratorError(f"the generator at {self.url} returned an invalid response for {path}: {place}: {first['msg']}")

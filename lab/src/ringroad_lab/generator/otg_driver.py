@@ -1,4 +1,4 @@
-"""What all servers of the Open Traffic Generator model have in common as drivers."""
+"""Base class of the drivers for servers of the Open Traffic Generator model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ringroad_lab.trial import Load
 
 
 class OtgDriver(GeneratorDriver):
-    """A server, reached by a client; the lab may have started it."""
+    """A server that a client connects to; the lab may have started the server."""
 
     def __init__(self, settings: GeneratorSettings, host: Host, cpus: frozenset[int]) -> None:
-        """Take checked settings."""
+        """Take validated settings."""
         super().__init__(settings, host, cpus)
         self._client: OtgClient | None = None
         self._generator: OtgGenerator | None = None
@@ -32,7 +32,7 @@ class OtgDriver(GeneratorDriver):
         """The client of the server.
 
         Raises:
-            GeneratorError: it was not started.
+            GeneratorError: the server was not started.
         """
         if self._client is None:
             raise GeneratorError(f"{self.title} was not started")
@@ -40,15 +40,15 @@ class OtgDriver(GeneratorDriver):
 
     @abstractmethod
     def location(self, number: int, cable: Cable) -> str:
-        """Location of port 1 or 2, at the far end of a cable, as the server has it.
+        """Return the server's name for the location of port 1 or 2, at the far end of a cable.
 
         Raises:
-            ScenarioError: it has none for such a cable.
+            ScenarioError: the server has no location for such a cable.
         """
 
     @property
     def has_own_locations(self) -> bool:
-        """Whether its locations are others than Ringroad's, so that the lab cannot loop it."""
+        """Whether its locations differ from Ringroad's, so that the lab cannot loop its ports."""
         return False
 
     def plug_in(self, cables: tuple[Cable, Cable]) -> Generator:
@@ -59,26 +59,26 @@ class OtgDriver(GeneratorDriver):
         return self._generator
 
     def ceiling(self, kind: CableKind, load: Load) -> GeneratorCeiling | None:
-        """Loop its ports by one cable."""
+        """Measure the ceiling with its ports looped by one cable."""
         if self.has_own_locations or self.settings.is_elsewhere or not CABLES[kind].can_loop:
             return None
         return measure_ceiling(self.client, self.host, kind, load)
 
     def port_modes(self) -> Mapping[str, str]:
-        """Return what Ringroad's generator tells of its ports."""
+        """Return the port modes that Ringroad's generator reports."""
         return self._generator.port_modes() if self._generator else {}
 
     def processes(self) -> Sequence[Process]:
-        """Return the server's process, where the lab started it."""
+        """Return the server's process, if the lab started it."""
         return [self._process] if self._process else []
 
     def check(self) -> None:
-        """Check that the server's process lives; one that runs elsewhere shows it by its answers."""
+        """Check that the server's process is alive; a server that runs elsewhere is checked by its responses."""
         if self._process is not None and (why := self._process.death()):
             raise GeneratorError(f"the generator {why}")
 
     def stop(self) -> None:
-        """Leave the server; end it where the lab started it."""
+        """Disconnect from the server; stop it if the lab started it."""
         if self._client is not None:
             self._client.close()
         if self._process is not None:

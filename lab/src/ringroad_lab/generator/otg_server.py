@@ -1,4 +1,4 @@
-"""Any server of the Open Traffic Generator model, by its URL."""
+"""Any server of the Open Traffic Generator model, addressed by its URL."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ POLL_S = 0.05
 
 
 class OtgServerSettings(GeneratorSettings):
-    """Where the server is, and how its ports are called."""
+    """Where the server is, and the names of its ports."""
 
     url: str
     """`https://HOST:PORT`."""
     ports: tuple[str, str] | None = None
-    """Locations of its two ports, as the server has them; `{far_end}` stands for the interface or socket at the far end of the cable. None:
+    """Locations of its two ports on the server; `{far_end}` stands for the interface or socket at the far end of the cable. None:
     Ringroad's names."""
     command: tuple[str, ...] = ()
-    """What starts the server, in the run's namespaces and on the generator's processors; empty: it runs already."""
+    """Command that starts the server, in the run's namespaces and on the generator's processors; empty: it already runs."""
     start_timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
-    """How long it may take until it answers."""
+    """Time limit for the first response."""
     verify: bool = True
-    """Whether its certificate has to be known."""
+    """Whether its certificate must be trusted."""
     ca_file: Path | None = None
-    """Certificates of those who may sign the server's (PEM), or the server's own; None: those of the system."""
+    """CA certificates for the server's certificate (PEM), or the server's own certificate; None: the system's CA certificates."""
     token_file: Path | None = None
-    """File with the token that the server asks its clients for. The file is read when the run starts, and the token is recorded nowhere."""
+    """File with the token that the server requires. The file is read when the run starts, and the token is never recorded."""
     has_details: bool = True
-    """Whether to ask for what Ringroad's generator tells beyond the model; a server that has no more to tell says so itself."""
+    """Whether to request the details that Ringroad's generator reports beyond the model; other servers respond that they have none."""
 
     @field_validator("url")
     @classmethod
@@ -48,23 +48,23 @@ class OtgServerSettings(GeneratorSettings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("write https://HOST:PORT")
         if parts.username or parts.password:
-            raise ValueError("the settings of a run are recorded: write the token into a file, and name it as token_file")
+            raise ValueError("the settings of a run are recorded: write the token to a file, and set token_file to its path")
         return url
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.ca_file is not None and not self.verify:
-            raise ValueError("ca_file says whom to trust, and verify = false trusts anybody: leave one out")
+            raise ValueError("ca_file requires verification, and verify = false disables it: leave one out")
         return self
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it runs without the lab."""
+        """Whether it runs independently of the lab."""
         return not self.command
 
 
 class OtgServer(OtgDriver):
-    """A server that runs already, or that a command starts."""
+    """A server that already runs, or that a command starts."""
 
     title: ClassVar[str] = "a server of the Open Traffic Generator model"
     settings_type: ClassVar[type[GeneratorSettings]] = OtgServerSettings
@@ -72,11 +72,11 @@ class OtgServer(OtgDriver):
 
     @classmethod
     def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
-        """Say whether it has ports for such cables: of named ones the user knows."""
+        """Return whether it has ports for such cables; ports named by the user always fit."""
         return CABLES[kind].reaches_generator or (isinstance(settings, OtgServerSettings) and settings.ports is not None)
 
     def prepare(self) -> None:
-        """Look for the program that starts it, where one does, and read the token."""
+        """Find the program that starts the server, if there is a command, and read the token."""
         if self.settings.command:
             self._command = (self._program(self.settings.command[0]), *self.settings.command[1:])
         self._token = None
@@ -91,11 +91,11 @@ class OtgServer(OtgDriver):
             return require_ringroad(self.host, name)
         path = self.host.find_program(name)
         if path is None:
-            raise GeneratorError(f"{name}, which is to start the generator, is not on {self.host.name}: see `command` of the generator")
+            raise GeneratorError(f"{name}, which starts the generator, was not found on {self.host.name}: see `command` of the generator")
         return path
 
     def start(self) -> None:
-        """Reach it; start it before where a command says how."""
+        """Connect to the server; if there is a command, start the server first."""
         self.prepare()
         verify: bool | str = str(self.settings.ca_file.expanduser()) if self.settings.ca_file else self.settings.verify
         self._client = client = OtgClient(self.settings.url, token=self._token, verify=verify, has_details=self.settings.has_details)
@@ -126,11 +126,11 @@ class OtgServer(OtgDriver):
         return self.settings.ports is not None
 
     def location(self, number: int, cable: Cable) -> str:
-        """Name the port as the settings do, else as Ringroad does."""
+        """Return the location from the settings, or else Ringroad's location."""
         if self.settings.ports is None:
             return CABLES[cable.kind]().generator_location(cable)
         return self.settings.ports[number - 1].replace("{far_end}", cable.far_end)
 
     def version(self) -> str:
-        """Return what the server says of itself, and where it is."""
+        """Return the version that the server reports, and its URL."""
         return f"{self._version} at {self.settings.url}"

@@ -28,34 +28,34 @@ class _Ready(BaseModel):
 
 
 class RingroadGenerator(OtgDriver):
-    """A server of the Open Traffic Generator model, on a port of the loopback interface that nobody else has."""
+    """A server of the Open Traffic Generator model, on a free port of the loopback interface."""
 
     title: ClassVar[str] = "Ringroad's generator, started by the lab"
     can_run_twice: ClassVar[bool] = True
 
     @classmethod
     def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
-        """Say whether it has ports for such cables."""
+        """Return whether it has ports for such cables."""
         return CABLES[kind].reaches_generator
 
     def prepare(self) -> None:
-        """Look for `ringroad`."""
+        """Check that `ringroad` is installed."""
         self._program = require_ringroad(self.host, "ringroad")
 
     def start(self) -> None:
         """Start it and wait until it serves."""
         self.prepare()
         self._version = self.host.run([self._program, "--version"]).stdout.strip()
-        # Its client is the lab alone, which has the token, and whose cables are sockets and interfaces.
+        # Its only client is the lab, which has the token, and whose cables are sockets and interfaces.
         argv = [self._program, "--json", "otg", "--http", "--listen", "127.0.0.1:0", "--allow-location", "**"]
         if self.cpus:
-            # Each port sends and receives in a thread; fewer processors than ports are shared without switching threads.
+            # Each port sends and receives in its own thread; on a single processor, one thread serves both ports, without switching.
             argv += ["--cpu", ",".join(str(cpu) for cpu in sorted(self.cpus)), "--threads", "one" if len(self.cpus) < 2 else "queue"]
         self._process = self.host.start("generator", argv, cpus=self.cpus)
         if not self._process.wait_output("\n", START_TIMEOUT_S):
-            said = self._process.output()
+            output = self._process.output()
             self.stop()
-            raise GeneratorError(f"ringroad otg did not start: {said.strip() or 'it said nothing'}")
+            raise GeneratorError(f"ringroad otg did not start: {output.strip() or 'no output'}")
         line = self._process.output().splitlines()[0]
         try:
             ready = _Ready.model_validate(json.loads(line))
@@ -68,7 +68,7 @@ class RingroadGenerator(OtgDriver):
         self._client = OtgClient(ready.url, token=ready.token)
 
     def location(self, number: int, cable: Cable) -> str:
-        """Name the port, as Ringroad has it."""
+        """Return Ringroad's location of the port."""
         return CABLES[cable.kind]().generator_location(cable)
 
     def version(self) -> str:

@@ -1,7 +1,7 @@
-"""The load that the generator carries by itself: its two ports are joined, with no device between them.
+"""The load that the generator carries by itself: its two ports are connected, with no device between them.
 
-The work of the generator is what it is with a device: each frame is written at one port and read at the other. Where the peer of its
-virtio cards has to be a back end of its own, that one's copies come on top, and the ceiling is told rather too low than too high.
+The generator does the same work as with a device: it writes each frame at one port and reads it at the other. If its virtio cards need
+a separate back end as their peer, the back end's copies are additional work, and the ceiling is rather too low than too high.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ringroad_lab.kinds import CABLES
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
-# More than any software generator does on one processor: what comes of it is a first guess.
+# More than any software generator sends on one processor: the result is a first guess.
 OVERLOAD_FPS = 50_000_000
 STEP_UP = 1.1
 STEP_DOWN = 0.8
-# Down to a hundredth of the first guess, for a machine that is busy with something else, and up again.
+# Down to a hundredth of the first guess, for a machine that is busy otherwise, and up again.
 STEPS = 30
-# A ceiling that held once is one; what it is worth, each later trial shows again.
+# One passing trial is enough for a ceiling: each later trial checks it again.
 TRIAL_S = 0.2
 CONNECT_TIMEOUT_S = 10.0
 
@@ -38,7 +38,7 @@ def measure_ceiling(client: OtgClient, host: Host, kind: CableKind, load: Load, 
     """Find the highest load of frames and flows like those of `load` that the generator carries without loss over its own loop.
 
     Raises:
-        GeneratorError: it does not even carry a small one, or there is no loop of such cables.
+        GeneratorError: it does not even carry a small load, or such cables cannot be looped.
     """
     longest = max(size for size, _ in load.frame.parts) + max(extra_bytes(load, sender) for sender in (0, 1))
     with _loop(client, host, kind, longest) as generator:
@@ -46,10 +46,10 @@ def measure_ceiling(client: OtgClient, host: Host, kind: CableKind, load: Load, 
 
 
 def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s: float) -> GeneratorCeiling:
-    """Look for the ceiling over a loop that is there: from what comes of an overload, up while all arrives, else down until it does.
+    """Find the ceiling over an existing loop: from the result of an overload, go up while all frames arrive, or else down until they do.
 
     Raises:
-        GeneratorError: nothing passes.
+        GeneratorError: no load passes.
     """
     clock_errors: list[float] = []
     frame = load.frame
@@ -64,7 +64,7 @@ def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s
     overload = offer(OVERLOAD_FPS)
     rate_fps = min(way.received_frames / way.transmit_s if way.transmit_s else 0.0 for way in overload.directions)
     if not rate_fps:
-        why = "; ".join(overload.reasons) or "all are lost"
+        why = "; ".join(overload.reasons) or "all frames are lost"
         raise GeneratorError(f"the generator does not carry {frame.name} frames over {kind} to itself: {why}")
     ceiling_fps = 0.0
     last = overload
@@ -85,7 +85,7 @@ def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s
 
 @contextmanager
 def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[OtgGenerator]:
-    """Join the generator's two ports by one cable."""
+    """Connect the generator's two ports by one cable."""
     cable_type = CABLES[kind]()
     if not cable_type.can_loop:
         raise GeneratorError(f"the generator cannot be looped by {kind} alone")
@@ -103,8 +103,8 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
 
 
 def _await_connection(generator: OtgGenerator, kind: CableKind) -> None:
-    """Offer a few frames until some come through: two ports of one generator need a moment to find each other."""
+    """Offer a few frames until some arrive: two ports of one generator need a moment to connect."""
     load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=1000, learning=False)
     request = TrialRequest(load=load, duration_s=0.01, purpose="self-test")
     if not wait_until(lambda: all(way.received_frames for way in generator.trial(request).directions), CONNECT_TIMEOUT_S):
-        raise GeneratorError(f"the generator's two ports, joined by {kind}, do not reach each other")
+        raise GeneratorError(f"the generator's two ports, connected by {kind}, do not reach each other")

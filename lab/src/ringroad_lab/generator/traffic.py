@@ -17,7 +17,7 @@ from ringroad_lab.trial import AddressPlan, FlowSet, FlowShape, Load
 # RFC 2544, appendix C.2.2: networks for measurements; RFC 4814, section 4: varied addresses and ports.
 PORT_NAMES = ("1", "2")
 PORT_ADDRESSES = ("198.18.0.1", "198.19.0.1")
-# Flows beyond the UDP ports that are free to use: as many source addresses instead.
+# If there are more flows than free UDP ports, the source address varies instead.
 MANY_FLOWS_ADDRESSES = ("10.0.0.1", "11.0.0.1")
 FIRST_UDP_PORT = 1024
 UDP_PORTS = 65536 - FIRST_UDP_PORT
@@ -25,14 +25,14 @@ UDP_PORTS = 65536 - FIRST_UDP_PORT
 STATIONS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02)
 PLANNED_STATIONS = (0x02_01_00_00_00_00, 0x02_02_00_00_00_00)
 VLAN_TAG_BYTES = 4
-# Of the outer UDP header, where a device may look to spread flows over its processors.
+# Of the outer UDP header, which a device may read to spread flows over its processors.
 TUNNEL_SOURCE_PORT = 49152
 LEARNING_FRAMES = 4
 LEARNING_FPS = 5_000
 ATTACK_FLOW = "attack"
-# Entries that even a short trial at a low rate comes to one after the other.
+# Number of entries that even a short trial at a low rate reaches in turn.
 MOST_IN_TURN = 1024
-# The model repeats as many random values as it is told; of more than 65,536 Ringroad draws each anew.
+# The model repeats the configured number of random values; above 65,536 Ringroad draws each value anew.
 NEVER_REPEATED = 65_537
 
 
@@ -50,7 +50,7 @@ class Direction:
 
     @property
     def learning_flow(self) -> str:
-        """Name of the flow that tells a learning switch where the receiver is."""
+        """Name of the flow that shows a learning switch where the receiver is."""
         return f"learning at {PORT_NAMES[self.receiver]}"
 
 
@@ -60,7 +60,7 @@ def directions(load: Load) -> tuple[Direction, ...]:
 
 
 def extra_bytes(load: Load, sender: int) -> int:
-    """Return by how much tags and tunnels make frames longer than their size says, at a sending port."""
+    """Return the number of bytes that tags and tunnels add to the frame size at a sending port."""
     return bool(load.vlans[sender]) * VLAN_TAG_BYTES + bool(load.vnis[sender]) * tunnel.OVERHEAD_BYTES
 
 
@@ -118,7 +118,7 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
 
 
 def _add_flow_set(ip: snappi.FlowIpv4, udp: snappi.FlowUdp, flow_set: FlowSet) -> None:
-    """Have frames match the entries of a flow set: one after the other, or at random where a trial may be too short for all of them."""
+    """Make frames match the entries of a flow set: in turn, or at random if a trial may be too short for all entries."""
     if flow_set.shape is FlowShape.ACL:
         headers = acl_headers(flow_set.entries, flow_set.seed)
         _set_headers(ip, udp, headers)
@@ -129,19 +129,19 @@ def _add_flow_set(ip: snappi.FlowIpv4, udp: snappi.FlowUdp, flow_set: FlowSet) -
         _vary(ip.src, address_text(FIRST_SOURCE), "0.0.0.1", flow_set.entries)
     else:
         ip.src.random.min, ip.src.random.max = address_text(FIRST_SOURCE), address_text(FIRST_SOURCE + flow_set.entries - 1)
-        # Seed 0: others in each trial.
+        # Seed 0: different addresses in each trial.
         ip.src.random.seed, ip.src.random.count = 0, NEVER_REPEATED
 
 
 def _set_headers(ip: snappi.FlowIpv4, transport: snappi.FlowUdp | snappi.FlowTcp, headers: Sequence[FrameHeader]) -> None:
-    """Give each frame the next header of a list, but for the destination; all fields advance together."""
+    """Give each frame the next header of a list, except the destination; all fields advance together."""
     ip.src.values = [address_text(header.source) for header in headers]
     transport.src_port.values = [header.source_port for header in headers]
     transport.dst_port.values = [header.destination_port for header in headers]
 
 
 def _add_attack(config: snappi.Config, load: Load, duration_s: float) -> None:
-    """Add frames of port 2 against the white list; they have no signature, and are counted nowhere."""
+    """Add frames from port 2 that the white list drops; they have no signature, and are not counted."""
     flow = _flow(config, ATTACK_FLOW, sender=1, receiver=0)
     flow.size.fixed = 64
     flow.rate.pps = round(load.attack_fps)
@@ -154,13 +154,13 @@ def _add_attack(config: snappi.Config, load: Load, duration_s: float) -> None:
 
 
 def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> None:
-    """Add frames of the receiving end that a switch learns from: RFC 2544, section 23, second step."""
+    """Add frames from the receiving end, so that a switch learns its address: RFC 2544, section 23, second step."""
     flow = _flow(config, direction.learning_flow, direction.receiver, direction.sender)
     flow.size.fixed = 64 + extra_bytes(load, direction.receiver)
     flow.rate.pps = LEARNING_FPS
     _add_headers(flow, load, direction.receiver, direction.sender)
     flow.duration.fixed_packets.packets = LEARNING_FRAMES
-    # So that it is not taken for frames of others where it arrives.
+    # So that its frames do not count as foreign frames where they arrive.
     flow.metrics.enable = True
 
 

@@ -1,7 +1,7 @@
-"""Trials through TRex in its stateless mode, by TRex's own client library (trex_stl_lib), which comes with TRex and with no package.
+"""Trials through TRex in stateless mode, with TRex's own client library (trex_stl_lib), which is part of TRex and not a package.
 
-TRex numbers its ports; the lab's first port is the first of `ports`. A stream of each direction has TRex's flow statistics, by which a port
-tells its frames from those of others.
+TRex numbers its ports; the lab's first port is the first of `ports`. The streams of each direction have TRex's flow statistics, with which
+a port distinguishes their frames from other frames.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ringroad_lab.offered_load import asked_s
 from ringroad_lab.trial import AddressPlan, DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 
 LIBRARY = "trex.stl.api"
-# RFC 2544, section 23: frames under way arrive within 2 s. TRex counts in blocks, and needs as long to show them all.
+# RFC 2544, section 23: frames in flight arrive within 2 s. TRex counts in blocks, and needs as long to show all frames.
 SETTLE_S = 2.0
 OVERTIME_S = 5.0
 FIRST_GROUP = 5
 FIRST_LATENCY_GROUP = 15
-# Where a load has so many times the frames of the latency stream, that is a part of it.
+# A load of at least this many times the latency stream includes the latency stream.
 LATENCY_FPS = 1000
 LATENCY_PART = 10
 FCS_BYTES = 4
@@ -39,25 +39,25 @@ class TrexSettings(GeneratorSettings):
     """Where TRex is."""
 
     host: str = "127.0.0.1"
-    """Where `t-rex-64 -i` runs."""
+    """Host on which `t-rex-64 -i` runs."""
     sync_port: Annotated[int, Field(ge=1, le=65535)] = 4501
     async_port: Annotated[int, Field(ge=1, le=65535)] = 4500
     ports: tuple[int, int] = (0, 1)
     """Numbers of its two ports."""
     library: Path | None = None
-    """Folder of the client, `automation/trex_control_plane/interactive` of TRex; None: where Python finds it."""
+    """Folder of the client, `automation/trex_control_plane/interactive` of TRex; None: on Python's module path."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """It always runs without the lab."""
+        """Return True: it always runs independently of the lab."""
         return True
 
 
-def import_client(library: Path | None) -> Any:  # noqa: ANN401 - of a library that is not there when types are checked
+def import_client(library: Path | None) -> Any:  # noqa: ANN401 - the library is not installed when types are checked
     """Import TRex's client.
 
     Raises:
-        GeneratorError: it is not there.
+        GeneratorError: the client is not installed.
     """
     if library is not None and str(library) not in sys.path:
         sys.path.append(str(library))
@@ -71,7 +71,7 @@ def import_client(library: Path | None) -> Any:  # noqa: ANN401 - of a library t
 
 
 class TrexServer(GeneratorDriver):
-    """A TRex server that runs already."""
+    """A TRex server that already runs."""
 
     title: ClassVar[str] = "TRex in stateless mode, by its own client library"
     settings_type: ClassVar[type[GeneratorSettings]] = TrexSettings
@@ -83,7 +83,7 @@ class TrexServer(GeneratorDriver):
         self._api = import_client(self.settings.library)
 
     def start(self) -> None:
-        """Connect, and take the ports."""
+        """Connect, and acquire the ports."""
         self.prepare()
         settings = self.settings
         self._client = self._api.STLClient(server=settings.host, sync_port=settings.sync_port, async_port=settings.async_port)
@@ -94,14 +94,14 @@ class TrexServer(GeneratorDriver):
             raise GeneratorError(f"TRex at {settings.host}:{settings.sync_port} cannot be used: {error}") from error
 
     def plug_in(self, cables: tuple[Cable, Cable]) -> Generator:
-        """Let the ports take frames to any address; which cable is at which port the user has said."""
+        """Make the ports accept frames to any address; the user has configured which cable is at which port."""
         self._client.set_port_attr(ports=list(self.settings.ports), promiscuous=True)
         return TrexGenerator(self._api, self._client, self.settings.ports, self.version())
 
     def version(self) -> str:
-        """Return TRex's version, and where it is."""
-        told = self._client.get_server_version() if self._client is not None else {}
-        return f"TRex {told.get('version', 'unknown')} at {self.settings.host}"
+        """Return TRex's version and host."""
+        server = self._client.get_server_version() if self._client is not None else {}
+        return f"TRex {server.get('version', 'unknown')} at {self.settings.host}"
 
     def check(self) -> None:
         """Check that it is still connected."""
@@ -109,16 +109,16 @@ class TrexServer(GeneratorDriver):
             raise GeneratorError(f"TRex at {self.settings.host} has ended, or closed its connection")
 
     def stop(self) -> None:
-        """Leave it."""
+        """Disconnect."""
         if self._client is not None and self._client.is_connected():
             self._client.disconnect()
 
 
 class TrexGenerator(Generator):
-    """Two ports of TRex."""
+    """Runs trials with two ports of TRex."""
 
     def __init__(self, api: Any, client: Any, ports: tuple[int, int], version: str) -> None:  # noqa: ANN401
-        """Take TRex's client library, a connected client of it, and the numbers of the ports."""
+        """Take TRex's client library, a connected client, and the numbers of the ports."""
         self._api = api
         self._client = client
         self._ports = ports
@@ -129,18 +129,18 @@ class TrexGenerator(Generator):
         return self._version
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, wait for the last frames, count.
+        """Offer a load, wait for the last frames, and count.
 
         Raises:
-            GeneratorError: TRex refused it.
+            GeneratorError: TRex rejected the load.
         """
         load = request.load.model_copy(update={"rate_fps": float(round(request.load.rate_fps))})
         if load.addresses is not AddressPlan.FIXED:
-            raise GeneratorError("TRex is not asked for address plans here: measure addresses by Ringroad's generator")
+            raise GeneratorError("address plans are not supported with TRex: measure addresses with Ringroad's generator")
         if load.flow_set is not None or load.attack_fps:
-            raise GeneratorError("TRex is not asked for flow sets here: take Ringroad's generator")
+            raise GeneratorError("flow sets are not supported with TRex: use Ringroad's generator")
         if any(load.vnis):
-            raise GeneratorError("TRex is not asked for VXLAN here: take Ringroad's generator")
+            raise GeneratorError("VXLAN is not supported with TRex: use Ringroad's generator")
         request = request.model_copy(update={"load": load})
         ways = traffic.directions(load)
         try:
@@ -175,8 +175,8 @@ class TrexGenerator(Generator):
 
         def has_all() -> bool:
             nonlocal counts
-            told = client.get_pgid_stats()
-            counts = tuple(self._counts(way, request, told, number) for number, way in enumerate(ways))
+            statistics = client.get_pgid_stats()
+            counts = tuple(self._counts(way, request, statistics, number) for number, way in enumerate(ways))
             return all(not way.lost_frames for way in counts)
 
         wait_until(has_all, SETTLE_S)
@@ -185,10 +185,10 @@ class TrexGenerator(Generator):
         return TrialResult(request=request, started_at=started_at, verdict=verdict, reasons=tuple(reasons), directions=counts)
 
     def streams(self, way: traffic.Direction, request: TrialRequest, number: int) -> list[Any]:
-        """Return TRex's streams of one direction: one for each size of the mix, and a slow one for latency, whose frames count as well."""
+        """Return TRex's streams of one direction: one for each size of the mix, and a slow one for latency, whose frames also count."""
         api, load = self._api, request.load
         total = sum(weight for _, weight in load.frame.parts)
-        # Bursts are of frames back to back: another stream would be between them.
+        # The frames of a burst are back to back: frames of another stream would come between them.
         latency_fps = LATENCY_FPS if load.burst_frames is None and load.rate_fps >= LATENCY_PART * LATENCY_FPS else 0
         streams = []
         for size, weight in load.frame.parts:
@@ -201,12 +201,12 @@ class TrexGenerator(Generator):
             streams.append(api.STLStream(packet=packet, mode=mode, flow_stats=api.STLFlowStats(pg_id=FIRST_GROUP + number)))
         if latency_fps:
             packet = api.STLPktBuilder(pkt=self._packet(way, load, max(size for size, _ in load.frame.parts)))
-            told = api.STLFlowLatencyStats(pg_id=FIRST_LATENCY_GROUP + number)
-            streams.append(api.STLStream(packet=packet, mode=api.STLTXCont(pps=latency_fps), flow_stats=told))
+            latency_stats = api.STLFlowLatencyStats(pg_id=FIRST_LATENCY_GROUP + number)
+            streams.append(api.STLStream(packet=packet, mode=api.STLTXCont(pps=latency_fps), flow_stats=latency_stats))
         return streams
 
     def _packet(self, way: traffic.Direction, load: Load | None, size: int) -> Any:  # noqa: ANN401
-        """Return a frame of a direction as TRex's Scapy has it, without FCS."""
+        """Return a frame of a direction for TRex's Scapy, without FCS."""
         api = self._api
         stations = [address.to_bytes(6).hex(":") for address in traffic.STATIONS]
         packet = api.Ether(src=stations[way.sender], dst=stations[way.receiver])
@@ -223,7 +223,7 @@ class TrexGenerator(Generator):
         return self._api.STLStream(packet=packet, mode=mode)
 
     def _many_flows(self, way: traffic.Direction, load: Load) -> Any:  # noqa: ANN401
-        """Vary the source port, or the source address where there are more flows than ports, as Ringroad's generator does."""
+        """Vary the source port, or the source address if there are more flows than ports, as Ringroad's generator does."""
         if load.flows == 1:
             return None
         machine = self._api.STLVM()
@@ -238,28 +238,30 @@ class TrexGenerator(Generator):
             machine.write(fv_name="flow", pkt_offset="UDP.sport")
         return machine
 
-    def _counts(self, way: traffic.Direction, request: TrialRequest, told: dict[str, Any], number: int) -> DirectionCounts:
-        groups = [told["flow_stats"].get(group + number, {}) for group in (FIRST_GROUP, FIRST_LATENCY_GROUP)]
+    def _counts(self, way: traffic.Direction, request: TrialRequest, statistics: dict[str, Any], number: int) -> DirectionCounts:
+        groups = [statistics["flow_stats"].get(group + number, {}) for group in (FIRST_GROUP, FIRST_LATENCY_GROUP)]
         sender, receiver = self._ports[way.sender], self._ports[way.receiver]
         load = request.load
         sent = sum(int(group.get("tx_pkts", {}).get(sender, 0)) for group in groups)
         received = sum(int(group.get("rx_pkts", {}).get(receiver, 0)) for group in groups)
-        latency = told.get("latency", {}).get(FIRST_LATENCY_GROUP + number, {}).get("latency")
+        latency = statistics.get("latency", {}).get(FIRST_LATENCY_GROUP + number, {}).get("latency")
         return DirectionCounts(
             sender=traffic.PORT_NAMES[way.sender],
             receiver=traffic.PORT_NAMES[way.receiver],
             intended_frames=load.burst_frames if load.burst_frames is not None else round(load.rate_fps * request.duration_s),
             sent_frames=sent,
             received_frames=min(received, sent),
-            # TRex does not tell frames apart: what is too many was there twice.
+            # TRex does not identify frames: frames beyond those sent count as duplicates.
             duplicate_frames=max(0, received - sent),
             transmit_s=asked_s(request) if sent else 0.0,
             latency=_latency(latency, int(groups[1].get("rx_pkts", {}).get(receiver, 0))) if latency else None,
         )
 
 
-def _latency(told: dict[str, Any], frames: int) -> LatencySummary | None:
+def _latency(values: dict[str, Any], frames: int) -> LatencySummary | None:
     """Read TRex's latencies, which are in µs."""
     if not frames:
         return None
-    return LatencySummary(frames=frames, min_ns=1000 * told["total_min"], mean_ns=1000 * told["average"], max_ns=1000 * told["total_max"])
+    return LatencySummary(
+        frames=frames, min_ns=1000 * values["total_min"], mean_ns=1000 * values["average"], max_ns=1000 * values["total_max"]
+    )

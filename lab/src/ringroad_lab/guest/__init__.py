@@ -1,1 +1,1 @@
-"""Guests: they forward between two ports of the device under test, as a virtual network function would."""
+"""Guests: each forwards between two ports of the device under test, like a virtual network function."""

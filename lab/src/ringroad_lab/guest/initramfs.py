@@ -1,6 +1,6 @@
-"""A virtual machine's initramfs: busybox, the modules it needs, programs that come along, and one script.
+"""A virtual machine's initramfs: busybox, the required modules, additional programs, and one script.
 
-It is built on the guest's host, out of what is installed there.
+It is built on the guest's host from programs installed there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ number=10
 for module in $(cat "$tree.modules"); do
     file=$(find "$modules" -name "$module.ko*" | head -n 1)
     number=$((number + 1))
-    # One that is not there is part of the kernel itself.
+    # A missing module is built into the kernel.
     case $file in
         *.ko) cp "$file" "$tree/modules/$number-$module.ko" ;;
         *.ko.xz) xz -dc "$file" >"$tree/modules/$number-$module.ko" ;;
@@ -73,14 +73,14 @@ def build_initramfs(
         folder: Private to the guest.
         modules: Folder with the kernel's modules.
         names: Modules, in the order in which they are loaded.
-        script: What the guest does; it has to say `READY` when it is up.
-        files: Programs and libraries of the host that come along, with the libraries that they need.
+        script: Shell script that the guest runs; it must print `READY` when the guest is up.
+        files: Programs and libraries to copy from the host, with the libraries that they need.
 
     Raises:
-        HostError: something of it is not there.
+        HostError: a required file or program is missing.
     """
     tree, archive = folder / "tree", folder / "initramfs"
-    # After a failure the guest ends, with the word that the lab looks for.
+    # After a failure the guest prints FAILED and powers off.
     body = f"trap 'echo \"{FAILED}\"; poweroff -f' EXIT\n{script}"
     host.write_text(folder / "tree.init", _INIT.format(script=body))
     host.write_text(folder / "tree.modules", "\n".join(names) + "\n")

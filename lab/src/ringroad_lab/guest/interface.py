@@ -1,4 +1,4 @@
-"""The lab's interfaces to guests, and to what else is plugged in where a guest may be."""
+"""The lab's interfaces to guests, and to other machines at the far ends of cables."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.host.interface import Process
 from ringroad_lab.record import LogExcerpt
 
-# Cables of guests, where the scenario leaves the choice: shared memory first.
+# Cables of guests if the scenario names none, in order of preference: shared memory first.
 GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
 
 
 def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> CableKind | None:
-    """Return the kind of a guest's cables: the one that is wanted, else the best that device and guest both carry; None without any."""
+    """Return the kind of a guest's cables: `wanted`, else the best kind that both device and guest carry; None if there is none."""
     return wanted or next((kind for kind in (*GUEST_CABLES, *sorted(carried)) if kind in carried), None)
 
 
 class Machine(ABC):
-    """A virtual machine, or what stands in for one, at the far ends of cables."""
+    """A virtual machine, or a stand-in for one, at the far ends of cables."""
 
     carries: ClassVar[frozenset[CableKind]]
     start_s: ClassVar[float] = 3.0
-    """What its start takes, s, for the plan."""
+    """Duration of its start, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
-    """Its own programs, of which there may be other builds."""
+    """Programs of the machine that a build can replace."""
     boots_kernel: ClassVar[bool] = False
-    """Whether it has a kernel of its own, which a build may bring."""
+    """Whether the machine boots a kernel, which a build can replace."""
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Set its name, which must be unique in the run."""
         self.name = name
         self.placement = placement
 
     @abstractmethod
     def prepare(self) -> None:
-        """Look for all that it needs.
+        """Check for all required programs.
 
         Raises:
             MissingProgramError: names the Debian package.
@@ -47,7 +47,7 @@ class Machine(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check that it lives.
+        """Check that the machine is running.
 
         Raises:
             GuestError: with the end of its log.
@@ -55,40 +55,40 @@ class Machine(ABC):
 
     @abstractmethod
     def processes(self) -> Sequence[Process]:
-        """Return what is watched for processor time and memory."""
+        """Return the processes to sample for processor time and memory."""
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Return the version of each of its programs."""
+        """Return the version of each program."""
 
     def files(self) -> Sequence[str]:
-        """Return files beside its programs that make it what it is: the image of its kernel."""
+        """Return further files that identify the machine, such as the image of its kernel."""
         return ()
 
     @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what its programs said."""
+        """Return the output of its programs."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it; possible at any point, any number of times."""
+        """Stop the machine. Can be called at any point, any number of times."""
 
 
 class Guest(Machine):
     """Forwards every frame between its two cables."""
 
     kind: ClassVar[str]
-    """As scenarios name it: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
+    """Name in scenarios: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
-    """Kinds of cables over which it has one queue pair and no more."""
+    """Kinds of cables over which the guest has exactly one queue pair."""
     is_stand_in: ClassVar[bool]
-    """Whether it is a program in place of a virtual machine; the report says so."""
+    """Whether the guest is a program in place of a virtual machine, which the report states."""
     huge_pages_mib: ClassVar[int] = 0
-    """Memory in pages of 2 MiB that it needs where its placement has such."""
+    """Memory in pages of 2 MiB that the guest needs if its placement has huge pages."""
 
     @abstractmethod
     def start(self, cables: tuple[Cable, Cable]) -> None:
-        """Start it, plugged in at both ends, and wait until it forwards.
+        """Start the guest with both cables plugged in, and wait until it forwards.
 
         Raises:
             GuestError: with the end of its log.

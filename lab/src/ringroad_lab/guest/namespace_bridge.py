@@ -1,4 +1,4 @@
-"""A Linux bridge in a network namespace in place of a virtual machine with one."""
+"""A Linux bridge in a network namespace, in place of a virtual machine with a Linux bridge."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ BRIDGE = "br0"
 
 
 class NamespaceBridgeGuest(Guest):
-    """Bridges its two cables. The kernel forwards, on whichever processor brings the frame."""
+    """Bridges its two cables. The kernel forwards each frame on the processor that delivers the frame."""
 
     kind: ClassVar[str] = "linux-bridge"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Set its name, which must be unique in the run."""
         super().__init__(name, placement)
         self._host = placement.host
-        # Namespaces are the whole machine's where the run has no mounts of its own.
+        # Names of namespaces are visible on the whole machine if the run has no private mounts.
         self._netns = f"{placement.host.folder.name}-{name}"
         self._interfaces: tuple[str, ...] = ()
         self._is_made = False
 
     def prepare(self) -> None:
-        """Look for `ip`."""
+        """Check for `ip`."""
         self._host.require("ip", "iproute2")
 
     def start(self, cables: tuple[Cable, Cable]) -> None:
-        """Make the namespace and the bridge, and plug both cables in."""
+        """Create the namespace and the bridge, and plug both cables in."""
         for cable in cables:
             if cable.kind is not CableKind.VETH:
                 raise GuestError(f"a bridge in a namespace does not carry {cable.kind} ({cable.name})")
@@ -62,7 +62,7 @@ class NamespaceBridgeGuest(Guest):
         return self._host.run(["ip", "netns", "exec", self._netns, *command], check=check).status == 0
 
     def check(self) -> None:
-        """Check that its bridge is there, with both cables."""
+        """Check that the bridge exists and has both cables."""
         for interface in self._interfaces:
             if not self._inside("test", "-e", f"/sys/class/net/{BRIDGE}/brif/{interface}", check=False):
                 raise GuestError(f"guest {self.name} (Linux bridge): {interface} is no longer in its bridge")
@@ -76,11 +76,11 @@ class NamespaceBridgeGuest(Guest):
         return {"Linux (guest)": self._host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return nothing: there is no program to say anything."""
+        """Return nothing: no program runs."""
         return []
 
     def stop(self) -> None:
-        """Give the interfaces back, and remove bridge and namespace."""
+        """Return the interfaces, and remove bridge and namespace."""
         if not self._is_made:
             return
         for interface in self._interfaces:

@@ -1,4 +1,4 @@
-"""Virtual machines as guests: they forward."""
+"""Virtual machines as guests, which forward."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ while true; do sleep 3600; done
 
 
 class QemuTestpmdGuest(QemuGuest):
-    """DPDK's testpmd in it polls the two cards, and forwards each frame as it is (`io`)."""
+    """DPDK's testpmd in the guest polls the two cards and forwards each frame unchanged (`io`)."""
 
     kind: ClassVar[str] = "qemu-testpmd"
     memory_mib: ClassVar[int] = 768
@@ -63,19 +63,19 @@ class QemuTestpmdGuest(QemuGuest):
     ready_text: ClassVar[str] = "io packet forwarding - ports=2"
 
     def prepare(self) -> None:
-        """Look for testpmd too."""
+        """Check for testpmd too."""
         super().prepare()
         self._host.require("dpdk-testpmd", "dpdk-dev")
         self._files()
 
     def _modules(self) -> Sequence[str]:
-        # The cards stay without a driver of the kernel.
+        # The cards need no kernel driver.
         return ("uio", "uio_pci_generic")
 
     def _files(self) -> Sequence[str]:
         program = self._host.require("dpdk-testpmd", "dpdk-dev")
         found = self._host.run(["sh", "-c", "ls -d /usr/lib/*/dpdk/pmds-*/*"], check=False).stdout.split()
-        # By the names that they ask for each other, so that none is loaded twice.
+        # The names under which the drivers load each other, so that no driver is loaded twice.
         drivers = [path for path in found if re.fullmatch(rf"({'|'.join(DPDK_DRIVERS)})\.so\.\d+", PurePosixPath(path).name)]
         if len(drivers) != len(DPDK_DRIVERS):
             raise MissingProgramError(", ".join(DPDK_DRIVERS), "dpdk", self._host.name)

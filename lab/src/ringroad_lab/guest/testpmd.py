@@ -1,4 +1,4 @@
-"""DPDK's testpmd in place of a virtual machine: the switch sees its virtio-user card as it sees a guest's."""
+"""DPDK's testpmd in place of a virtual machine: to the switch its virtio-user card looks like a guest's card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START_LIMIT_S = 30.0
 
 
 class TestpmdGuest(Guest):
-    """Forwards each frame to the other card as it is (`io`)."""
+    """Forwards each frame unchanged to the other card (`io`)."""
 
     kind: ClassVar[str] = "testpmd"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
@@ -31,10 +31,10 @@ class TestpmdGuest(Guest):
     forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Set its name, which must be unique in the run."""
         super().__init__(name, placement)
         if not placement.cpus:
-            raise GuestError(f"guest {name}: no processor is set aside for it")
+            raise GuestError(f"guest {name}: no processor is reserved for it")
         self._host = placement.host
         self._prefix = f"{name}-{placement.host.folder.name[-8:]}"
         # Where DPDK keeps its sockets.
@@ -42,12 +42,12 @@ class TestpmdGuest(Guest):
         self._process: Process | None = None
 
     def prepare(self) -> None:
-        """Look for testpmd."""
+        """Check for testpmd."""
         self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
         self._host.require("stdbuf", "coreutils")
 
     def start(self, cables: tuple[Cable, Cable]) -> None:
-        """Start it, and wait until it forwards."""
+        """Start testpmd, and wait until it forwards."""
         try:
             self._process = self._host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
         except HostError as error:
@@ -58,12 +58,12 @@ class TestpmdGuest(Guest):
     def _command(self, cables: tuple[Cable, Cable]) -> list[str]:
         cpus = sorted(self.placement.cpus)
         queues = self.placement.queues
-        # The main thread sleeps while the others forward: it may share their first processor.
+        # The main thread sleeps while the others forward: it can share their first processor.
         lcores = ",".join(["0@" + str(cpus[0]), *(f"{number}@{cpu}" for number, cpu in enumerate(cpus, start=1))])
-        # DPDK refuses both at once. The switch maps few regions, so that memory must not be in many pieces.
+        # DPDK refuses both at once. The switch maps few regions, so memory must be in few segments.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
-            # Its standard output is no terminal, and would come late.
+            # Its standard output is not a terminal: without this it would be buffered.
             "stdbuf",
             "-oL",
             self._program,
@@ -83,12 +83,12 @@ class TestpmdGuest(Guest):
             "--total-num-mbufs=16384",
             "--no-mlockall",
             "--auto-start",
-            # With a period it runs until it is told to end; else until its standard input ends, which is empty.
+            # With a period testpmd runs until a signal stops it; without, until the end of its standard input, which is empty.
             "--stats-period=60",
         ]
 
     def check(self) -> None:
-        """Check that it lives."""
+        """Check that testpmd is running."""
         if why := self._process.death() if self._process else "was not started":
             raise GuestError(f"guest {self.name} (testpmd) {why}")
 
@@ -98,16 +98,16 @@ class TestpmdGuest(Guest):
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        said = self._host.run([self._program, "-v"], env=self._env, check=False)
-        match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
+        completed = self._host.run([self._program, "-v"], env=self._env, check=False)
+        match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
         return {"DPDK (guest)": match[1]} if match else {}
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what it said."""
+        """Return its output."""
         return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
-        """End it."""
+        """Stop testpmd."""
         if self._process is not None:
             self._process.stop()
             self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)], check=False)
@@ -126,7 +126,7 @@ def _virtual_device(number: int, cable: Cable) -> str:
         return f"--vdev=net_virtio_user{number},path={cable.far_end},queues={cable.queues},queue_size={RING_DESCRIPTORS}{server}"
     if cable.kind is CableKind.VETH:
         if cable.queues > 1:
-            # It counts combined channels; veth has separate ones.
+            # net_af_xdp counts combined channels; veth has separate ones.
             raise GuestError(f"DPDK's net_af_xdp has one queue on veth ({cable.name}), not {cable.queues}: use vhost-user, or one queue")
         return f"--vdev=net_af_xdp{number},iface={cable.far_end}"
     raise GuestError(f"testpmd as a guest does not carry {cable.kind} ({cable.name})")

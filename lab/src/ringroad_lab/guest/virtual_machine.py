@@ -1,4 +1,4 @@
-"""Virtual machines: QEMU with Debian's kernel and an archive in memory. Nothing is installed, and nothing stays."""
+"""Virtual machines: QEMU with Debian's kernel and an initramfs. Nothing is installed, and nothing remains afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIRTIO_MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
     *("failover", "net_failover", "virtio_net"),
 )
-# Frames are what the device under test makes of them, and nothing merges or completes them.
+# The guest must receive frames as the device under test sends them: no merging, no completed checksums.
 OFFLOADS_OFF = (
     "csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,"
     "guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
@@ -39,43 +39,43 @@ class VirtualMachine(Machine):
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
     build_programs: ClassVar[Programs] = {QEMU: ()}
     boots_kernel: ClassVar[bool] = True
-    # Of one whose processor is emulated.
+    # With an emulated processor.
     start_s: ClassVar[float] = 20.0
     memory_mib: ClassVar[int] = 256
     kernel_arguments: ClassVar[str] = ""
     ready_text: ClassVar[str] = READY
-    """What its console shows when it is up."""
+    """Text on the console when the machine is up."""
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Set its name, which must be unique in the run."""
         super().__init__(name, placement)
         if placement.queues > 1:
-            raise GuestError(f"guest {name}: a QEMU guest has one queue pair for each card here; take guest testpmd for {placement.queues}")
+            raise GuestError(f"guest {name}: a QEMU guest has one queue pair per card; use guest testpmd for {placement.queues}")
         self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / f"guest-{name}"
         self._process: Process | None = None
 
     @abstractmethod
     def _modules(self) -> Sequence[str]:
-        """Modules that it needs, in order."""
+        """Required kernel modules, in load order."""
 
     @abstractmethod
     def _script(self) -> str:
-        """What it runs."""
+        """Shell script that the machine runs."""
 
     def _files(self) -> Sequence[str]:
-        """Programs of the host that come along."""
+        """Programs to copy from the host."""
         return ()
 
     def prepare(self) -> None:
-        """Look for QEMU, for what goes into the guest, and for its kernel."""
+        """Check for QEMU, for the contents of the initramfs, and for the kernel."""
         self._host.require(QEMU, "qemu-system-x86")
         self._host.require("busybox", "busybox")
         self._host.require("ldd", "libc-bin")
         self._kernel()
 
     def _kernel(self) -> tuple[str, PurePosixPath]:
-        """Image of the kernel and the folder of its modules: those of its build, else those that `ringroad vm` would take."""
+        """Return the kernel image and the folder of its modules: those of the build, else those that `ringroad vm` would use."""
         ringroad = require_ringroad(self._host, "ringroad")
         build = self.placement.build
         chosen = ["--kernel", str(build.kernel)] if build and build.kernel else []
@@ -83,26 +83,26 @@ class VirtualMachine(Machine):
             found = json.loads(self._host.run([ringroad, "vm", "kernel", "--json", *chosen], timeout_s=120).stdout)
             return str(found["image"]), PurePosixPath(found["modules"])
         except (HostError, ValueError, KeyError, TypeError) as error:
-            raise GuestError(f"guest {self.name}: no kernel for it; `ringroad vm kernel --fetch DIR` fetches one: {error}") from error
+            raise GuestError(f"guest {self.name}: no kernel found; `ringroad vm kernel --fetch DIR` downloads one: {error}") from error
 
     @property
     def _is_emulated(self) -> bool:
-        """Whether QEMU emulates the processor: a /dev/kvm alone does not mean that Debian's kernel runs on it."""
+        """Whether QEMU emulates the processor. The presence of /dev/kvm does not guarantee that Debian's kernel runs on it."""
         flags = self._host.read_text(PurePosixPath("/proc/cpuinfo"))
         has_kvm = self._host.run(["test", "-w", "/dev/kvm"], check=False).status == 0
         return not (has_kvm and re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE))
 
     @property
     def _has_vhost(self) -> bool:
-        """Whether the kernel carries the frames of a tap, rather than QEMU."""
+        """Whether the kernel, rather than QEMU, moves the frames of a tap."""
         return self._host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
 
     def _serial_ports(self) -> Sequence[str]:
-        """QEMU's options for serial ports beside the console's."""
+        """QEMU's options for further serial ports besides the console."""
         return ()
 
     def boot(self, cables: Sequence[Cable]) -> None:
-        """Boot it with a card for each cable, and wait until it is up.
+        """Boot the machine with a card for each cable, and wait until it is up.
 
         Raises:
             GuestError: with the end of its log.
@@ -145,7 +145,7 @@ class VirtualMachine(Machine):
         ]
 
     def check(self) -> None:
-        """Check that it lives."""
+        """Check that QEMU is running."""
         if why := self._process.death() if self._process else "was not started":
             raise GuestError(f"guest {self.name} (QEMU) {why}")
 
@@ -154,22 +154,22 @@ class VirtualMachine(Machine):
         return [self._process] if self._process else []
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of QEMU, with what runs the guest's processor, and of its kernel."""
-        said = self._host.run([QEMU, "--version"]).stdout
-        match = re.search(r"version (\S+)", said)
-        processor = "emulated processor (TCG): its speed means nothing" if self._is_emulated else "KVM"
+        """Return the version of QEMU with its accelerator, and the version of the guest's kernel."""
+        output = self._host.run([QEMU, "--version"]).stdout
+        match = re.search(r"version (\S+)", output)
+        processor = "emulated processor (TCG): its speed is meaningless" if self._is_emulated else "KVM"
         return {"QEMU": f"{match[1] if match else 'unknown'}, {processor}", "Linux (guest)": self._kernel()[1].name}
 
     def files(self) -> Sequence[str]:
-        """Return the image of its kernel."""
+        """Return the kernel image."""
         return [self._kernel()[0]]
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what QEMU and the guest's console said."""
+        """Return the output of QEMU and of the guest's console."""
         return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
-        """End it, and remove what it booted from."""
+        """Stop the machine, and remove its initramfs."""
         if self._process is not None:
             self._process.stop()
         self._host.run(["rm", "-rf", str(self._folder)], check=False)

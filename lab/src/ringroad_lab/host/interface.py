@@ -1,4 +1,4 @@
-"""The lab's interface to a machine: run commands, start processes, keep files in a private folder."""
+"""The lab's interface to a machine: runs commands, starts processes, keeps files in a private folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST_WORDS_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended."""
+    """Result of a command that ended."""
 
     argv: tuple[str, ...]
     status: int
@@ -24,47 +24,47 @@ class Completed:
 
 
 class Process(ABC):
-    """A process that the lab started, and ends."""
+    """A process that the lab starts and stops."""
 
     name: str
     """For people: `ovs-vswitchd`."""
     pid: int
-    """On its host."""
+    """Process ID on its host."""
 
     def __init__(self, name: str) -> None:
-        """Name it."""
+        """Set its name."""
         self.name = name
         self._said = Output()
 
     def is_running(self) -> bool:
-        """Whether it lives. Once it does not, all that it said is there."""
+        """Whether the process is running. Once it is not, its output is complete."""
         return self._said.status is None
 
     def output(self) -> str:
-        """Return what it said so far, standard output and error together; the last 64 KiB of it."""
+        """Return the last 64 KiB of its output so far, standard output and error combined."""
         return self._said.text()
 
     def wait_output(self, text: str, timeout_s: float) -> bool:
-        """Wait until it said `text`; False where it ended or the time ran out before."""
+        """Wait until the output contains `text`; return False if the process ended or the wait timed out first."""
         return self._said.wait_text(text, timeout_s)
 
     def last_words(self) -> str:
-        """Return the end of what it said, for an error."""
-        return self.output().strip()[-LAST_WORDS_CHARACTERS:] or "it said nothing"
+        """Return the end of its output, for an error message."""
+        return self.output().strip()[-LAST_WORDS_CHARACTERS:] or "no output"
 
     def death(self) -> str | None:
-        """Return how it ended, with its last words; None while it lives."""
+        """Return how the process ended, with the end of its output; None while it is running."""
         return None if self.is_running() else f"ended with status {self.stop()}: {self.last_words()}"
 
     def why_silent(self, text: str, timeout_s: float) -> str | None:
-        """Wait until it said `text`, and return None; where it did not, why: it ended, or the time ran out, with its last words."""
+        """Wait until the output contains `text`; return None, or why it does not (ended, timed out), with the end of the output."""
         if self.wait_output(text, timeout_s):
             return None
         return self.death() or f"is not ready after {timeout_s:g} s: {self.last_words()}"
 
     @abstractmethod
     def stop(self, timeout_s: float = 5.0) -> int:
-        """End it by SIGTERM, then by SIGKILL; return its status. One that ended already is no error."""
+        """Stop the process by SIGTERM, then by SIGKILL; return its status. Stopping an ended process is not an error."""
 
 
 class Host(ABC):
@@ -72,17 +72,17 @@ class Host(ABC):
 
     name: str
     folder: PurePosixPath
-    """Private to this run; removed with the host's `close`."""
+    """Private to this run; `close` removes it."""
 
     @property
     def cable_prefix(self) -> str:
-        """What the names of this run's cables begin with there: of the folder's name, which is unique on its host."""
+        """Prefix of the names of this run's cables: part of the folder's name, which is unique on the host."""
         return self.folder.name[-4:]
 
     def undo_script(self, name: str) -> PurePosixPath:
-        """Path of a shell script that may be written, and is run when the lab leaves the host, be it killed or the connection lost.
+        """Path for a shell script that runs when the lab leaves the host, also if the lab is killed or the connection is lost.
 
-        What the lab started there has ended by then, or is about to.
+        By then the lab's processes there have ended or are about to end.
         """
         return self.folder / "undo" / name
 
@@ -96,23 +96,23 @@ class Host(ABC):
         stdin: str = "",
         check: bool = True,
     ) -> Completed:
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
         Raises:
-            HostError: it could not start, took too long, or, with `check`, ended with another status than 0; what it said comes with it.
+            HostError: it could not start, timed out, or, with `check`, ended with a status other than 0; the message has its output.
         """
 
     @abstractmethod
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
-        """Start a process, bound to some processors where they are named."""
+        """Start a process, bound to `cpus` if given."""
 
     @abstractmethod
     def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Write a file, with its folders."""
+        """Write a file, and create its folders."""
 
     @abstractmethod
     def read_text(self, path: PurePosixPath) -> str:
-        """Read a file; of devices in /proc and /sys too.
+        """Read a file, also of /proc and /sys.
 
         Raises:
             HostError: it cannot be read.
@@ -120,13 +120,13 @@ class Host(ABC):
 
     @abstractmethod
     def find_program(self, program: str) -> str | None:
-        """Path of a program: of a name in PATH or the system folders, or of an absolute path that exists."""
+        """Return the path of a program, searched in PATH and the system folders, or given as an absolute path; None if not found."""
 
     def require(self, program: str, package: str) -> str:
-        """Path of a program that has to be there.
+        """Return the path of a required program.
 
         Raises:
-            MissingProgramError: it is not; the Debian package that has it is named.
+            MissingProgramError: it does not exist; names the Debian package that provides it.
         """
         path = self.find_program(program)
         if path is None:
@@ -134,9 +134,9 @@ class Host(ABC):
         return path
 
     def locate(self, path: str) -> str:
-        """Path of a file that comes with a program; where it is a build's program, that build's file if it has one."""
+        """Return the path of a file that belongs to a program: the file of the build, if a build replaces the program and has the file."""
         return path
 
     @abstractmethod
     def close(self) -> None:
-        """End what still runs, and remove the folder."""
+        """Stop all remaining processes, and remove the folder."""

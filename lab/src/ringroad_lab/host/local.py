@@ -17,12 +17,12 @@ from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.tied import tied
 
-# Where Debian keeps programs that are not in everybody's PATH.
+# Folders of Debian with programs that are not in the PATH of every user.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")
 
 
-# Makes the folder; when standard input ends, which it does with the lab, puts back what was changed, and removes the
-# folder. Processes that end with it may still write.
+# Creates the folder. When the lab ends, standard input ends: then undoes changes and removes the folder. Processes that are ending at
+# the same time may still write to it.
 _KEEP_FOLDER = """\
 trap '' HUP INT TERM PIPE
 folder=$(mktemp -d "$0/ringroad-lab-XXXXXXXX") || exit 1
@@ -34,10 +34,10 @@ _READ_BYTES = 64 * 1024
 
 
 class LocalProcess(Process):
-    """A process on this machine, in a session of its own. The kernel kills it when the thread that started it ends."""
+    """A process on this machine, in its own session. The kernel kills it when the thread that started it ends."""
 
     def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None, cpus: frozenset[int] | None) -> None:
-        """Start it."""
+        """Start the process."""
         super().__init__(name)
         bound = ["taskset", "--cpu-list", ",".join(str(cpu) for cpu in sorted(cpus))] if cpus else []
         self._popen = subprocess.Popen(
@@ -53,18 +53,18 @@ class LocalProcess(Process):
         self._reader.start()
 
     def _read(self, pidfd: int) -> None:
-        """Read what it says to its end, and collect it: nobody else does, so that its number is its own until then."""
+        """Read the output to the end, and reap the process. Nothing else reaps it, so its PID stays valid until then."""
         pipe = self._popen.stdout
         assert pipe is not None
         os.set_blocking(pipe.fileno(), False)
         with pipe, selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             selector.register(pidfd, selectors.EVENT_READ)
-            # A child of the process may hold the pipe open longer: the end is that of the process itself.
+            # A child of the process may hold the pipe open longer: stop reading when the process itself ends.
             while not any(key.fd == pidfd for key, _ in selector.select()):
                 if not self._keep_available(pipe.fileno()):
                     selector.unregister(pipe)
-            # What it left behind in its session.
+            # Kill the processes that it left in its session.
             _kill_group(self.pid)
             if pipe.fileno() in selector.get_map():
                 self._keep_available(pipe.fileno())
@@ -72,20 +72,20 @@ class LocalProcess(Process):
         self._said.end(self._popen.wait())
 
     def _keep_available(self, descriptor: int) -> bool:
-        """Read what is there now; whether more may come."""
+        """Read the output available now; return whether more may follow."""
         try:
-            # As much as a pipe holds: who left the session and goes on speaking does not hold the reader up.
+            # As much as a pipe holds: a process that left the session and keeps writing must not block the reader.
             for _ in range(16):
-                said = os.read(descriptor, _READ_BYTES)
-                if not said:
+                output = os.read(descriptor, _READ_BYTES)
+                if not output:
                     return False
-                self._said.add(said)
+                self._said.add(output)
         except BlockingIOError:
             pass
         return True
 
     def is_running(self) -> bool:
-        """Whether it lives. Once it does not, all that it said is there."""
+        """Whether the process is running. Once it is not, its output is complete."""
         if not super().is_running():
             return False
         try:
@@ -97,7 +97,7 @@ class LocalProcess(Process):
         return False
 
     def stop(self, timeout_s: float = 5.0) -> int:
-        """End it by SIGTERM, then all of its session by SIGKILL; return its status."""
+        """Stop the process by SIGTERM, then its whole session by SIGKILL; return its status."""
         if self.is_running():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -108,13 +108,13 @@ class LocalProcess(Process):
 
 
 class LocalHost(Host):
-    """This machine. Processes end with the thread that started them: start them from one that lasts. So does the folder."""
+    """This machine. Processes end with the thread that started them, so use a long-lived one. The folder is removed when the lab ends."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """Make the private folder, below `parent` or the system's folder for temporary files.
+        """Create the private folder, below `parent` or the system's folder for temporary files.
 
         Raises:
-            HostError: it cannot be made.
+            HostError: the folder cannot be created.
         """
         self.name = "this machine"
         self._processes: list[LocalProcess] = []
@@ -124,12 +124,12 @@ class LocalHost(Host):
         )
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
-        with self._keeper.stdout as said:
-            folder = said.readline().strip()
+        with self._keeper.stdout as output:
+            folder = output.readline().strip()
         if not folder:
             self._keeper.stdin.close()
             self._keeper.wait()
-            raise HostError(f"no folder for the run can be made below {place}")
+            raise HostError(f"cannot create a folder for the run below {place}")
         self.folder = PurePosixPath(folder)
 
     def run(
@@ -141,10 +141,10 @@ class LocalHost(Host):
         stdin: str = "",
         check: bool = True,
     ) -> Completed:
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
         Raises:
-            HostError: it could not start, took too long, or, with `check`, ended with another status than 0.
+            HostError: it could not start, timed out, or, with `check`, ended with a status other than 0.
         """
         command = " ".join(argv)
         program = self.find_program(argv[0])
@@ -163,29 +163,29 @@ class LocalHost(Host):
             )
         except OSError as error:
             raise HostError(f"cannot run {command}: {error.strerror}") from error
-        # Closes the pipes, whoever still holds their other ends.
+        # Closes the pipes, even if another process still holds their other ends.
         with popen:
             try:
                 stdout, stderr = popen.communicate(stdin, timeout_s)
             except BaseException as error:
-                # It may have ended, and a child of it hold its output open.
+                # The command may have ended while a child of it holds its output open.
                 _kill_group(popen.pid)
                 if isinstance(error, subprocess.TimeoutExpired):
                     raise HostError(f"{command} did not end within {timeout_s:g} s") from None
                 raise
         completed = Completed(tuple(argv), popen.returncode, stdout, stderr)
         if check and completed.status:
-            said = (stderr.strip() or stdout.strip() or "it said nothing")[-2000:]
-            raise HostError(f"{command} ended with status {completed.status}: {said}")
+            output = (stderr.strip() or stdout.strip() or "no output")[-2000:]
+            raise HostError(f"{command} ended with status {completed.status}: {output}")
         return completed
 
     def start(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None
     ) -> LocalProcess:
-        """Start a process, bound to some processors where they are named.
+        """Start a process, bound to `cpus` if given.
 
         Raises:
-            HostError: there is no such program, or no such processor, or it cannot be started.
+            HostError: the program or a processor does not exist, or the process cannot be started.
         """
         program = self.find_program(argv[0])
         if program is None:
@@ -201,7 +201,7 @@ class LocalHost(Host):
         return process
 
     def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Write a file, with its folders.
+        """Write a file, and create its folders.
 
         Raises:
             HostError: it cannot be written.
@@ -224,11 +224,11 @@ class LocalHost(Host):
             raise HostError(f"cannot read {path}: {error.strerror}") from error
 
     def find_program(self, program: str) -> str | None:
-        """Path of a program: of a name in PATH or the system folders, or of an absolute path that exists."""
+        """Return the path of a program, searched in PATH and the system folders, or given as an absolute path; None if not found."""
         return shutil.which(program, path=_path())
 
     def close(self) -> None:
-        """End what still runs, the latest first, and remove the folder."""
+        """Stop all remaining processes, the latest first, and remove the folder."""
         while self._processes:
             self._processes.pop().stop()
         assert self._keeper.stdin is not None
@@ -237,7 +237,7 @@ class LocalHost(Host):
 
 
 def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
-    # What programs say is read: it has to be in the language of the code.
+    # The lab parses the output of programs, which must be in English.
     return {**os.environ, "PATH": _path(), "LC_ALL": "C.UTF-8", **(added or {})}
 
 

@@ -1,6 +1,6 @@
 """Another machine, as a host of a test bed, reached by SSH.
 
-Whatever was started there ends when the connection does: a run that was killed leaves nothing behind on the other machine.
+All processes started there end with the connection: a killed run leaves nothing behind on the other machine.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ringroad_lab.scenario.model import SiteHost
 
 READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
-# What an answer may take longer than the command itself.
+# How much longer than the command itself an answer can take.
 ANSWER_LIMIT_S = 10.0
 KEEPALIVE_S = 10.0
-# Users other than root have no system folders in their PATH; what programs say has to be in the language of the code.
+# Users other than root have no system folders in their PATH. The lab parses the output of programs, which must be in English.
 _ENVIRONMENT = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" LC_ALL=C.UTF-8'
 _TIMED_OUT = 124
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
-# Runs a program in a session of its own; ends it when standard input ends, which it does with the connection.
+# Runs a program in its own session. When the connection ends, standard input ends: then stops the program.
 _SUPERVISE = """\
 exec 3<&0
 setsid "$@" </dev/null 3<&- &
@@ -47,7 +47,7 @@ kill "$watch"
 kill -s KILL -- "-$child" 2>/dev/null
 exit "$status"
 """
-# Makes the folder; when standard input ends, puts back what was changed, and removes the folder.
+# Creates the folder. When standard input ends, undoes changes and removes the folder.
 _KEEP_FOLDER = """\
 trap '' HUP INT TERM PIPE
 folder=$(mktemp -d /tmp/ringroad-lab-XXXXXXXX) || exit 1
@@ -58,10 +58,10 @@ rm -rf "$folder"
 
 
 class SshProcess(Process):
-    """A process on another machine. Its output comes over the connection."""
+    """A process on another machine. The connection carries its output."""
 
     def __init__(self, host: SshHost, name: str, command: str) -> None:
-        """Start it."""
+        """Start the process."""
         super().__init__(name)
         self._host = host
         self._remote: Any = None
@@ -73,24 +73,24 @@ class SshProcess(Process):
         if not line.strip().isdigit():
             rest = await self._remote.stdout.read()
             raise HostError(f"cannot start {self.name} on {self._host.name}: {(line + rest).decode(errors='replace').strip()}")
-        # Held here, else nothing keeps the task from being collected.
+        # Keep a reference: otherwise the task could be garbage-collected.
         self._reader = asyncio.ensure_future(self._read())
         return int(line)
 
     async def _read(self) -> None:
         try:
-            while said := await self._remote.stdout.read(READ_BYTES):
-                self._said.add(said)
+            while output := await self._remote.stdout.read(READ_BYTES):
+                self._said.add(output)
             await self._remote.wait_closed()
             status = self._remote.returncode
         except (asyncssh.Error, OSError) as error:
             status = None
             self._said.add(f"\nthe connection to {self._host.name} was lost: {error}\n".encode())
-        # The shell tells a signal as 128 + its number; Python, and so the lab, as a negative one.
+        # The shell reports a signal as 128 + its number; Python, and so the lab, as a negative number.
         self._said.end(-1 if status is None else 128 - status if status > 128 else status)
 
     def stop(self, timeout_s: float = 5.0) -> int:
-        """End it by SIGTERM, then all of its session by SIGKILL; return its status."""
+        """Stop the process by SIGTERM, then its whole session by SIGKILL; return its status."""
         if self.is_running():
             self._host.signal(self.pid, "TERM")
         status = self._said.wait_end(timeout_s)
@@ -101,16 +101,16 @@ class SshProcess(Process):
 
 
 class SshHost(Host):
-    """Another machine. It needs a POSIX shell and coreutils, nothing of the lab."""
+    """Another machine. It needs a POSIX shell and coreutils, but no part of the lab."""
 
     def __init__(self, place: SiteHost) -> None:
-        """Connect, and make the private folder.
+        """Connect, and create the private folder.
 
-        Without a `key_file` the user's usual keys and agent are tried; without a `known_hosts_file` it is `~/.ssh/known_hosts`. A machine
-        whose own key is not in there is refused.
+        Without a `key_file`, the user's default keys and agent are tried. The default of `known_hosts_file` is `~/.ssh/known_hosts`. A
+        machine whose host key is not in that file is rejected.
 
         Raises:
-            HostError: it cannot be reached, is not the one that it should be, or refuses the user.
+            HostError: the machine cannot be reached, has an unknown host key, or refuses the user.
         """
         self.name = place.name
         self._processes: list[SshProcess] = []
@@ -157,15 +157,15 @@ class SshHost(Host):
         keeper = await self.connection.create_process(f"sh -c {shlex.quote(_KEEP_FOLDER)}", stderr=asyncssh.STDOUT)
         line = (await keeper.stdout.readline()).strip()
         if not line.startswith("/tmp/ringroad-lab-"):
-            raise HostError(f"{self.name}: no folder for the run: {line or 'no answer'}")
+            raise HostError(f"{self.name}: cannot create a folder for the run: {line or 'no answer'}")
         self.folder = PurePosixPath(line)
         return keeper
 
     def wait(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:  # noqa: ANN401
-        """Do something in the connection's thread, and wait for it.
+        """Run a coroutine in the connection's thread, and wait for its result.
 
         Raises:
-            HostError: it took longer than it may.
+            HostError: it timed out.
         """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
@@ -174,7 +174,7 @@ class SshHost(Host):
             if future.done():
                 raise
             future.cancel()
-            raise HostError(f"{self.name} does not answer: nothing came within {timeout_s:g} s") from error
+            raise HostError(f"{self.name} does not answer within {timeout_s:g} s") from error
 
     def run(
         self,
@@ -185,31 +185,31 @@ class SshHost(Host):
         stdin: str = "",
         check: bool = True,
     ) -> Completed:
-        """Run a command to its end."""
-        # The other machine ends it in time: to close the connection's channel would not.
+        """Run a command and wait for its end."""
+        # `timeout` ends the command on the other machine: closing the connection's channel would not.
         command = self._shell_command(["timeout", "--kill-after=2", f"{timeout_s:.3f}", *argv], env)
         shown = " ".join(argv)
         try:
             done = self.wait(self.connection.run(command, input=stdin, errors="replace"), timeout_s + ANSWER_LIMIT_S)
         except (asyncssh.Error, OSError) as error:
             raise HostError(f"cannot run {shown} on {self.name}: {_why(error)}") from error
-        # None: the machine did not tell, as when a signal ended the shell.
+        # None: the machine did not report a status, for example when a signal ended the shell.
         status = -1 if done.exit_status is None else int(done.exit_status)
         completed = Completed(tuple(argv), status, str(done.stdout), str(done.stderr))
-        said = (completed.stderr.strip() or completed.stdout.strip() or "it said nothing")[-2000:]
+        output = (completed.stderr.strip() or completed.stdout.strip() or "no output")[-2000:]
         if status == _TIMED_OUT:
             raise HostError(f"{shown} did not end within {timeout_s:g} s on {self.name}")
-        # A shell that runs in it may end with these, too.
+        # A shell that runs as the command may end with these statuses, too.
         if status in (_NOT_FOUND, _NOT_EXECUTABLE) and completed.stderr.startswith("timeout:"):
-            raise HostError(f"cannot run {shown} on {self.name}: {said}")
+            raise HostError(f"cannot run {shown} on {self.name}: {output}")
         if check and status:
-            raise HostError(f"{shown} ended with status {status} on {self.name}: {said}")
+            raise HostError(f"{shown} ended with status {status} on {self.name}: {output}")
         return completed
 
     def start(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None
     ) -> SshProcess:
-        """Start a process, bound to some processors where they are named."""
+        """Start a process, bound to `cpus` if given."""
         program = self.find_program(argv[0])
         if program is None:
             raise HostError(f"cannot start {name}: there is no program {argv[0]} on {self.name}")
@@ -222,20 +222,20 @@ class SshHost(Host):
         return process
 
     def signal(self, pid: int, name: str) -> None:
-        """Send a signal to a process, or to a group of them (a negative number); one that ended is no error."""
-        # The shell's own: procps takes a group of a small number for a signal.
+        """Send a signal to a process, or to a process group (negative number); an ended process is not an error."""
+        # The shell's built-in: the `kill` of procps takes a process group with a small number for a signal.
         self.run(["sh", "-c", 'kill -s "$1" -- "$2"', "sh", name, str(pid)], check=False)
 
     def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Write a file, with its folders."""
+        """Write a file, and create its folders."""
         self.run(["sh", "-c", 'mkdir -p "$(dirname "$1")" && cat >"$1"', "sh", str(path)], stdin=text)
 
     def read_text(self, path: PurePosixPath) -> str:
-        """Read a file; of devices in /proc and /sys too."""
+        """Read a file, also of /proc and /sys."""
         return self.run(["cat", str(path)]).stdout
 
     def find_program(self, program: str) -> str | None:
-        """Path of a program: of a name in PATH or the system folders, or of an absolute path that exists."""
+        """Return the path of a program, searched in PATH and the system folders, or given as an absolute path; None if not found."""
         if program not in self._programs:
             found = self.run(["sh", "-c", 'command -v "$1"', "sh", program], check=False).stdout.strip()
             if not found:
@@ -244,7 +244,7 @@ class SshHost(Host):
         return self._programs[program]
 
     def close(self) -> None:
-        """End what still runs, the latest first, remove the folder, and hang up."""
+        """Stop all remaining processes, the latest first, remove the folder, and disconnect."""
         if self._loop.is_closed():
             return
         try:
@@ -252,7 +252,7 @@ class SshHost(Host):
                 self._processes.pop().stop()
             self.wait(self._drop_folder(), ANSWER_LIMIT_S)
         except (HostError, asyncssh.Error, OSError):
-            # The connection is gone: the other machine cleans up by itself.
+            # The connection is lost: the other machine cleans up by itself.
             pass
         finally:
             self._end_loop()
@@ -262,7 +262,7 @@ class SshHost(Host):
         await self._keeper.wait_closed()
 
     def _end_loop(self) -> None:
-        async def hang_up() -> None:
+        async def disconnect() -> None:
             if self.connection is not None:
                 self.connection.close()
                 await self.connection.wait_closed()
@@ -272,7 +272,7 @@ class SshHost(Host):
             await asyncio.gather(*rest, return_exceptions=True)
 
         try:
-            self.wait(hang_up(), ANSWER_LIMIT_S)
+            self.wait(disconnect(), ANSWER_LIMIT_S)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -289,7 +289,7 @@ def _why(error: Exception) -> str:
         case ConnectionRefusedError():
             return "the connection is refused: no SSH server listens there"
         case socket.gaierror():
-            return "there is no machine of that name"
+            return "there is no machine with that name"
         case TimeoutError():
             return f"no answer within {CONNECT_LIMIT_S:g} s"
         case asyncssh.KeyImportError():

@@ -1,1 +1,1 @@
-"""Message sizes: throughput and latency of messages between two stations, size by size, by NetPIPE and sockperf."""
+"""Throughput and latency by message size between two stations, measured by NetPIPE and sockperf."""

@@ -1,7 +1,7 @@
-"""Commands run in a virtual machine over its second serial port, one after the other.
+"""Runs commands in a virtual machine over its second serial port, one at a time.
 
-A request is a line: a mark that no output has, a script in base64, and a dot. The answer is what the script says, and a
-line with the mark and its status.
+A request is one line: a mark that occurs in no output, a script in base64, and a dot. The response is the output of the
+script, and a line with the mark and the exit status.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from ringroad_lab.errors import HostError
 from ringroad_lab.guest.initramfs import READY
 
-# The other end: what a guest's script ends with.
+# The guest's end of the channel: the end of the guest's script.
 SERVE_COMMANDS = f"""\
 stty -F /dev/ttyS1 raw -echo
 exec 3<>/dev/ttyS1
@@ -39,7 +39,7 @@ class CommandChannel:
         """Connect to QEMU's socket.
 
         Raises:
-            HostError: nobody listens there.
+            HostError: nothing listens on the socket.
         """
         self._socket = socket.socket(socket.AF_UNIX)
         try:
@@ -49,32 +49,32 @@ class CommandChannel:
             raise HostError(f"{path}: {error.strerror}") from error
 
     def run(self, script: str, timeout_s: float) -> tuple[int, str]:
-        """Run a script in the guest's shell, without input; return its status, and what it said.
+        """Run a script in the guest's shell, without input; return its exit status and output.
 
-        After an error the channel is of no use any more.
+        After an error the channel is unusable.
 
         Raises:
-            HostError: the guest is gone, or the script did not end in time.
+            HostError: the guest has ended, or the script timed out.
         """
         mark = secrets.token_hex(16)
         end = re.compile(rf"\n{mark} end (\d+)\n".encode())
         deadline = time.monotonic() + timeout_s
-        said = bytearray()
+        output = bytearray()
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(f"{mark} {base64.b64encode(script.encode()).decode()} .\n".encode())
-            while not (found := end.search(said)):
+            while not (found := end.search(output)):
                 self._socket.settimeout(max(0.001, deadline - time.monotonic()))
                 received = self._socket.recv(_READ_BYTES)
                 if not received:
                     raise HostError(f"the guest ended while it ran {script}")
-                said += received
+                output += received
         except TimeoutError:
             raise HostError(f"{script} did not end in the guest within {timeout_s:g} s") from None
         except OSError as error:
             raise HostError(f"{script} cannot be run in the guest: {error.strerror}") from error
-        return int(found[1]), said[: found.start()].decode(errors="replace")
+        return int(found[1]), output[: found.start()].decode(errors="replace")
 
     def close(self) -> None:
-        """Leave the guest; possible any number of times."""
+        """Close the channel; can be called any number of times."""
         self._socket.close()

@@ -14,7 +14,7 @@ from ringroad_lab.host.interface import Completed
 from ringroad_lab.message_size.command_channel import SERVE_COMMANDS, CommandChannel
 from ringroad_lab.message_size.station import Station
 
-# In its memory, as all else.
+# In the guest's memory, like all its files.
 FOLDER = PurePosixPath("/tmp")
 INTERFACE = "eth0"
 
@@ -23,21 +23,21 @@ class GuestProgram:
     """A program in a guest."""
 
     def __init__(self, station: GuestStation, pid: str, log: PurePosixPath) -> None:
-        """Take its number there, and where it writes what it says."""
+        """Take the process ID in the guest, and the file with the program's output."""
         self._station = station
         self._pid = pid
         self._log = log
 
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Return whether the program is running."""
         return self._station.run(["kill", "-0", self._pid], check=False).status == 0
 
     def output(self) -> str:
-        """Return what it said so far."""
+        """Return the output so far."""
         return self._station.run(["tail", "-c", "4000", str(self._log)], check=False).stdout
 
     def stop(self) -> None:
-        """End it. A guest that is gone has ended it already, and whoever looks after the guest tells so."""
+        """Stop the program. It has already ended if the guest has ended; the check of the guest reports that."""
         try:
             self._station.run(["kill", "-KILL", self._pid], check=False)
         except HostError:
@@ -45,10 +45,10 @@ class GuestProgram:
 
 
 class GuestStation(VirtualMachine, Station):
-    """A virtual machine with one card, its offloads off, and the programs in its memory."""
+    """A virtual machine with one network card without offloads, and the programs in its memory."""
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Take a name that is unique in the run."""
         super().__init__(name, placement)
         self._socket = self._folder / "commands.sock"
         self._channel: CommandChannel | None = None
@@ -57,12 +57,12 @@ class GuestStation(VirtualMachine, Station):
 
     @property
     def folder(self) -> PurePosixPath:
-        """Its own."""
+        """Folder in the guest."""
         return FOLDER
 
     @property
     def title(self) -> str:
-        """What it is."""
+        """Kind of station, for users."""
         return "QEMU guest"
 
     def _modules(self) -> Sequence[str]:
@@ -74,7 +74,7 @@ class GuestStation(VirtualMachine, Station):
     def _script(self) -> str:
         return f"""\
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 || true
-# NPtcp asks for the number of its protocol.
+# NPtcp looks up the number of its protocol.
 mkdir -p /etc
 printf 'tcp 6 TCP\\nudp 17 UDP\\n' >/etc/protocols
 ip address add {self._network} dev {INTERFACE}
@@ -86,7 +86,7 @@ ip link set lo up
         return ("-chardev", f"socket,id=commands,path={self._socket},server=on,wait=off", "-serial", "chardev:commands")
 
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
-        """Boot it, and wait until it takes commands."""
+        """Boot the guest, and wait until it accepts commands."""
         self._network, self._programs = address, programs
         self.boot([cable])
         try:
@@ -97,11 +97,11 @@ ip link set lo up
         self.address = address.partition("/")[0]
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:
-        """Run a command in it to its end. Standard error comes with the output."""
+        """Run a command in the guest and wait for its end. The output includes standard error."""
         return self._run(shlex.join(argv), tuple(argv), timeout_s, check=check)
 
     def start_program(self, name: str, argv: Sequence[str]) -> GuestProgram:
-        """Start a program in it."""
+        """Start a program in the guest."""
         log = FOLDER / f"{argv[0]}.log"
         script = f"{shlex.join(argv)} >{shlex.quote(str(log))} 2>&1 3>&- & echo $!"
         return GuestProgram(self, self._run(script, tuple(argv), 30.0, check=True).stdout.strip(), log)
@@ -110,13 +110,13 @@ ip link set lo up
         command = f"{self.name}: {shlex.join(argv)}"
         if self._channel is None:
             raise HostError(f"cannot run {command}: the guest was not started")
-        status, said = self._channel.run(script, timeout_s)
+        status, output = self._channel.run(script, timeout_s)
         if check and status:
-            raise HostError(f"{command} ended with status {status}: {said.strip()[-2000:] or 'it said nothing'}")
-        return Completed(argv, status, said, "")
+            raise HostError(f"{command} ended with status {status}: {output.strip()[-2000:] or 'no output'}")
+        return Completed(argv, status, output, "")
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the guest."""
         if self._channel is not None:
             self._channel.close()
         super().stop()

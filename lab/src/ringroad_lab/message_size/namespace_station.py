@@ -1,4 +1,4 @@
-"""A network namespace as a station. It stands in for a virtual machine."""
+"""A network namespace as a station, in place of a virtual machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ringroad_lab.record import LogExcerpt
 
 
 class NamespaceStation(Station):
-    """A namespace with one interface, its offloads off."""
+    """A namespace with one interface without offloads."""
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Take a name that is unique in the run."""
         super().__init__(name, placement)
         self._host = placement.host
         self._netns = f"{placement.host.folder.name}-{name}"
@@ -29,22 +29,22 @@ class NamespaceStation(Station):
 
     @property
     def folder(self) -> PurePosixPath:
-        """The host's."""
+        """Folder of the host."""
         return self._host.folder
 
     @property
     def title(self) -> str:
-        """What it is."""
+        """Kind of station, for users."""
         return "network namespace"
 
     def prepare(self) -> None:
-        """Look for what makes it."""
+        """Check that the program that creates namespaces is installed."""
         self._host.require("ip", "iproute2")
 
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
-        """Plug it in."""
+        """Create the namespace and attach the cable."""
         if cable.kind is not CableKind.VETH:
-            raise GuestError(f"{self.name} does not carry {cable.kind} ({cable.name}): namespaces are plugged in by veth")
+            raise GuestError(f"{self.name} does not carry {cable.kind} ({cable.name}): namespaces are connected by veth")
         interface = cable.far_end
         try:
             self._host.run(["ip", "netns", "add", self._netns])
@@ -60,32 +60,32 @@ class NamespaceStation(Station):
         self.address = address.partition("/")[0]
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:
-        """Run a command in it to its end."""
+        """Run a command in the namespace and wait for its end."""
         cpus = sorted(self.placement.cpus)
         bound = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
         return self._host.run(["ip", "netns", "exec", self._netns, *bound, *argv], timeout_s=timeout_s, check=check)
 
     def start_program(self, name: str, argv: Sequence[str]) -> Process:
-        """Start a program in it."""
+        """Start a program in the namespace."""
         return self._host.start(name, ["ip", "netns", "exec", self._netns, *argv], cpus=self.placement.cpus)
 
     def check(self) -> None:
-        """Do nothing: the kernel lives."""
+        """Do nothing: the kernel is always alive."""
 
     def processes(self) -> Sequence[Process]:
-        """Return none: its programs come and go."""
+        """Return none: programs run only temporarily."""
         return ()
 
     def versions(self) -> dict[str, str]:
-        """Return nothing: the host's record has its kernel."""
+        """Return nothing: the host's record has the kernel version."""
         return {}
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return none."""
+        """Return no logs."""
         return ()
 
     def stop(self) -> None:
-        """Give the interface back, and remove the namespace; possible any number of times."""
+        """Return the interface to the host and delete the namespace; can be called any number of times."""
         if not self._is_made:
             return
         if self._interface is not None:

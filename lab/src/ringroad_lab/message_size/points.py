@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Point:
-    """One size of message."""
+    """Result of one message size."""
 
     size_bytes: int
-    """Of the block as the program sends it, without headers."""
+    """Size of the block that the program sends, without headers."""
     latency_ns: float
-    """One way: half the time to and fro."""
+    """One-way latency: half the round-trip time."""
 
     @property
     def throughput_bps(self) -> float:
-        """Bits that pass in a second while one block is under way at a time."""
+        """Bits per second with one block in flight at a time."""
         return 8 * self.size_bytes * 1e9 / self.latency_ns

@@ -1,4 +1,4 @@
-"""sockperf's ping-pong between two stations, over UDP or TCP: one message under way at a time."""
+"""sockperf's ping-pong between two stations, over UDP or TCP: one message in flight at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.station import Station
 
 PORT = 11111
-# sockperf's own header is in each message (sockperf(1): --msg-size).
+# Each message contains sockperf's header (sockperf(1): --msg-size).
 MIN_BYTES = 14
 MAX_BYTES = 65507
-"""Of UDP over IPv4."""
-# What it may take beside its bouncing: some seconds, and in an emulated guest on a busy machine many times that.
+"""Largest message of UDP over IPv4."""
+# Time limit in addition to the measurement: some seconds, and many times that in an emulated guest on a busy machine.
 _OVERHEAD_S = 60.0
 _MEDIAN = re.compile(r"percentile 50\.000 =\s*([\d.]+)")
 _COUNTS = re.compile(r"\[Valid Duration\].*SentMessages=(\d+); ReceivedMessages=(\d+)")
@@ -29,38 +29,38 @@ def measure_by_sockperf(
     *,
     seconds_each: int,
 ) -> list[Point]:
-    """Bounce messages of each size for some seconds.
+    """Measure each message size for some seconds.
 
     Raises:
-        GeneratorError: it ended with an error, or no message came back.
+        GeneratorError: sockperf failed, or no message returned.
         GuestError: the receiver does not listen.
     """
     tcp = ["--tcp"] if protocol == "tcp" else []
     where = ["-i", receiver.address, "-p", str(PORT), *tcp]
-    answering = receiver.serve("sockperf server", ["sockperf", "server", *where], protocol, PORT)
+    server = receiver.serve("sockperf server", ["sockperf", "server", *where], protocol, PORT)
     points = []
     try:
         for size in sizes_bytes:
             argv = ["sockperf", "ping-pong", *where, "-m", str(size), "-t", str(seconds_each)]
             try:
-                said = sender.run(argv, timeout_s=seconds_each + _OVERHEAD_S).stdout
+                output = sender.run(argv, timeout_s=seconds_each + _OVERHEAD_S).stdout
             except HostError as error:
                 raise GeneratorError(f"sockperf from {sender.name} to {receiver.name}, {size} bytes: {error}") from error
-            points.append(Point(size, parse_sockperf(said)))
+            points.append(Point(size, parse_sockperf(output)))
     finally:
-        answering.stop()
+        server.stop()
     return points
 
 
 def parse_sockperf(text: str) -> float:
-    """Read the median one-way latency, ns, that sockperf's ping-pong prints.
+    """Parse the median one-way latency, ns, from the output of sockperf's ping-pong.
 
     Raises:
-        GeneratorError: it is not there, or no message came back.
+        GeneratorError: the output has no latency, or no message returned.
     """
     median, counts = _MEDIAN.search(text), _COUNTS.search(text)
     if median is None or counts is None:
-        raise GeneratorError(f"sockperf reported no latency: {text.strip()[-500:] or 'it said nothing'}")
+        raise GeneratorError(f"sockperf reported no latency: {text.strip()[-500:] or 'no output'}")
     if int(counts[2]) == 0 or float(median[1]) <= 0:
-        raise GeneratorError(f"sockperf: of {counts[1]} messages none came back")
+        raise GeneratorError(f"sockperf: none of {counts[1]} messages returned")
     return float(median[1]) * 1000

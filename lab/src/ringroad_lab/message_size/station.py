@@ -1,4 +1,4 @@
-"""The lab's interface to a station: what is at the far end of a cable, with an address, and runs programs."""
+"""The lab's interface to a station: a machine at the far end of a cable that has an address and runs programs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.interface import Machine
 from ringroad_lab.host.interface import Completed
 
-# An emulated guest on a busy machine takes its time.
+# An emulated guest on a busy machine is slow.
 LISTEN_TIMEOUT_S = 30.0
-# What `ethtool -k` has to show as off: nobody merges, cuts or leaves out checksums.
+# Offloads that `ethtool -k` must show as off: no merged or segmented frames, no missing checksums.
 _OFFLOADS = (
     *("tx-checksumming", "tcp-segmentation-offload"),
     *("generic-segmentation-offload", "generic-receive-offload"),
 )
-# States of sockets in /proc/net (include/net/tcp_states.h): of TCP one that listens, of UDP one without a peer.
+# States of sockets in /proc/net (include/net/tcp_states.h): a TCP socket that listens, a UDP socket without a peer.
 _STATES = {"tcp": "0A", "udp": "07"}
 
 
@@ -31,74 +31,74 @@ class Program(Protocol):
     """A program that a station runs."""
 
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Return whether the program is running."""
 
     def output(self) -> str:
-        """Return what it said so far."""
+        """Return the output so far."""
 
     def stop(self) -> object:
-        """End it."""
+        """Stop the program."""
 
 
 class Station(Machine):
-    """One of two, between which messages bounce."""
+    """One of the two stations that exchange messages."""
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Name it, uniquely in the run."""
+        """Take a name that is unique in the run."""
         super().__init__(name, placement)
         self.address = ""
 
     @property
     @abstractmethod
     def folder(self) -> PurePosixPath:
-        """Where its programs may write."""
+        """Folder in which its programs can write."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is, for people."""
+        """Kind of station, for users."""
 
     @abstractmethod
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:
-        """Plug it in, and wait until it takes commands.
+        """Connect the station, and wait until it accepts commands.
 
         Args:
-            cable: Of a kind that it carries.
-            address: IPv4, with the bits of its network.
-            programs: Paths of those of the host that it will run.
+            cable: A cable of a kind that the station carries.
+            address: IPv4 address with prefix length.
+            programs: Paths of the host's programs that the station will run.
 
         Raises:
-            GuestError: it could not be made, or has offloads.
+            GuestError: the station could not be created, or has offloads.
         """
 
     @abstractmethod
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0, check: bool = True) -> Completed:
-        """Run a command in it to its end.
+        """Run a command in the station and wait for its end.
 
         Raises:
-            HostError: as of any host.
+            HostError: as for any host.
         """
 
     @abstractmethod
     def start_program(self, name: str, argv: Sequence[str]) -> Program:
-        """Start a program in it.
+        """Start a program in the station.
 
         Raises:
-            HostError: as of any host.
+            HostError: as for any host.
         """
 
     def serve(self, name: str, argv: Sequence[str], protocol: str, port: int) -> Program:
-        """Start a program in it, and wait until it listens.
+        """Start a program in the station, and wait until it listens.
 
         Args:
-            name: For people.
+            name: Name for users.
             argv: The program and its arguments.
             protocol: `tcp` or `udp`.
-            port: Where it is going to listen.
+            port: Port on which the program will listen.
 
         Raises:
-            GuestError: it does not.
-            HostError: as of any host.
+            GuestError: the program does not listen.
+            HostError: as for any host.
         """
         program = self.start_program(name, argv)
         try:
@@ -111,15 +111,15 @@ class Station(Machine):
         return program
 
     def _switch_offloads_off(self, interface: str) -> None:
-        """Have its frames sent and received as they are.
+        """Switch off the offloads of an interface, so that frames are sent and received unchanged.
 
         Raises:
             GuestError: an offload cannot be switched off.
-            HostError: as of any host.
+            HostError: as for any host.
         """
         self.run(["ethtool", "-K", interface, *OFFLOADS_OFF], check=False)
-        told = self.run(["ethtool", "-k", interface]).stdout
-        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", told, re.MULTILINE)]
+        features = self.run(["ethtool", "-k", interface]).stdout
+        still_on = [name for name in _OFFLOADS if not re.search(rf"^{name}: off", features, re.MULTILINE)]
         if still_on:
             raise GuestError(f"{self.name}: {', '.join(still_on)} cannot be switched off")
 

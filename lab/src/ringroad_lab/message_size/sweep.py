@@ -1,4 +1,4 @@
-"""A sweep over message sizes through a device, by NetPIPE and by sockperf over UDP and TCP, and its cost."""
+"""A sweep over message sizes through a device, with NetPIPE and with sockperf over UDP and TCP, and its cost."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PROGRAMS: dict[Tool, tuple[str, str]] = {
     "sockperf-udp": ("sockperf", "sockperf"),
     "sockperf-tcp": ("sockperf", "sockperf"),
 }
-"""Program of each tool, and the Debian package that has it."""
+"""Program of each tool, and the Debian package of the program."""
 ETHTOOL = ("ethtool", "ethtool")
 
 
 def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
-    """Sizes that sockperf measures: its smallest, then powers of two and what lies half-way (as NetPIPE), up to UDP's greatest."""
+    """Return the sizes that sockperf measures: its smallest, powers of two and the sizes half-way (as NetPIPE), up to UDP's largest."""
     limit = min(max_bytes, MAX_BYTES)
     sizes = {MIN_BYTES, limit} | {size for power in range(4, 17) for size in (1 << power, 3 << power >> 1) if size <= limit}
     return tuple(sorted(size for size in sizes if size >= MIN_BYTES))
 
 
 def require_programs(settings: MessageSizeSettings, placement: Placement) -> list[str]:
-    """Look for the programs of stations, and for what makes these; return the paths of the former.
+    """Check for the programs that stations need and that create stations; return the paths of the former.
 
     Raises:
         MissingProgramError: names the Debian package.
@@ -52,10 +52,10 @@ def require_programs(settings: MessageSizeSettings, placement: Placement) -> lis
 
 
 def station_cable(dut: type[Dut], settings: MessageSizeSettings) -> CableKind:
-    """Return what joins a device and stations.
+    """Return the kind of cable between a device and stations.
 
     Raises:
-        ScenarioError: nothing does.
+        ScenarioError: no kind of cable fits.
     """
     carried = STATIONS[settings.stations].carries
     kind = guest_cable(None, dut.carries & carried)
@@ -73,17 +73,17 @@ def joined_stations(
     placements: tuple[Placement, Placement],
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Iterator[tuple[Station, Station]]:
-    """Join two stations by a device, and take everything down.
+    """Connect two stations by a device, and remove everything afterwards.
 
     Args:
-        dut: A device that was not started yet.
-        kind: What the cables are made of.
-        settings: What will be measured.
-        placements: Of the stations, on the device's host.
-        on_step: Called with what is being done, for the user.
+        dut: A device that is not started yet.
+        kind: Kind of the cables.
+        settings: Settings of the sweep.
+        placements: Placements of the stations, on the device's host.
+        on_step: Called with each step, for the user.
 
     Raises:
-        LabError: what could not be started, and why.
+        LabError: a part could not be started.
     """
     host = dut.placement.host
     programs = require_programs(settings, placements[0])
@@ -113,7 +113,7 @@ def sweep_message_sizes(
     """Measure between two stations.
 
     Raises:
-        LabError: what could not be measured, and why.
+        LabError: the measurement failed.
     """
     curves: list[Curve] = []
     metrics: dict[str, Metric] = {}
@@ -125,7 +125,7 @@ def sweep_message_sizes(
         try:
             (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings)))
         except LabError:
-            # One that has ended says more than a tool that then finds nobody.
+            # If a device or station has ended, its error explains more than the error of a tool without a peer.
             _check(dut, stations)
             raise
         _check(dut, stations)
@@ -134,7 +134,7 @@ def sweep_message_sizes(
         metrics |= {
             f"{name}_throughput_bps": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
             f"{name}_latency_ns": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
-            # The kernel's own devices have no process: what they cost is in the kernel's time.
+            # Devices of the kernel have no process: their cost is in the kernel's time.
             **_costs(name, "dut", dut_cost),
             **_costs(name, "stations", stations_cost),
         }
@@ -158,7 +158,7 @@ def _check(dut: Dut, stations: Sequence[Station]) -> None:
 
 
 def _costs(tool: str, part: str, cost: Cost) -> dict[str, Metric]:
-    """What processes take; without any there is nothing to tell."""
+    """Return the metrics of a cost; empty without processes."""
     metrics = {}
     if cost.processors is not None:
         metrics[f"{tool}_{part}_processors"] = _processors(cost.processors)

@@ -1,1 +1,1 @@
-"""Methods of measurement: each turns trials into one measurement. A file for each."""
+"""Measurement methods. Each runs trials and returns one measurement. One file per method."""

@@ -1,4 +1,4 @@
-"""RFC 2889 section 5.7: how many addresses a learning switch knows at once."""
+"""RFC 2889 section 5.7: how many addresses a learning switch stores at once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ringroad_lab.trial import FramesPerSecond
 
 
 class AddressCachingSettings(TrialSettings):
-    """Of the address caching capacity."""
+    """Settings of the address-caching method."""
 
     max_stations: Annotated[int, Field(ge=2, le=1_000_000)] = 16_384
-    """The most that are tried. Open vSwitch 3.1 knows 2048 by default, VALE 1024."""
+    """Largest number of stations tried. Open vSwitch 3.1 stores 2048 addresses by default, VALE 1024."""
     teach_fps: Annotated[FramesPerSecond, Field(gt=0)] = 10_000.0
-    """Rate at which stations are taught and asked for, frames/s. RFC 2889: one at which the device loses none."""
+    """Rate of the frames that teach stations and query them, frames/s. RFC 2889: a rate at which the device loses no frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often an attempt that fails is repeated before it counts: a frame that is lost on its way teaches nothing."""
+    """How often a failed attempt is repeated before it counts: a lost frame teaches nothing."""
 
 
 class AddressCachingMethod(TrialMethod):
@@ -38,8 +38,8 @@ class AddressCachingMethod(TrialMethod):
         """See [`Method.expected_s`]."""
         settings = self.settings
         probes = math.log2(settings.max_stations) + 2
-        # The first asks for all, the next for half of them, and so on.
-        # Attempts are a teaching and two askings, or twice a teaching and an asking.
+        # The first attempt queries all stations, the next half of them, and so on.
+        # An attempt that passes teaches once and queries twice. An attempt that fails is repeated: each teaches once and queries once.
         return 3.5 * (probes * trial_overhead_s + 2 * settings.max_stations / settings.teach_fps)
 
     def deviations(self) -> tuple[str, ...]:
@@ -47,11 +47,11 @@ class AddressCachingMethod(TrialMethod):
         return (NO_THIRD_PORT, NO_AGEING)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Search for the greatest number of stations that the device knows all of."""
+        """Search for the greatest number of stations that the device stores completely."""
         settings = self.settings
         teach_fps = min(settings.teach_fps, series.context.max_fps)
         teacher = AddressTeacher(series, teach_fps)
-        # A table that refuses new addresses keeps the one of the check: it is one of the search's.
+        # A table that rejects new addresses keeps the address of the check, which is also an address of the search.
         teacher.check(unknown_station=settings.max_stations, known_station=0)
 
         def attempt(stations: float) -> JudgedTrial:
@@ -66,13 +66,13 @@ class AddressCachingMethod(TrialMethod):
             Grid(minimum=1.0, maximum=float(settings.max_stations), step=1.0),
             float(settings.max_stations),
         )
-        # A device that died would seem to know every station.
+        # A dead device would appear to know every station.
         series.check_alive()
         if found.passed is None:
-            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, "the device did not learn one address, though it did before")
+            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, "the device learned no address, although it did before")
         reasons: tuple[str, ...] = ()
         if found.refused is None:
-            reasons = (f"it knows all {settings.max_stations} stations; raise max_stations to look further",)
+            reasons = (f"the device knows all {settings.max_stations} stations; raise max_stations to test more",)
         elif found.refusal is not None and not found.refusal.counts:
             reasons = (f"the generator could not send {found.refused:.0f} frames: {'; '.join(found.refusal.reasons)}",)
         return Outcome(

@@ -1,7 +1,7 @@
-"""Teaching a learning switch addresses and testing which it knows, with two ports: shared by RFC 2889's address tests.
+"""Teaches addresses to a learning switch and tests which it knows, with two ports: shared by RFC 2889's address tests.
 
-The RFC watches a third port for floods. With two, the question is put the other way round: frames to stations behind the port that they
-come from. A switch that knows the station forwards none of them; to one that it does not know it floods them, and they arrive.
+The RFC watches a third port for floods. With two ports, the test sends frames to stations behind the port that the frames come from.
+A switch that knows the station filters the frames. A switch that does not know the station floods them, and they arrive.
 """
 
 from __future__ import annotations
@@ -14,48 +14,48 @@ from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import AddressPlan
 
 NO_THIRD_PORT = (
-    "Floods are seen at the second port, by frames that return to their own side, not at a third port (RFC 2889 sections 5.7, 5.8)."
+    "Floods are detected at the second port, by frames to stations on the sending side, not at a third port (RFC 2889 sections 5.7, 5.8)."
 )
-# One frame may be lost, which looks like a frame that is not forwarded: it takes several.
+# Several, because a lost frame looks like a frame that is not forwarded.
 UNKNOWN_STATIONS = 16
 _CHECKS = 3
-NO_AGEING = "There is no wait for addresses to age between trials (RFC 2889 sections 5.7, 5.8)."
+NO_AGEING = "The method does not wait for addresses to age between trials (RFC 2889 sections 5.7, 5.8)."
 
 
 class AddressTeacher:
-    """Teaches the device stations behind the first port, and asks it for them."""
+    """Teaches the device stations behind the first port, and queries which it knows."""
 
     def __init__(self, series: TrialSeries, ask_fps: float) -> None:
-        """Take the rate of the frames that ask, frames/s."""
+        """Take the rate of the query frames, frames/s."""
         self._series = series
         self._ask_fps = ask_fps
 
     def teach_and_ask(self, first_station: int, stations: int, teach_fps: float) -> JudgedTrial:
-        """Teach at a rate; return the trial that asks: it passes where the device knows every station.
+        """Teach at a rate; return the query trial, which passes if the device knows every station.
 
-        It is asked twice, since a frame that was flooded and then lost looks like one that was not flooded.
+        A query that passes is repeated, because a frame that was flooded and then lost looks like a frame that was not flooded.
         """
-        taught = self._burst(AddressPlan.SOURCES, first_station, stations, teach_fps, "teach")
-        if not taught.counts:
-            return taught
-        asked = self._ask(first_station, stations)
-        return self._ask(first_station, stations) if asked.passes else asked
+        teaching = self._burst(AddressPlan.SOURCES, first_station, stations, teach_fps, "teach")
+        if not teaching.counts:
+            return teaching
+        query = self._query(first_station, stations)
+        return self._query(first_station, stations) if query.passes else query
 
     def check(self, unknown_station: int, known_station: int) -> None:
         """Check that the device forwards, floods frames to stations that it does not know, and learns.
 
         Args:
-            unknown_station: First of [`UNKNOWN_STATIONS`] that the device is never taught.
-            known_station: One that it is taught.
+            unknown_station: First of the [`UNKNOWN_STATIONS`] stations that the device is never taught.
+            known_station: A station that the device is taught.
 
         Raises:
-            NoFigureError: it does not, so that nothing can be told of its addresses.
+            NoFigureError: the device does not, so its addresses cannot be tested.
         """
         self._series.check_alive()
-        if self._always(Judgement.PASS, lambda: self._ask(unknown_station, UNKNOWN_STATIONS)):
+        if self._always(Judgement.PASS, lambda: self._query(unknown_station, UNKNOWN_STATIONS)):
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
-                "the device does not flood frames to an unknown station: what it knows cannot be told with two ports",
+                "the device does not flood frames to an unknown station: two ports cannot show which addresses it knows",
             )
         if self._always(Judgement.FAIL, lambda: self.teach_and_ask(known_station, 1, self._ask_fps)):
             raise NoFigureError(
@@ -63,7 +63,7 @@ class AddressTeacher:
             )
 
     def _always(self, judgement: Judgement, attempt: Callable[[], JudgedTrial]) -> bool:
-        """Whether some attempts all come to the same; they end with the first that does not."""
+        """Return whether several attempts all have this judgement; stop at the first that does not."""
         for _ in range(_CHECKS):
             judged = attempt()
             if not judged.counts:
@@ -72,8 +72,8 @@ class AddressTeacher:
                 return False
         return True
 
-    def _ask(self, first_station: int, stations: int) -> JudgedTrial:
-        """Send a frame to each; it passes where none arrives."""
+    def _query(self, first_station: int, stations: int) -> JudgedTrial:
+        """Send a frame to each station; the trial passes if no frame arrives."""
         judged = self._burst(AddressPlan.RETURNED, first_station, stations, self._ask_fps, "ask")
         if not judged.counts:
             return judged
@@ -95,6 +95,6 @@ class AddressTeacher:
             addresses=plan,
             stations=stations,
             first_station=first_station,
-            # The far end's own frames are of no use here, and would take a place in the table.
+            # Learning frames of the far end are useless here, and would occupy a place in the table.
             learning=False,
         )

@@ -1,4 +1,4 @@
-"""RFC 9004, which updates RFC 2544 section 26.4: the longest burst at the greatest rate without loss, and the buffer time behind it."""
+"""RFC 9004, which updates RFC 2544 section 26.4: the longest burst at the greatest rate without loss, and the resulting buffer time."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ RFC2544_BURST_S = 2.0
 
 
 class BackToBackSettings(TrialSettings):
-    """Of bursts."""
+    """Settings of the back-to-back method."""
 
     repeats: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Searches, whose average is the result. RFC 2544 section 26.4: at least 50."""
+    """Number of searches; the result is their average. RFC 2544 section 26.4: at least 50."""
     max_burst_s: Annotated[float, Field(gt=0, le=30)] = RFC2544_BURST_S
     """Length of the longest burst. RFC 2544 section 26.4: at least 2 s."""
     resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.01
-    """How near the longest burst that passes and the shortest that does not have to be, of the latter; one frame is near enough."""
+    """Maximum distance between the longest burst that passes and the shortest that fails, as part of the latter, or one frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 0
     """How often a burst with loss is repeated before it counts."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput, at which the device drains its buffer, is found where it is not known."""
+    """How to find the throughput, at which the device drains its buffer, if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 9004's."""
+        """Return the settings of RFC 9004."""
         return cls(repeats=RFC9004_REPEATS, resolution=0.0, throughput=ThroughputSettings.strict())
 
 
@@ -46,30 +46,30 @@ class BackToBackMethod(TrialMethod):
     settings: BackToBackSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the throughput is not known."""
+        """See [`Method.expected_s`]; for an unknown throughput."""
         settings = self.settings
         halvings = 20 + (math.log2(0.01 / settings.resolution) if settings.resolution else 7)
-        # The first burst of each search is the longest; the lengths of the others add up to about one more.
+        # The first burst of each search is the longest; the others together are about as long.
         searches_s = settings.repeats * (halvings * trial_overhead_s + 2 * settings.max_burst_s)
         return settings.throughput.expected_s(trial_overhead_s) + searches_s
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         settings = self.settings
-        said = []
+        deviations = []
         if settings.repeats < RFC9004_REPEATS:
-            said.append(f"Back-to-back frames are the average of {settings.repeats} searches, not of 50 (RFC 2544 section 26.4).")
+            deviations.append(f"Back-to-back frames are the average of {settings.repeats} searches, not of 50 (RFC 2544 section 26.4).")
         if settings.max_burst_s < RFC2544_BURST_S:
-            said.append(f"The longest burst lasts {settings.max_burst_s:g} s, not 2 s (RFC 2544 section 26.4).")
+            deviations.append(f"The longest burst lasts {settings.max_burst_s:g} s, not 2 s (RFC 2544 section 26.4).")
         if settings.loss_repeats:
-            said.append(
+            deviations.append(
                 f"A burst with loss counts only when {settings.loss_repeats} more confirm it "
                 "(ETSI GS NFV-TST 009, which RFC 9004 section 6.2 recommends)."
             )
-        return (*said, *settings.throughput.deviations())
+        return (*deviations, *settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Search again and again for the longest burst."""
+        """Search for the longest burst, several times."""
         settings, max_fps = self.settings, series.context.max_fps
         throughput_fps = throughput_of(series, settings.throughput)
         longest = float(max(1, int(max_fps * settings.max_burst_s)))
@@ -88,7 +88,7 @@ class BackToBackMethod(TrialMethod):
             status = MeasurementStatus.INCONCLUSIVE
         mean_frames = fmean(bursts)
         implied_s = mean_frames / max_fps
-        # RFC 9004: while the burst comes in, the device drains its buffer at the throughput.
+        # RFC 9004: while the burst arrives, the device drains its buffer at the throughput.
         corrected_s = implied_s * (1 - min(throughput_fps, max_fps) / max_fps)
         return Outcome(
             status=status,
@@ -123,10 +123,10 @@ class BackToBackMethod(TrialMethod):
 
 
 def _reasons(found: list[Bracket], longest: float) -> list[str]:
-    """Return why the device may buffer more than was found."""
+    """Return why the device may buffer more than the searches found."""
     reasons = []
     if any(bracket.refused is None for bracket in found):
-        reasons.append(f"bursts of {longest:.0f} frames, the longest, pass: what is found is no limit of the buffer")
+        reasons.append(f"the longest bursts, of {longest:.0f} frames, pass: the result is not the limit of the buffer")
     not_carried = [b for b in found if b.passed is not None and b.refusal is not None and not b.refusal.counts]
     if not_carried and (refusal := not_carried[0].refusal) is not None:
         reasons.append(f"the generator cannot send a burst of {not_carried[0].refused:.0f} frames: {'; '.join(refusal.reasons)}")

@@ -1,4 +1,4 @@
-"""The figures of each direction of a trial that goes both ways, and their sum."""
+"""The rates of each direction of a bidirectional trial, and their sum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ringroad_lab.trial import TrialResult
 
 
 def direction_metrics(name: str, trial: TrialResult) -> dict[str, Metric]:
-    """Return what arrived in each direction, and in both together, frames/s; of a trial that goes one way there is nothing to add."""
+    """Return the rates received in each direction and their sum, frames/s; empty for a unidirectional trial."""
     if len(trial.directions) < 2:
         return {}
     rates = {f"{way.sender}_to_{way.receiver}": way.received_frames / way.transmit_s for way in trial.directions if way.transmit_s}

@@ -1,4 +1,4 @@
-"""Throughput, cost of a frame and time of loading over the number of flow entries, each of which has its part of the frames."""
+"""Throughput, cost per frame and loading time by number of flow entries. The frames are spread over all entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSe
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FlowSet, FlowShape
 
-# What a flow table takes in a second, for the plan.
+# Entries that a flow table accepts per second, for the expected time.
 _LOADED_PER_S = 20_000.0
 _COST_LOSS_RATIO = 0.05
 _ONE_WAY = (
-    "Frames go from port 1 to port 2 only, for the flow entries are of that way. Each matches an entry that it was made for: one after the "
-    "other, or, of more than 1024 source addresses, drawn at random and anew for each trial."
+    "Frames go from port 1 to port 2 only, because the flow entries are for that direction. Each frame is made to match one entry: the "
+    "entries in turn or, with more than 1024 source addresses, entries drawn at random, anew for each trial."
 )
-# Curves: what is shown of each set, by the end of the metric's name.
+# Curves shown for each flow set, by the end of the metric's name.
 _SHOWN = {
     "throughput_fps": ("throughput", "frames/s"),
     "busy_ns": ("busy time for a frame", "ns/frame"),
@@ -34,27 +34,27 @@ _SHOWN = {
 
 
 class FlowCountsSettings(TrialSettings):
-    """Of flow entries in growing numbers."""
+    """Settings of the flow-counts method."""
 
     counts: Annotated[tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...], Field(min_length=1)] = (1, 1_000, 100_000, 1_000_000)
-    """How many entries, each for a source address."""
+    """Numbers of entries; each entry matches one source address."""
     masks: Annotated[tuple[Annotated[int, Field(ge=1, le=20)], ...], Field(min_length=1)] = (1, 20)
-    """By how many masks each number of them; numbers below it are left out."""
+    """Numbers of masks to combine with each number of entries; combinations with fewer entries than masks are skipped."""
     acl_entries: Annotated[int, Field(ge=0, le=MOST_ENTRIES)] = 10_000
-    """Entries of a list of rules like ClassBench's; 0: none."""
+    """Entries of a rule list like ClassBench's; 0: none."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Of that list."""
+    """Seed of that list."""
     load_ratio: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Load at which a frame's cost is measured, of the throughput."""
+    """Load at which the cost per frame is measured, as part of the throughput."""
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of that trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is looked at without load."""
+    """How long the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings(minimum_ratio=0.0001)
-    """How the throughput is found; a cache that does not hold the flows leaves very little of it."""
+    """How to find the throughput. The minimum is low, because a cache that does not hold the flows leaves very little throughput."""
 
     def flow_sets(self) -> Iterator[FlowSet]:
-        """Go through what is measured, in order."""
+        """Yield the flow sets to measure, in order."""
         for masks in self.masks:
             for count in self.counts:
                 if count >= masks:
@@ -65,19 +65,19 @@ class FlowCountsSettings(TrialSettings):
 
 @dataclass
 class _Found:
-    """What all sets gave."""
+    """Results of all flow sets."""
 
     metrics: dict[str, Metric] = field(default_factory=dict)
     points: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
-    """By kind of set and end of the metric's name: number of entries, figure."""
+    """Number of entries and value, by kind of set and end of the metric's name."""
     bounds: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     worst: MeasurementStatus = MeasurementStatus.INCONCLUSIVE
-    """What the measurement is if no set gave a figure."""
+    """Status of the measurement if no set has a result."""
 
 
 class FlowCountsMethod(TrialMethod):
-    """Throughput and cost over the number of flow entries."""
+    """Throughput and cost by number of flow entries."""
 
     name: ClassVar[str] = "flow-counts"
     title: ClassVar[str] = "Throughput and cost over the number of flow entries"
@@ -95,7 +95,7 @@ class FlowCountsMethod(TrialMethod):
         return (_ONE_WAY, *CONDITIONS, *self.settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Measure each set, then put the usual flows back."""
+        """Measure each set, then restore the usual flows."""
         context = series.context
         if context.install_flows is None or context.costs is None:
             raise NoFigureError(MeasurementStatus.INVALID, "flow entries cannot be put into this device, or its cost cannot be measured")
@@ -127,7 +127,7 @@ class FlowCountsMethod(TrialMethod):
         )
 
     def _measure(self, context: MethodContext, costs: CostMeter, flow_set: FlowSet, idle: Cost, found: _Found) -> None:
-        """Find the throughput with a set, and what a frame costs near it."""
+        """Find the throughput with a set, and the cost per frame near it."""
         settings = self.settings
         metered = MeteredGenerator(context.generator, costs)
         own = TrialSeries(
@@ -143,7 +143,7 @@ class FlowCountsMethod(TrialMethod):
         if throughput.bound_reason:
             found.bounds.append(f"{_name(flow_set)}: {throughput.bound_reason}")
         _add(found, flow_set, "throughput_fps", Metric(value=throughput.throughput_fps, unit="frames/s", better=Better.HIGHER))
-        # A frame costs the same where a few others are lost; what others take of the processors tells in its cost.
+        # A few lost frames do not change the cost per frame; other processes on the processors do.
         rate_fps = max(1.0, settings.load_ratio * throughput.throughput_fps)
         judged = own.run(rate_fps, settings.trial_s, "processor-cost", acceptable_loss_ratio=_COST_LOSS_RATIO, loss_alone_counts=False)
         if not judged.counts:
@@ -154,7 +154,7 @@ class FlowCountsMethod(TrialMethod):
 
 
 def _name(flow_set: FlowSet) -> str:
-    """Name of a set, for people and metrics alike."""
+    """Return the name of a set, for users and metrics."""
     return f"acl_{flow_set.entries}" if flow_set.shape is FlowShape.ACL else f"flows_{flow_set.entries}_masks_{flow_set.masks}"
 
 

@@ -1,4 +1,4 @@
-"""RFC 2889 sections 5.1 and 5.6, with the figures of RFC 2285: the forwarding rate at the greatest load, and the best one."""
+"""RFC 2889 sections 5.1 and 5.6, with the metrics of RFC 2285: forwarding rate at the greatest load, and maximum forwarding rate."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RFC2889_TRIAL_S = 30.0
 
 
 class ForwardingRateSettings(LoadStepSettings):
-    """Of forwarding rates. RFC 2889 section 5.1.2 has trials of 30 s, and allows others."""
+    """Settings of the forwarding-rate method. RFC 2889 section 5.1.2 uses trials of 30 s, and allows others."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 2889's."""
+        """Return the settings of RFC 2889."""
         return cls(trial_s=RFC2889_TRIAL_S)
 
 
@@ -37,13 +37,13 @@ class ForwardingRateMethod(TrialMethod):
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
-        said = [NO_WAITS]
+        deviations = [NO_WAITS]
         if self.settings.trial_s < RFC2889_TRIAL_S:
-            said.append(f"Trials of the forwarding rate last {self.settings.trial_s:g} s, not 30 s (RFC 2889 section 5.1.2).")
-        return tuple(said)
+            deviations.append(f"Trials of the forwarding rate last {self.settings.trial_s:g} s, not 30 s (RFC 2889 section 5.1.2).")
+        return tuple(deviations)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Go down from the greatest load while a lower one could still be forwarded better."""
+        """Go down from the greatest load, as long as a lower load could still have a higher forwarding rate."""
         settings, context = self.settings, series.context
         series.warm_up(context.max_fps, settings.warm_up_s)
         points: list[tuple[float, float]] = []
@@ -59,7 +59,7 @@ class ForwardingRateMethod(TrialMethod):
                 reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
                 continue
             if judged.is_forwarded_more:
-                reasons.append(f"at {rate_fps:.0f} frames/s it may forward more than arrived: {outside_reason(judged.result)}")
+                reasons.append(f"at {rate_fps:.0f} frames/s the device may forward more than arrived: {outside_reason(judged.result)}")
             points.append((rate_fps, judged.result.forwarded_fps))
             trials.append(judged.result)
             is_clean_at_max = is_clean_at_max or (ratio == 1.0 and judged.passes)
@@ -71,7 +71,7 @@ class ForwardingRateMethod(TrialMethod):
             metrics["frmol_fps"] = Metric(value=points[0][1], unit="frames/s", better=Better.HIGHER)
             metrics |= direction_metrics("frmol", trials[0])
         if is_clean_at_max and context.is_max_generator_bound:
-            reasons.append(f"it forwards all at the generator's ceiling, {context.max_fps:.0f} frames/s")
+            reasons.append(f"the device forwards all frames at the generator's ceiling, {context.max_fps:.0f} frames/s")
         if "frmol_fps" not in metrics:
             status = MeasurementStatus.INCONCLUSIVE
         else:

@@ -1,4 +1,4 @@
-"""RFC 2544 section 26.3: the part of the frames that is lost at each load, from the greatest down."""
+"""RFC 2544 section 26.3: the frame loss ratio at each load, from the greatest load down."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcom
 
 
 class LoadStepSettings(WarmUpSettings):
-    """Of loads in even steps, from the greatest down."""
+    """Settings of methods that lower the load in even steps from the greatest."""
 
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 2.0
     """Length of a trial."""
     step_ratio: Annotated[float, Field(ge=0.01, le=0.5)] = 0.1
-    """Distance of two loads, of the greatest."""
+    """Distance between two loads, as part of the greatest load."""
 
     def load_ratios(self) -> tuple[float, ...]:
-        """Return the loads, of the greatest, from it down; never 0."""
+        """Return the loads as parts of the greatest load, from the greatest down; never 0."""
         return tuple(1.0 - i * self.step_ratio for i in range(math.ceil(1 / self.step_ratio - 1e-9)))
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """Return how long all loads are expected to take, s: where the device loses frames at every one."""
+        """Return the expected time of all loads, s, for a device that loses frames at every load."""
         return self.expected_warm_up_s(trial_overhead_s) + len(self.load_ratios()) * (self.trial_s + trial_overhead_s)
 
 
 class FrameLossSettings(LoadStepSettings):
-    """Of a loss curve. RFC 2544: trials of at least 60 s (section 24), steps of 10 % or less."""
+    """Settings of the frame-loss method. RFC 2544: trials of at least 60 s (section 24), steps of 10 % or less."""
 
     clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
-    """It ends after so many loads in a row without loss. RFC 2544: two."""
+    """Number of consecutive loads without loss that end the curve. RFC 2544: two."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 2544's."""
+        """Return the settings of RFC 2544."""
         return cls(trial_s=RFC2544_TRIAL_S)
 
 
@@ -57,14 +57,16 @@ class FrameLossMethod(TrialMethod):
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         settings = self.settings
-        said = [NO_WAITS]
+        deviations = [NO_WAITS]
         if settings.trial_s < RFC2544_TRIAL_S:
-            said.append(f"Trials of the loss curve last {settings.trial_s:g} s, not 60 s (RFC 2544 section 24).")
+            deviations.append(f"Trials of the loss curve last {settings.trial_s:g} s, not 60 s (RFC 2544 section 24).")
         if settings.step_ratio > 0.1:
-            said.append(f"Loads of the loss curve are {settings.step_ratio:.0%} of the greatest apart, not 10 % (RFC 2544 section 26.3).")
+            deviations.append(
+                f"Loads of the loss curve are {settings.step_ratio:.0%} of the greatest load apart, not 10 % (RFC 2544 section 26.3)."
+            )
         if settings.clean_trials < 2:
-            said.append("The loss curve ends at the first load without loss, not after two (RFC 2544 section 26.3).")
-        return tuple(said)
+            deviations.append("The loss curve ends at the first load without loss, not after two (RFC 2544 section 26.3).")
+        return tuple(deviations)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
         """Go down from the greatest load."""

@@ -1,4 +1,4 @@
-"""The interface of methods of measurement, and the register of all."""
+"""The interface of measurement methods."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
 
 
 class MethodSettings(BaseModel):
-    """What can be set of a method; each method has its own, with the source of its defaults."""
+    """Settings of a method. Each method has its own settings, with the source of their defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def strict(cls) -> Self:
-        """Return the settings that keep to the letter of the RFC, as far as the method can; the defaults are for quick results."""
+        """Return settings that follow the RFC exactly, as far as the method can; the defaults are for quick results."""
         return cls()
 
 
 class DisturbedRepeats:
-    """The budget of a measurement for the repetition of disturbed trials."""
+    """The budget of a measurement for repetitions of disturbed trials."""
 
     def __init__(self, limits: DisturbanceLimits) -> None:
-        """Begin with all of it."""
+        """Start with the whole budget."""
         self._trials = limits.extra_trials
         self._rest_s = limits.extra_s
 
     def take(self, duration_s: float) -> bool:
-        """Take a trial of so long out of it; False, and nothing is taken, where it is not left."""
+        """Take a trial of this duration from the budget; return False and take nothing if the budget is too small."""
         if not self._trials or duration_s > self._rest_s:
             return False
         self._trials -= 1
@@ -46,14 +46,14 @@ class DisturbedRepeats:
 
 @dataclass(frozen=True)
 class MethodContext:
-    """What a method measures with."""
+    """Everything that a method needs to measure."""
 
     generator: Generator
     frame: FrameMix
     max_fps: float
-    """Greatest load of each direction, frames/s: the link's line rate or the generator's own ceiling, whichever is less."""
+    """Greatest load of each direction, frames/s: the link's line rate or the generator's own ceiling, whichever is lower."""
     is_max_generator_bound: bool
-    """Whether `max_fps` is the generator's ceiling: what passes there is a lower bound, and is said to be."""
+    """Whether `max_fps` is the generator's ceiling: a load that passes there is reported as a lower bound."""
     bidirectional: bool
     flows: int
     vlans: tuple[int, int] = field(default=(0, 0), kw_only=True)
@@ -61,46 +61,46 @@ class MethodContext:
     vnis: tuple[int, int] = field(default=(0, 0), kw_only=True)
     """VXLAN network of the frames that each port sends; 0: none."""
     on_trial: Callable[[TrialResult], None]
-    """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
+    """Called with each trial as soon as the trial has ended: records the trial and updates the progress."""
     remaining_s: Callable[[float], None]
-    """To be called with the expected rest of the time, s, when that is better known."""
+    """Called with the expected remaining time, s, when a better estimate is available."""
     repeats: DisturbedRepeats = field(default_factory=lambda: DisturbedRepeats(DisturbanceLimits()))
-    """What may still be spent on trials that others disturbed."""
+    """Remaining budget for repetitions of disturbed trials."""
     throughput_fps: float | None = None
-    """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
-    are not told find it themselves."""
+    """Throughput of this device with these frames, frames/s of each direction, if it was measured just before. If None, methods that need
+    it measure it themselves."""
     costs: CostMeter | None = None
-    """What tells the processor time of the device; None where nobody does."""
+    """Measures the processor time of the device; None if that is not possible."""
     load: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    """Other fields of every load."""
+    """Additional fields of every load."""
     install_flows: Callable[[FlowSet | None], float] | None = None
-    """Puts the entries of a flow set into the device's flow table, or with None its usual ones, and returns how long that took, s; None
-    where nobody does."""
+    """Installs the entries of a flow set in the device's flow table, or the usual entries if called with None. Returns how long that took,
+    s. None if the device does not support this."""
     between_stations: Callable[[], Outcome] | None = None
-    """Measures between the two stations that the device joins: for methods that say so, and for no other."""
+    """Measures between the two stations that the device connects; set only for methods with `is_between_stations`."""
 
 
 class Method(ABC):
-    """A way to measure. Has no state between measurements; everything it does goes through the context's generator."""
+    """A measurement method. Keeps no state between measurements, and acts only through its context."""
 
     name: ClassVar[str]
-    """As scenarios name it: `throughput`, `frame-loss`, ..."""
+    """Name in scenarios: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
-    """For people, with the RFC's section."""
+    """Title for users, with the RFC's section."""
     settings_type: ClassVar[type[MethodSettings]] = MethodSettings
     is_between_stations: ClassVar[bool] = False
-    """Whether it measures between two stations with programs of their own, rather than by the generator; then frames have no set size."""
+    """Whether it measures with programs on two stations instead of the generator; then the frame size is not fixed."""
 
     def __init__(self, settings: MethodSettings) -> None:
-        """Take checked settings, of `settings_type`."""
+        """Take validated settings of type `settings_type`."""
         self.settings = settings
 
     @abstractmethod
     def expected_s(self, trial_overhead_s: float) -> float:
-        """Time that a measurement is expected to take, s, where each trial costs so much beside its duration."""
+        """Return the expected time of a measurement, s, if each trial takes `trial_overhead_s` in addition to its duration."""
 
     def deviations(self) -> tuple[str, ...]:
-        """Where the settings differ from what the RFC demands, a sentence each, for the report."""
+        """Return how the settings deviate from the RFC, one sentence for each deviation, for the report."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The judgement of a trial: only here are counts and times of a trial weighed."""
+"""Judges trials. Only this module evaluates the counts and times of a trial."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from ringroad_lab.loss import loss_text
 from ringroad_lab.offered_load import contradictions
 from ringroad_lab.trial import TrialResult
 
-# Part of the frames that may be lost outside the device in a trial that still tells its loss ratio.
+# Part of the frames that may be lost outside the device in a trial whose loss ratio is still valid.
 OUTSIDE_TOLERANCE = 0.005
 
 
 class Judgement(StrEnum):
-    """What a trial says about its load."""
+    """What a trial shows about its load."""
 
     PASS = "pass"
     FAIL = "fail"
     """The device lost more than is acceptable."""
     NOTHING = "nothing"
-    """The generator did not offer the load, or frames were lost outside the device: nothing is known about the device."""
+    """The generator did not offer the load, or frames were lost outside the device: the trial shows nothing about the device."""
 
 
 @dataclass(frozen=True)
 class JudgedTrial:
-    """A trial and what it says."""
+    """A trial and its judgement."""
 
     result: TrialResult
     judgement: Judgement
     reasons: tuple[str, ...] = ()
-    """Why it says nothing."""
+    """Why the trial shows nothing."""
     is_lost_outside: bool = False
-    """Whether it says nothing only because of what was lost outside the device: then what arrived is the least that the device can do."""
+    """Whether the trial shows nothing only because frames were lost outside the device. The device can forward at least what arrived."""
 
     @property
     def passes(self) -> bool:
@@ -41,31 +41,31 @@ class JudgedTrial:
 
     @property
     def counts(self) -> bool:
-        """Whether it says something about the device."""
+        """Whether the trial shows something about the device."""
         return self.judgement is not Judgement.NOTHING
 
     @property
     def reports_ratio(self) -> bool:
-        """Whether the device's loss ratio in it is that of the load asked for. One that fails at less than its load fails all the same."""
+        """Whether the device's loss ratio is the ratio at the requested load. A trial that fails at a lower load still fails."""
         ahead = self.result.loss.ahead_of_device if self.result.loss else 0
         return self.counts and ahead <= OUTSIDE_TOLERANCE * self.result.sent_frames
 
     @property
     def is_forwarded_more(self) -> bool:
-        """Whether the device may forward more than arrived: others lost some of it."""
+        """Whether the device may forward more than arrived, because frames were lost elsewhere."""
         outside = self.result.lost_frames - self.result.device_lost_frames
         return outside > OUTSIDE_TOLERANCE * self.result.sent_frames
 
 
 def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
-    """Weigh a trial.
+    """Judge a trial.
 
-    Frames that the generator did not send are neither loss nor success, one that took longer than asked offered another load, and
-    duplicates make up for no loss: the trial's counts are of different frames. Loss is the device's only where it happened there.
+    Frames that the generator did not send are neither loss nor success. A trial that took longer than requested offered another load.
+    Duplicates do not compensate for loss, because the trial counts distinct frames. Only loss inside the device counts against the device.
     """
     if not result.is_valid:
-        return JudgedTrial(result, Judgement.NOTHING, result.reasons or ("the generator calls the trial invalid",))
-    # A generator that does not judge itself is judged here.
+        return JudgedTrial(result, Judgement.NOTHING, result.reasons or ("the generator reports the trial as invalid",))
+    # Not every generator checks its own trials.
     if reasons := contradictions(result.request, result.directions):
         return JudgedTrial(result, Judgement.NOTHING, tuple(reasons))
     acceptable_frames = acceptable_loss_ratio * result.sent_frames
@@ -77,5 +77,5 @@ def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
 
 
 def outside_reason(result: TrialResult) -> str:
-    """Say that frames were lost outside the device, and where all were."""
-    return f"frames were lost outside the device: {loss_text(result.loss) if result.loss else 'it is not known where'}"
+    """Return the reason that frames were lost outside the device, with the places of all lost frames."""
+    return f"frames were lost outside the device: {loss_text(result.loss) if result.loss else 'the place is unknown'}"

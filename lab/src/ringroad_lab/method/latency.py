@@ -1,4 +1,4 @@
-"""RFC 2544 section 26.2: latency at the throughput, at stated parts of it, and without load."""
+"""RFC 2544 section 26.2: latency at the throughput, at configured parts of it, and without load."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ LoadRatio = Annotated[float, Field(gt=0, le=1)]
 
 
 class LatencySettings(TrialSettings):
-    """Of latency."""
+    """Settings of the latency method."""
 
     load_ratios: tuple[LoadRatio, ...] = Field(default=(1.0, 0.9, 0.5, 0.1), min_length=1)
-    """Loads, of the throughput. RFC 2544: 1.0; CSIT has 0.9, 0.5 and 0.1 of its partial drop rate."""
+    """Loads, as parts of the throughput. RFC 2544: 1.0; CSIT uses 0.9, 0.5 and 0.1 of its partial drop rate."""
     repeats: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Trials at each load, whose mean is the result. RFC 2544: at least 20."""
+    """Trials at each load; the result is their mean. RFC 2544: at least 20."""
     trial_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
     """Length of a trial. RFC 2544: at least 120 s."""
     unloaded_fps: Annotated[FramesPerSecond, Field(gt=0)] | None = 1000.0
-    """Load of a baseline of a device that has nothing else to do, frames/s; None: none is measured. It is never subtracted."""
+    """Load for the baseline of an otherwise idle device, frames/s; None: no baseline. The baseline is never subtracted."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput is found where it is not known."""
+    """How to find the throughput if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 2544's."""
+        """Return the settings of RFC 2544."""
         return cls(load_ratios=(1.0,), repeats=RFC2544_REPEATS, trial_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
 
 
 class LatencyMethod(TrialMethod):
-    """RFC 2544 latency, with percentiles where the generator tells them."""
+    """RFC 2544 latency, with percentiles if the generator reports them."""
 
     name = "latency"
     title = "Latency (RFC 2544 section 26.2)"
@@ -49,7 +49,7 @@ class LatencyMethod(TrialMethod):
     settings: LatencySettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the throughput is not known."""
+        """See [`Method.expected_s`]; for an unknown throughput."""
         settings = self.settings
         loads = len(settings.load_ratios) + (settings.unloaded_fps is not None)
         trials_s = loads * settings.repeats * (settings.trial_s + trial_overhead_s)
@@ -58,14 +58,14 @@ class LatencyMethod(TrialMethod):
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         settings = self.settings
-        said = ["Latency is that of all frames of a trial, not of one tagged frame after 60 s (RFC 2544 section 26.2)."]
+        deviations = ["Latency is measured on all frames of a trial, not on one tagged frame after 60 s (RFC 2544 section 26.2)."]
         if 1.0 not in settings.load_ratios:
-            said.append("Latency is not measured at the throughput itself (RFC 2544 section 26.2).")
+            deviations.append("Latency is not measured at the throughput itself (RFC 2544 section 26.2).")
         if settings.repeats < RFC2544_REPEATS:
-            said.append(f"Latency is the mean of {settings.repeats} trials, not of 20 (RFC 2544 section 26.2).")
+            deviations.append(f"Latency is the mean of {settings.repeats} trials, not of 20 (RFC 2544 section 26.2).")
         if settings.trial_s < RFC2544_TRIAL_S:
-            said.append(f"Latency trials last {settings.trial_s:g} s, not 120 s (RFC 2544 section 26.2).")
-        return (*said, *settings.throughput.deviations())
+            deviations.append(f"Latency trials last {settings.trial_s:g} s, not 120 s (RFC 2544 section 26.2).")
+        return (*deviations, *settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
         """Measure at each load, the baseline first."""
@@ -82,7 +82,7 @@ class LatencyMethod(TrialMethod):
             summaries = [summary for result in results if (summary := worst_latency(result)) is not None]
             if not summaries:
                 if results:
-                    reasons.append(f"no latency at {rate_fps:.0f} frames/s: the generator told none")
+                    reasons.append(f"no latency at {rate_fps:.0f} frames/s: the generator reported none")
                 continue
             metrics |= latency_metrics(name, summaries)
             if points := percentile_points(summaries):
@@ -120,34 +120,35 @@ class LatencyMethod(TrialMethod):
             reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s with latency: {why}")
         if losses:
             reasons.append(
-                f"{losses} of {len(results)} latency trials at {rate_fps:.0f} frames/s lost frames, though that is not above throughput"
+                f"{losses} of {len(results)} latency trials at {rate_fps:.0f} frames/s lost frames, "
+                "although that is not above the throughput"
             )
         coarse = [s.precision for r in results if (s := worst_latency(r)) is not None and (s.precision or 0) > _COARSE_PRECISION]
         if coarse:
-            reasons.append(f"percentiles at {rate_fps:.0f} frames/s are only known to {max(p or 0 for p in coarse):.0%}")
+            reasons.append(f"percentiles at {rate_fps:.0f} frames/s are only accurate to {max(p or 0 for p in coarse):.0%}")
         return results
 
 
 def worst_latency(result: TrialResult) -> LatencySummary | None:
     """Return the latency of both directions together: mean over their frames, and the worse of each extreme and percentile."""
-    told = [direction.latency for direction in result.directions if direction.latency is not None and direction.latency.frames]
-    if not told:
+    summaries = [direction.latency for direction in result.directions if direction.latency is not None and direction.latency.frames]
+    if not summaries:
         return None
-    frames = sum(summary.frames for summary in told)
-    names = set.intersection(*(set(summary.percentiles_ns) for summary in told))
-    precisions = [summary.precision for summary in told if summary.precision is not None]
+    frames = sum(summary.frames for summary in summaries)
+    names = set.intersection(*(set(summary.percentiles_ns) for summary in summaries))
+    precisions = [summary.precision for summary in summaries if summary.precision is not None]
     return LatencySummary(
         frames=frames,
-        min_ns=min(summary.min_ns for summary in told),
-        mean_ns=sum(summary.mean_ns * summary.frames for summary in told) / frames,
-        max_ns=max(summary.max_ns for summary in told),
-        percentiles_ns={name: max(summary.percentiles_ns[name] for summary in told) for name in names},
+        min_ns=min(summary.min_ns for summary in summaries),
+        mean_ns=sum(summary.mean_ns * summary.frames for summary in summaries) / frames,
+        max_ns=max(summary.max_ns for summary in summaries),
+        percentiles_ns={name: max(summary.percentiles_ns[name] for summary in summaries) for name in names},
         precision=max(precisions, default=None),
     )
 
 
 def percentile_points(summaries: Sequence[LatencySummary]) -> list[tuple[float, float]]:
-    """Return the median of each percentile that all trials tell; nothing between them is made up."""
+    """Return the median of each percentile that all trials report, without interpolation."""
     names = set.intersection(*(set(summary.percentiles_ns) for summary in summaries))
     return sorted((float(name), median(summary.percentiles_ns[name] for summary in summaries)) for name in names)
 
@@ -163,7 +164,7 @@ def latency_metrics(name: str, summaries: Sequence[LatencySummary]) -> dict[str,
 
 
 def load_name(ratio: float) -> str:
-    """Return the name of a part of the throughput, as metrics have it: `50pct`."""
+    """Return the name of a part of the throughput in metrics: `50pct`."""
     return f"{100 * ratio:g}pct"
 
 

@@ -19,18 +19,18 @@ _FIRST_STATION = 2_000_000
 
 
 class LearningRateSettings(TrialSettings):
-    """Of the address learning rate."""
+    """Settings of the learning-rate method."""
 
     stations: Annotated[int, Field(ge=2, le=100_000)] = 256
-    """Addresses that each attempt shows, new ones each time. RFC 2889: not more than the device can know."""
+    """Number of addresses in each attempt, new addresses each time. RFC 2889: not more than the device can store."""
     minimum_fps: Annotated[FramesPerSecond, Field(gt=0)] = 100.0
-    """Least rate, frames/s."""
+    """Lowest rate, frames/s."""
     ask_fps: Annotated[FramesPerSecond, Field(gt=0)] = 10_000.0
-    """Rate at which the device is asked for them, frames/s."""
+    """Rate of the frames that query these addresses, frames/s."""
     resolution: Annotated[float, Field(ge=0.001, le=0.5)] = 0.05
-    """How near the greatest rate that passes and the least that does not have to be, of the latter."""
+    """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often an attempt that fails is repeated before it counts: a frame that is lost on its way teaches nothing."""
+    """How often a failed attempt is repeated before it counts: a lost frame teaches nothing."""
 
 
 class LearningRateMethod(TrialMethod):
@@ -68,7 +68,7 @@ class LearningRateMethod(TrialMethod):
                     break
             return judged
 
-        # Whole frames per second, as generators have them.
+        # Generators use whole frames per second.
         grid = Grid(
             minimum=float(math.ceil(min(settings.minimum_fps, int(max_fps)))),
             maximum=float(int(max_fps)),
@@ -83,12 +83,12 @@ class LearningRateMethod(TrialMethod):
                 raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry {grid.minimum:.0f} frames/s: {why}")
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
-                f"of {settings.stations} new addresses at {grid.minimum:.0f} a second the device did not learn all: "
-                "its table may be full or smaller; try fewer stations, or a device just started",
+                f"the device did not learn all of {settings.stations} new addresses at {grid.minimum:.0f} addresses/s: "
+                "its table may be full or too small; try fewer stations, or restart the device",
             )
         reasons: tuple[str, ...] = ()
         if found.refused is None:
-            reasons = (f"it learns {settings.stations} addresses at the greatest rate, {max_fps:.0f} frames/s",)
+            reasons = (f"the device learns {settings.stations} addresses at the greatest rate, {max_fps:.0f} frames/s",)
         elif found.refusal is not None and not found.refusal.counts:
             reasons = (f"the generator could not carry {found.refused:.0f} frames/s: {'; '.join(found.refusal.reasons)}",)
         return Outcome(

@@ -1,4 +1,4 @@
-"""Throughput and latency by message size between two stations, by NetPIPE and by sockperf, as comparisons of accelerators have it."""
+"""Throughput and latency by message size between two stations, measured by NetPIPE and sockperf as in comparisons of accelerators."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from ringroad_lab.record import Outcome
 
 Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
 StationKind = Literal["namespaces", "guests"]
-# To be told with each result.
+# Reported with each result.
 CONDITIONS: dict[StationKind, str] = {
     "namespaces": "Message sizes: the stations are network namespaces at the ends of veth pairs",
     "guests": "Message sizes: the stations are QEMU guests with a virtio-net card and a processor each",
 }
-# Stations send messages, not frames of a size: what stands in a record where the size of frames would.
+# Stations send messages, not frames of a given size: records have this instead of a frame size.
 MESSAGES = FrameMix(name="messages", parts=((64, 1),))
-# What each of NetPIPE's measurements takes, s; and how many sizes it has between two powers of two.
+# Duration of one NetPIPE measurement, s; and number of sizes between two powers of two.
 _NETPIPE_POINT_S = 0.75
 _NETPIPE_SIZES_EACH = 2
-# How long guests boot, s.
+# Boot time of guests, s.
 _BOOT_S = 10.0
-# What sockperf takes for each size beside its bouncing, s.
+# Time that sockperf needs for each size in addition to the measurement, s.
 _SOCKPERF_OVERHEAD_S = 2.5
 _SOCKPERF_MAX_POWERS = 16
 
 
 class MessageSizeSettings(MethodSettings):
-    """What can be set of a sweep."""
+    """Settings of a sweep."""
 
     tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
     stations: StationKind = "namespaces"
-    """Between what messages bounce: network namespaces, or virtual machines."""
+    """What the stations are: network namespaces or virtual machines."""
     max_bytes: Annotated[int, Field(ge=16, le=8 * 1024 * 1024)] = 131072
-    """NetPIPE's greatest block. sockperf ends at 65507 bytes, the greatest UDP message."""
+    """NetPIPE's largest block. sockperf ends at 65507 bytes, the largest UDP message."""
     perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
-    """NetPIPE measures so many bytes below and above each of its sizes too (its default)."""
+    """NetPIPE also measures this many bytes below and above each of its sizes (NetPIPE's default)."""
     seconds_each: Annotated[int, Field(ge=1, le=60)] = 1
-    """How long sockperf bounces messages of each size."""
+    """How long sockperf measures each size."""
     timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """When NetPIPE is given up."""
+    """Timeout of NetPIPE."""
 
 
 class MessageSizeMethod(Method):
-    """Sweeps message sizes. Whoever calls it joins the stations; the generator has no part in it."""
+    """Sweeps message sizes. The caller connects the stations; the generator is not used."""
 
     name: ClassVar[str] = "message-size"
     title: ClassVar[str] = "Throughput and latency by message size (NetPIPE, sockperf)"
@@ -56,7 +56,7 @@ class MessageSizeMethod(Method):
     is_between_stations: ClassVar[bool] = True
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """Return how long a sweep is expected to take, s; an overhead for each tool."""
+        """Return the expected time of a sweep, s, with one overhead for each tool."""
         settings = self._own_settings
         powers = math.log2(settings.max_bytes)
         netpipe_s = powers * _NETPIPE_SIZES_EACH * (3 if settings.perturbation_bytes else 1) * _NETPIPE_POINT_S
@@ -66,21 +66,21 @@ class MessageSizeMethod(Method):
         return boot_s + sum((netpipe_s if tool == "netpipe" else sockperf_s) + trial_overhead_s for tool in settings.tools)
 
     def deviations(self) -> tuple[str, ...]:
-        """Return under which conditions the figures are."""
+        """Return the conditions of the measurement."""
         return (
-            f"{CONDITIONS[self._own_settings.stations]}; offloads (checksums, segmentation, GRO) are off there.",
-            "Message sizes: one message is under way at a time, so throughput is what the latency leaves room for (NetPIPE's definition).",
+            f"{CONDITIONS[self._own_settings.stations]}; offloads (checksums, segmentation, GRO) are off on the stations.",
+            "Message sizes: one message is in flight at a time, so the latency limits the throughput (NetPIPE's definition).",
         )
 
     def measure(self, context: MethodContext) -> Outcome:
-        """Have the stations measured.
+        """Measure between the stations.
 
         Raises:
-            ScenarioError: there are none.
-            LabError: what could not be measured, and why.
+            ScenarioError: there are no stations.
+            LabError: the measurement failed.
         """
         if context.between_stations is None:
-            raise ScenarioError("message sizes are measured between stations, and there are none")
+            raise ScenarioError("message sizes are measured between stations, but there are no stations")
         return context.between_stations()
 
     @property

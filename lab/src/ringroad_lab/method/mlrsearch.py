@@ -1,4 +1,4 @@
-"""RFC 9971, MLRsearch: the loads of several loss goals in one search, by the search's own library."""
+"""RFC 9971, MLRsearch: one search finds the loads of several loss goals, with the MLRsearch library."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMetho
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen
 
-# A ceiling is lowered to what the generator sent, and a little more, so often before it is given up.
+# How often the ceiling is lowered, to a little less than the generator sent, before the search fails.
 _CEILING_ATTEMPTS = 5
 _CEILING_MARGIN = 0.99
 _CEILING_STEP = 0.9
 
 
 class LossGoal(Frozen):
-    """A search goal of RFC 9971, with the settings of CSIT as defaults."""
+    """A search goal of RFC 9971, with CSIT's settings as defaults."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    """What its metrics begin with."""
+    """Prefix of the goal's metrics."""
     loss_ratio: Annotated[float, Field(ge=0, lt=1)]
-    """A trial is good when it loses no more."""
+    """A trial is good if its loss ratio is not higher."""
     exceed_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Part of the trials' time at a load that may be bad."""
+    """Part of the trial time at a load that bad trials may take."""
     relative_width: Annotated[float, Field(ge=0.0005, lt=1)] = 0.005
-    """How near lower and upper bound have to be, of the upper."""
+    """Maximum distance between lower and upper bound, as part of the upper bound."""
     initial_trial_s: Annotated[float, Field(gt=0)] = 1.0
     final_trial_s: Annotated[float, Field(gt=0)] = 1.0
     duration_sum_s: Annotated[float, Field(gt=0)] = 21.0
-    """Trial time at a load that makes it a bound."""
+    """Trial time at a load after which the load is a bound."""
 
     @model_validator(mode="after")
     def _check_durations(self) -> Self:
         if not self.initial_trial_s <= self.final_trial_s <= self.duration_sum_s:
             raise ValueError(
-                f"goal {self.name}: initial_trial_s, {self.initial_trial_s:g}, has to be at most final_trial_s, {self.final_trial_s:g}, "
-                f"and that at most duration_sum_s, {self.duration_sum_s:g}"
+                f"goal {self.name}: initial_trial_s ({self.initial_trial_s:g}) must not exceed final_trial_s ({self.final_trial_s:g}), "
+                f"and final_trial_s must not exceed duration_sum_s ({self.duration_sum_s:g})"
             )
         return self
 
 
 class MlrSearchSettings(WarmUpSettings):
-    """Of MLRsearch."""
+    """Settings of the mlrsearch method."""
 
     goals: tuple[LossGoal, ...] = Field(
         default=(LossGoal(name="ndr", loss_ratio=0.0), LossGoal(name="pdr", loss_ratio=0.005)),
         min_length=1,
     )
-    """The first one's conditional throughput is the headline."""
+    """The conditional throughput of the first goal is the headline."""
     minimum_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """Least load, of the greatest; one frame in a trial where that is more."""
+    """Lowest load, as part of the greatest; at least one frame per trial."""
     max_search_s: Annotated[float, Field(gt=0)] = 1200.0
-    """The search ends without a result after so long."""
+    """Time limit, after which the search ends without a result."""
 
     @field_validator("goals")
     @classmethod
     def _check_names(cls, goals: tuple[LossGoal, ...]) -> tuple[LossGoal, ...]:
         if len({goal.name for goal in goals}) < len(goals):
-            raise ValueError("two goals have the same name; metrics are called after the names")
+            raise ValueError("two goals have the same name; metrics are named after the goals")
         return goals
 
     @classmethod
     def strict(cls) -> Self:
-        """Return the goal that RFC 9971 calls compliant with RFC 2544: every bound is one trial of 60 s, and none may be bad."""
+        """Return the goal that RFC 9971 calls compliant with RFC 2544: every bound is one trial of 60 s, and no trial may be bad."""
         goal = LossGoal(name="ndr", loss_ratio=0.0, exceed_ratio=0.0, final_trial_s=60.0, duration_sum_s=60.0)
         return cls(goals=(goal,), max_search_s=7200.0)
 
@@ -87,10 +87,10 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
     def __init__(self, series: TrialSeries, greatest_ratio: float) -> None:
         self._series = series
         self._greatest_ratio = greatest_ratio
-        """Of the goals: a trial with more loss is bad for all of them, whatever the load was."""
+        """Greatest loss ratio of the goals: a trial with more loss is bad for all goals, at any load."""
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
-        """Run a trial. One that says nothing ends the search: it must not count as loss."""
+        """Run a trial. A trial that shows nothing ends the search, because it must not count as loss."""
         judged = self._series.run(min(intended_load, self._series.context.max_fps), intended_duration, "search")
         result = judged.result
         if not judged.reports_ratio and (not judged.counts or result.device_loss_ratio <= self._greatest_ratio):
@@ -102,7 +102,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
             intended_load=intended_load,
             offered_count=result.sent_frames,
             loss_count=result.device_lost_frames,
-            # The judge has checked it; hair's breadths of time must not ask for another trial.
+            # The judge has checked the duration; tiny differences must not cause another trial.
             offered_duration=intended_duration,
         )
 
@@ -118,7 +118,7 @@ class MlrSearchMethod(TrialMethod):
     def expected_s(self, trial_overhead_s: float) -> float:
         """See [`Method.expected_s`]."""
         settings = self.settings
-        # Two bounds of each goal at full duration sum, and about as many trials again to get there.
+        # Two bounds of each goal at full duration sum, and about as many trials to reach them.
         trials = sum(4 * goal.duration_sum_s / goal.final_trial_s * max(goal.exceed_ratio, 0.5) + 12 for goal in settings.goals)
         duration_s = max(goal.final_trial_s for goal in settings.goals)
         return min(settings.max_search_s, settings.expected_warm_up_s(trial_overhead_s) + trials * (duration_s + trial_overhead_s))
@@ -134,9 +134,9 @@ class MlrSearchMethod(TrialMethod):
         return (NO_WAITS, *goals)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Search; where the generator cannot carry a load, again below it."""
+        """Search; if the generator cannot carry a load, search again below that load."""
         max_fps, settings = series.context.max_fps, self.settings
-        # A shorter trial than one frame's time offers nothing.
+        # A trial shorter than one frame's time offers no frame.
         min_fps = max(settings.minimum_ratio * max_fps, 1 / min(goal.initial_trial_s for goal in settings.goals))
         bound_reason = f"the generator's ceiling is {max_fps:.0f} frames/s" if series.context.is_max_generator_bound else ""
         series.warm_up(max_fps, settings.warm_up_s)
@@ -151,7 +151,7 @@ class MlrSearchMethod(TrialMethod):
             else:
                 return self._outcome(series, found, bound_reason)
         why = f"{bound_reason}; " if bound_reason else ""
-        raise NoFigureError(MeasurementStatus.INVALID, f"{why}nothing is known from {min_fps:.0f} to {max_fps:.0f} frames/s")
+        raise NoFigureError(MeasurementStatus.INVALID, f"{why}no result from {min_fps:.0f} to {max_fps:.0f} frames/s")
 
     def _search(self, series: TrialSeries, min_fps: float, max_fps: float) -> list[tuple[LossGoal, Any]]:
         """Return the library's result of each goal."""
@@ -179,7 +179,7 @@ class MlrSearchMethod(TrialMethod):
         try:
             results = MultipleLossRatioSearch(config=config).search(measurer=measurer, debug=lambda _: None)
         except RuntimeError as error:
-            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, f"MLRsearch came to no end: {error}") from error
+            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, f"MLRsearch did not finish: {error}") from error
         return [(goal, results[library_goal]) for goal, library_goal in goals.items()]
 
     def _outcome(self, series: TrialSeries, found: list[tuple[LossGoal, Any]], bound_reason: str) -> Outcome:
@@ -190,7 +190,7 @@ class MlrSearchMethod(TrialMethod):
             lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
             if lower is None:
                 status = MeasurementStatus.INCONCLUSIVE
-                reasons.append(f"{goal.name}: the device misses the goal even at the least load; lower minimum_ratio to look below")
+                reasons.append(f"{goal.name}: the device misses the goal even at the lowest load; lower minimum_ratio to go below")
             else:
                 throughput = float(result.conditional_throughput)
                 metrics[f"{goal.name}_conditional_throughput_fps"] = Metric(value=throughput, unit="frames/s", better=Better.HIGHER)
@@ -199,7 +199,7 @@ class MlrSearchMethod(TrialMethod):
                 metrics[f"{goal.name}_upper_bound_fps"] = Metric(value=float(upper), unit="frames/s")
             elif bound_reason:
                 status = MeasurementStatus.LOWER_BOUND if status is MeasurementStatus.OK else status
-                reasons.append(f"{goal.name}: it passes at the greatest load; {bound_reason}")
+                reasons.append(f"{goal.name}: the device passes at the greatest load; {bound_reason}")
         headline = f"{found[0][0].name}_conditional_throughput_fps"
         return Outcome(
             status=status,

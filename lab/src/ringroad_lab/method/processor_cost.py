@@ -1,4 +1,4 @@
-"""The device's processor time and cycles for a frame, at parts of the throughput, and its processor time without load."""
+"""The device's processor time and cycles per frame at parts of the throughput, and its processor time without load."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSe
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import TrialRequest, TrialResult
 
-# To be told with each result.
+# Reported with each result.
 CONDITIONS = (
-    "Processor time for a frame is that of all of the device's threads, over the frames that came back to the generator: with guests, "
-    "each of these passed the device more than once. What the device takes without load counts only while frames are sent.",
-    "Busy time for a frame is what the device says of itself: the time for which its forwarding threads had frames in hand. It compares "
-    "devices that poll with those that sleep, at one offered load: small batches cost more for each frame than full ones.",
-    "Time of the kernel is that of the whole machine, less what it is without load: system calls of a generator on the same machine are "
-    "part of it. It stands for a device that is the kernel itself, which has no process.",
+    "Processor time for a frame is the time of all of the device's threads, divided by the frames that returned to the generator. With "
+    "guests, each of these frames passed the device more than once. The device's time without load counts only while frames are sent.",
+    "Busy time for a frame is reported by the device: the time during which its forwarding threads processed frames. Compare devices "
+    "that poll with devices that sleep by busy time, at the same offered load: small batches cost more for each frame than full batches.",
+    "Time of the kernel is the kernel's time on the whole machine, minus the kernel's time without load. System calls of a generator on "
+    "the same machine are included. This time is the cost of a device that is the kernel itself, which has no process.",
 )
 
 
-# Of a frame; the kernel's clock of whole ticks tells no less in a trial.
+# Per frame; the kernel's clock of whole ticks resolves no less in a trial.
 _NS_RESOLUTION = 1.0
 
 
 class ProcessorCostSettings(TrialSettings):
-    """Of what a frame costs."""
+    """Settings of the processor-cost method."""
 
     load_ratios: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0, 0.5)
-    """Loads, of the throughput; the first one's figure is the headline."""
+    """Loads, as parts of the throughput; the result at the first load is the headline."""
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of a trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is looked at without load."""
+    """How long the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput is found where it is not known."""
+    """How to find the throughput if it is not known."""
 
 
 class MeteredGenerator(Generator):
-    """A generator of whose trials it is known what they cost the device."""
+    """A generator that also measures what each trial costs the device."""
 
     def __init__(self, generator: Generator, meter: CostMeter) -> None:
-        """Take both."""
+        """Take the generator and the cost meter."""
         self._generator = generator
         self._meter = meter
         self._costs: list[tuple[TrialResult, Cost]] = []
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, and see what that costs."""
+        """Offer a load, and measure its cost."""
         result, cost = self._meter.over(lambda: self._generator.trial(request))
         self._costs.append((result, cost))
         return result
 
     def cost_of(self, result: TrialResult) -> Cost:
-        """Return what a trial of it cost."""
+        """Return the cost of one of its trials."""
         return next(cost for known, cost in self._costs if known is result)
 
     def version(self) -> str:
@@ -77,7 +77,7 @@ class ProcessorCostMethod(TrialMethod):
     settings: ProcessorCostSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the throughput is not known."""
+        """See [`Method.expected_s`]; for an unknown throughput."""
         settings = self.settings
         trials_s = len(settings.load_ratios) * (settings.trial_s + trial_overhead_s)
         return settings.throughput.expected_s(trial_overhead_s) + settings.idle_s + trials_s
@@ -87,7 +87,7 @@ class ProcessorCostMethod(TrialMethod):
         return (*CONDITIONS, *self.settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Find the throughput, look at the device without load, then at each load."""
+        """Find the throughput, then measure the device without load and at each load."""
         settings, context = self.settings, series.context
         if context.costs is None:
             raise NoFigureError(MeasurementStatus.INVALID, "the cost of this device cannot be measured")
@@ -112,10 +112,10 @@ class ProcessorCostMethod(TrialMethod):
                 continue
             if not judged.passes:
                 lost = f"{judged.result.device_lost_frames} frames were lost at {rate_fps:.0f} frames/s"
-                reasons.append(f"{lost}, though that is not above throughput")
+                reasons.append(f"{lost}, although that is not above the throughput")
             metrics |= load_metrics(f"cost_{load_name(ratio)}", metered.cost_of(judged.result), idle, judged.result)
         first = load_name(settings.load_ratios[0])
-        # The kernel's own devices have no process: what they cost is in the kernel's time.
+        # Devices of the kernel have no process: their cost is in the kernel's time.
         of_frame = "processor_ns" if any(name.endswith("_processor_ns") for name in metrics) else "kernel_ns"
         costs = [*(f"cost_{load_name(ratio)}_{of_frame}" for ratio in settings.load_ratios), "cost_idle_processors", "dut_memory_bytes"]
         headline = f"cost_{first}_{of_frame}"
@@ -142,7 +142,7 @@ def _idle_metrics(idle: Cost) -> dict[str, Metric]:
 
 
 def load_metrics(prefix: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict[str, Metric]:
-    """Return what a frame cost in a trial, beyond what the device takes without load while the trial is set up and read.
+    """Return the cost of a frame in a trial, minus the device's cost without load while the trial is set up and read.
 
     Metrics are named `PREFIX_processor_ns`, `PREFIX_busy_ns`, ...
     """
@@ -163,7 +163,7 @@ def load_metrics(prefix: str, cost: Cost, idle: Cost, trial: TrialResult) -> dic
         # An idle thread that polls is not busy.
         ("busy_ns", "ns/frame", 1e9, lambda each: each.busy_s, 0.0),
         ("cycles", "cycles/frame", 1.0, lambda each: each.cycles, spare_s),
-        # The kernel polls for nobody: what it does without load it does for others.
+        # The kernel does not poll: its work without load is for other processes.
         ("kernel_ns", "ns/frame", 1e9, lambda each: each.kernel_s, cost.elapsed_s),
     ):
         if (value := of_a_frame(taken, not_counted_s)) is not None:

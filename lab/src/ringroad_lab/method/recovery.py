@@ -1,4 +1,4 @@
-"""RFC 2544 section 26.5: how soon after an overload the device loses no frame."""
+"""RFC 2544 section 26.5: how soon after an overload the device stops losing frames."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ RFC2544_RECOVERY_RATIO = 0.5
 
 
 class RecoverySettings(TrialSettings):
-    """Of recovery."""
+    """Settings of the recovery method."""
 
     overload_ratio: Annotated[float, Field(gt=1, le=10)] = RFC2544_OVERLOAD_RATIO
-    """The overload, of the throughput; the greatest load where that is less. RFC 2544: 1.1."""
+    """The overload, as a multiple of the throughput, limited to the greatest load. RFC 2544: 1.1."""
     overload_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
-    """How long. RFC 2544: at least 60 s."""
+    """Duration of the overload. RFC 2544: at least 60 s."""
     recovery_ratio: Annotated[float, Field(gt=0, lt=1)] = RFC2544_RECOVERY_RATIO
-    """The load after it, of the overload. RFC 2544: half."""
+    """The load after the overload, as part of the overload. RFC 2544: half."""
     probe_s: Annotated[float, Field(gt=0, le=60)] = 0.2
-    """Length of a trial after the overload: what the result is known to, beside the time between two trials."""
+    """Length of a trial after the overload. With the time between two trials, it is the resolution of the result."""
     clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
-    """The device has recovered when so many in a row lose nothing."""
+    """Number of consecutive trials without loss after which the device has recovered."""
     max_trials: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """After so many it has not."""
+    """Maximum number of trials; after them the device counts as not recovered."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput is found where it is not known."""
+    """How to find the throughput if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 2544's."""
+        """Return the settings of RFC 2544."""
         return cls(overload_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
 
 
 class RecoveryMethod(TrialMethod):
-    """RFC 2544 system recovery, by trials one after the other."""
+    """RFC 2544 system recovery, measured by consecutive trials."""
 
     name = "recovery"
     title = "System recovery (RFC 2544 section 26.5)"
@@ -48,29 +48,29 @@ class RecoveryMethod(TrialMethod):
     settings: RecoverySettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the device recovers at once."""
+        """See [`Method.expected_s`]; for a device that recovers at once."""
         settings = self.settings
         trials_s = settings.overload_s + trial_overhead_s + settings.clean_trials * (settings.probe_s + trial_overhead_s)
         return settings.throughput.expected_s(trial_overhead_s) + trials_s
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
-        said = [
+        deviations = [
             "Recovery is measured once in each repetition, not averaged over several overloads (RFC 2544 section 26.5).",
-            "The load is lowered from one trial to the next, not within one: the time between the two is part of the recovery time, "
+            "The load is lowered between two trials, not within one: the time between the trials is part of the recovery time, "
             "which is an upper bound (RFC 2544 section 26.5).",
         ]
         settings = self.settings
         if settings.overload_ratio != RFC2544_OVERLOAD_RATIO:
-            said.append(f"The overload is {settings.overload_ratio:.0%} of the throughput, not 110 % (RFC 2544 section 26.5).")
+            deviations.append(f"The overload is {settings.overload_ratio:.0%} of the throughput, not 110 % (RFC 2544 section 26.5).")
         if settings.overload_s < RFC2544_TRIAL_S:
-            said.append(f"The overload lasts {settings.overload_s:g} s, not 60 s (RFC 2544 section 26.5).")
+            deviations.append(f"The overload lasts {settings.overload_s:g} s, not 60 s (RFC 2544 section 26.5).")
         if settings.recovery_ratio != RFC2544_RECOVERY_RATIO:
-            said.append(f"The load after it is {settings.recovery_ratio:.0%} of the overload, not 50 % (RFC 2544 section 26.5).")
-        return (*said, *settings.throughput.deviations())
+            deviations.append(f"The load after the overload is {settings.recovery_ratio:.0%} of it, not 50 % (RFC 2544 section 26.5).")
+        return (*deviations, *settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Overload the device, then look for the first of some clean trials."""
+        """Overload the device, then find the first of the consecutive clean trials."""
         settings, max_fps = self.settings, series.context.max_fps
         overload_fps = min(max_fps, settings.overload_ratio * throughput_of(series, settings.throughput))
         overload = series.run(overload_fps, settings.overload_s, "overload", may_be_silent=True)
@@ -79,7 +79,7 @@ class RecoveryMethod(TrialMethod):
         if overload.passes:
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
-                f"{overload_fps:.0f} frames/s, the overload, lost nothing: there is nothing to recover from",
+                f"the overload of {overload_fps:.0f} frames/s lost no frame: there is nothing to recover from",
             )
         ended_at = _sending_ended_at(overload)
         points: list[tuple[float, float]] = []
@@ -87,7 +87,8 @@ class RecoveryMethod(TrialMethod):
         for _ in range(settings.max_trials):
             judged = series.run(settings.recovery_ratio * overload_fps, settings.probe_s, "recovery", may_be_silent=True, may_repeat=False)
             if not judged.counts:
-                raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the load after: {'; '.join(judged.reasons)}")
+                why = "; ".join(judged.reasons)
+                raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the load after the overload: {why}")
             after_s = judged.result.started_at - ended_at
             points.append((after_s, judged.result.device_loss_ratio))
             clean = [*clean, after_s] if judged.passes else []
@@ -97,7 +98,7 @@ class RecoveryMethod(TrialMethod):
             series.check_alive()
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
-                f"{points[-1][0]:.1f} s after the overload the device still loses frames at {settings.recovery_ratio:.0%} of it",
+                f"{points[-1][0]:.1f} s after the overload the device still loses frames at {settings.recovery_ratio:.0%} of its load",
             )
         return Outcome(
             status=MeasurementStatus.OK,

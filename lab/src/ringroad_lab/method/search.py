@@ -1,4 +1,4 @@
-"""Search for the greatest value that passes: of a rate, the length of a burst, a number of addresses."""
+"""Search for the greatest value that passes: a rate, the length of a burst, or a number of addresses."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from ringroad_lab.method.judge import JudgedTrial
 
 Probe = Callable[[float], JudgedTrial]
-"""Tries a value."""
+"""Runs a trial with a value."""
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """What a search came to."""
+    """Result of a search."""
 
     passed: float | None
-    """Greatest value that passed below all that did not; None where even the least did not."""
+    """Greatest value that passed below all values that did not pass; None if even the minimum did not pass."""
     refused: float | None
-    """Least value tried above that did not pass; None where the greatest passed."""
+    """Least value above `passed` that did not pass; None if the maximum passed."""
     refusal: JudgedTrial | None
-    """The trial in which it did not: the device failed, or the generator could not."""
+    """The trial of `refused`: the device failed, or the generator could not carry the load."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The values of a search: from where to where, and when two are close enough."""
+    """The range of a search, and when two values are close enough."""
 
     minimum: float
     maximum: float
     resolution: float = 0.0
-    """Two values are close enough when they differ by so much of the greater."""
+    """Two values are close enough if they differ by at most this part of the greater value."""
     step: float = 0.0
-    """Two values are close enough when they differ by so much; with it all values are whole numbers."""
+    """Two values are close enough if they differ by at most this; if set, all values are whole numbers."""
 
     def is_narrow(self, low: float, high: float) -> bool:
-        """Whether there is nothing to try between two values."""
+        """Return whether two values are close enough."""
         return high - low <= max(self.resolution * high, self.step)
 
     def middle(self, low: float, high: float) -> float:
@@ -44,15 +44,15 @@ class Grid:
         return float(int(middle)) if self.step else middle
 
     def below(self, value: float, steps: int) -> float:
-        """Return the value that many resolutions lower, not less than the minimum."""
+        """Return the value that is `steps` resolutions lower, but not below the minimum."""
         lower = value - steps * max(self.resolution * value, self.step)
         return max(self.minimum, float(int(lower)) if self.step else lower)
 
 
 def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
-    """Find the greatest value that passes, by halving (RFC 2544 section 26.1 leaves the way open).
+    """Find the greatest value that passes, by binary search (RFC 2544 section 26.1 leaves the algorithm open).
 
-    The maximum is tried where the start passes, the minimum where nothing above it does; never a value outside the two.
+    Tries the maximum if the start passes, and the minimum if nothing above it passes. Never tries a value outside these two.
     """
     passed: float | None = None
     refused: float | None = None
@@ -74,7 +74,7 @@ def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
         floor = grid.minimum if passed is None else passed
         is_narrow = grid.is_narrow(floor, refused)
         if passed is None and (is_narrow or refused <= 2 * grid.minimum):
-            # Nothing passed so far: whether anything does is worth more than how near the least that fails is.
+            # Nothing passed so far: whether anything passes matters more than the exact value that fails.
             value = grid.minimum
         elif is_narrow:
             break
@@ -84,9 +84,9 @@ def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
 
 
 def validate(probe: Probe, grid: Grid, found: Bracket) -> Bracket:
-    """Check what a search found by trials of another kind, such as longer ones.
+    """Check the result of a search with trials of another kind, such as longer ones.
 
-    Where it does not pass, lower values are tried, in steps that double, and then what lies between.
+    If the result does not pass, tries lower values in doubling steps, and then the values in between.
     """
     if found.passed is None:
         return found

@@ -12,20 +12,20 @@ from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcom
 
 
 class SoakSettings(TrialSettings):
-    """Of a soak."""
+    """Settings of the soak method."""
 
     load_ratio: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """The load, of the throughput."""
+    """The load, as part of the throughput."""
     duration_s: Annotated[float, Field(gt=0, le=7 * 86_400)] = 1800.0
-    """How long in all; CSIT soaks for 30 minutes."""
+    """Total duration; CSIT soaks for 30 minutes."""
     trial_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
-    """Length of one of the trials that it is made of: the place of a loss is known to that."""
+    """Length of each trial of the soak: the time resolution of a loss."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput is found where it is not known."""
+    """How to find the throughput if it is not known."""
 
 
 class SoakMethod(TrialMethod):
-    """A soak: trials at one load, one after the other."""
+    """A soak: consecutive trials at one load."""
 
     name = "soak"
     title = "Soak (long run, ETSI GS NFV-TST 009)"
@@ -33,19 +33,19 @@ class SoakMethod(TrialMethod):
     settings: SoakSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the throughput is not known."""
+        """See [`Method.expected_s`]; for an unknown throughput."""
         settings = self.settings
         return settings.throughput.expected_s(trial_overhead_s) + _trials(settings) * (settings.trial_s + trial_overhead_s)
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         return (
-            "The soak is made of trials with a pause between two; nothing is sent in the pause.",
+            "The soak consists of trials with pauses in between; nothing is sent in a pause.",
             *self.settings.throughput.deviations(),
         )
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Keep the load up and note each trial's loss."""
+        """Keep up the load and record the loss of each trial."""
         settings, context = self.settings, series.context
         rate_fps = settings.load_ratio * throughput_of(series, settings.throughput)
         began_at: float | None = None
@@ -65,10 +65,10 @@ class SoakMethod(TrialMethod):
             lost += judged.result.device_lost_frames
         if not points:
             raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(reasons)}")
-        said = f"the generator could not carry {not_carried} of {trials} trials: {'; '.join(reasons)}"
+        reason = f"the generator could not carry {not_carried} of {trials} trials: {'; '.join(reasons)}"
         return Outcome(
             status=MeasurementStatus.INCONCLUSIVE if not_carried else MeasurementStatus.OK,
-            reasons=(said,) if not_carried else (),
+            reasons=(reason,) if not_carried else (),
             headline="soak_loss_ratio",
             metrics={
                 "soak_loss_ratio": Metric(value=lost / sent, unit="ratio", better=Better.LOWER),

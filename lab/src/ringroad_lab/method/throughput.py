@@ -19,34 +19,33 @@ RFC2544_TRIAL_S = 60.0
 
 
 class ThroughputSettings(WarmUpSettings):
-    """Of the search for the throughput."""
+    """Settings of the throughput search."""
 
     search_s: Annotated[float, Field(gt=0, le=3600)] = 1.0
-    """Length of a search trial. RFC 2544 section 24 allows shorter ones there; CSIT uses 1 s."""
+    """Length of a search trial. RFC 2544 section 24 allows shorter trials in the search; CSIT uses 1 s."""
     validation_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of the last trial, at the rate found. RFC 2544 section 24: at least 60 s."""
     acceptable_loss_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Part of the frames that may be lost. RFC 2544: none."""
     start_ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """First rate, of the greatest."""
+    """First rate, as part of the greatest."""
     minimum_ratio: Annotated[float, Field(gt=0, le=1)] = 0.001
-    """Least rate, of the greatest; one frame in a search trial where that is more. A device that fails there has no throughput that could
-    be told."""
+    """Lowest rate, as part of the greatest; at least one frame per search trial. If the device fails at this rate, there is no result."""
     resolution: Annotated[float, Field(ge=0.0001, le=0.5)] = 0.01
-    """How near the greatest rate that passes and the least that fails have to be, of the latter."""
+    """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: not at all; then one bad trial decides."""
+    """How often a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: never; then one bad trial decides."""
 
     @classmethod
     def strict(cls) -> Self:
-        """Return RFC 2544's."""
+        """Return the settings of RFC 2544."""
         return cls(search_s=10.0, validation_s=RFC2544_TRIAL_S, resolution=0.005, loss_repeats=0)
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """Return how long a search is expected to take, s."""
+        """Return the expected time of a search, s."""
         # The greatest rate, then halvings down to the resolution at a sixth of it; three of four fail and are repeated.
         probes = (1 + math.log2(6 / self.resolution)) * (1 + 0.75 * self.loss_repeats)
-        # What a short trial passes, a longer one mostly does not: about three fail, and are repeated, until one passes.
+        # A rate that passes a short trial mostly fails a longer one: about three trials fail and are repeated before one passes.
         validations = 1 + 3 * (1 + self.loss_repeats)
         return (
             self.expected_warm_up_s(trial_overhead_s)
@@ -55,39 +54,39 @@ class ThroughputSettings(WarmUpSettings):
         )
 
     def deviations(self) -> tuple[str, ...]:
-        """Return where a search with these settings differs from RFC 2544."""
-        said = [NO_WAITS]
+        """Return how a search with these settings deviates from RFC 2544."""
+        deviations = [NO_WAITS]
         if self.validation_s < RFC2544_TRIAL_S:
-            said.append(f"The throughput's last trial lasts {self.validation_s:g} s, not 60 s (RFC 2544 section 24).")
+            deviations.append(f"The throughput's last trial lasts {self.validation_s:g} s, not 60 s (RFC 2544 section 24).")
         if self.acceptable_loss_ratio:
-            said.append(f"The throughput allows a loss ratio of {self.acceptable_loss_ratio:g}, not 0 (RFC 2544 section 26.1).")
+            deviations.append(f"The throughput allows a loss ratio of {self.acceptable_loss_ratio:g}, not 0 (RFC 2544 section 26.1).")
         if self.loss_repeats:
-            said.append(
+            deviations.append(
                 f"A trial with loss counts only when {self.loss_repeats} more confirm it (ETSI GS NFV-TST 009); RFC 2544 counts the first."
             )
-        return tuple(said)
+        return tuple(deviations)
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """What a search for the throughput found."""
+    """Result of a throughput search."""
 
     throughput_fps: float
     bracket: Bracket
     trial: TrialResult
-    """The last one that passed at that rate."""
+    """The last trial that passed at that rate."""
     bound_reason: str
-    """Why the device may do more; empty where that is the device's own limit."""
+    """Why the device may forward more; empty if the result is the device's own limit."""
 
 
 def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throughput:
     """Search for the throughput.
 
     Raises:
-        NoFigureError: the device fails at the least rate, or the generator does.
+        NoFigureError: the device or the generator fails at the lowest rate.
         GeneratorError: the generator failed.
     """
-    # Whole frames per second, as generators have them, and at least one frame in a trial.
+    # Generators use whole frames per second, and each trial has at least one frame.
     max_fps = float(int(series.context.max_fps))
     minimum_fps = float(math.ceil(max(max_fps * settings.minimum_ratio, 1 / settings.search_s)))
     grid = Grid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
@@ -114,10 +113,10 @@ def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throug
 
 
 def throughput_of(series: TrialSeries, settings: ThroughputSettings) -> float:
-    """Return the throughput that the context tells, frames/s; else search for it.
+    """Return the throughput from the context, frames/s; search for it if the context has none.
 
     Raises:
-        NoFigureError: there is none.
+        NoFigureError: no throughput was found.
         GeneratorError: the generator failed.
     """
     return series.context.throughput_fps or find_throughput(series, settings).throughput_fps
@@ -129,7 +128,7 @@ def _no_throughput(bracket: Bracket, minimum_fps: float) -> NoFigureError:
         ratio = refusal.result.loss_ratio
         return NoFigureError(
             MeasurementStatus.INCONCLUSIVE,
-            f"the device loses {ratio:.2%} of the frames at the least rate, {minimum_fps:.0f} frames/s; lower minimum_ratio to look below",
+            f"the device loses {ratio:.2%} of the frames at the lowest rate, {minimum_fps:.0f} frames/s; lower minimum_ratio to go below",
         )
     why = "; ".join(refusal.reasons) if refusal is not None else ""
     return NoFigureError(MeasurementStatus.INVALID, f"the generator cannot carry even {minimum_fps:.0f} frames/s: {why}")
@@ -138,7 +137,7 @@ def _no_throughput(bracket: Bracket, minimum_fps: float) -> NoFigureError:
 def _bound_reason(series: TrialSeries, bracket: Bracket) -> str:
     if bracket.refused is None:
         if series.context.is_max_generator_bound:
-            return f"it passes at the generator's ceiling, {series.context.max_fps:.0f} frames/s"
+            return f"the device passes at the generator's ceiling, {series.context.max_fps:.0f} frames/s"
         return ""
     if bracket.refusal is not None and not bracket.refusal.counts:
         return f"the generator cannot carry {bracket.refused:.0f} frames/s: {'; '.join(bracket.refusal.reasons)}"
@@ -155,7 +154,7 @@ class ThroughputMethod(TrialMethod):
 
     @property
     def is_lossless(self) -> bool:
-        """Whether what it finds is what other methods go by: a throughput with loss is none for them."""
+        """Whether other methods can use the result; they cannot use a throughput with loss."""
         return not self.settings.acceptable_loss_ratio
 
     def expected_s(self, trial_overhead_s: float) -> float:
@@ -167,7 +166,7 @@ class ThroughputMethod(TrialMethod):
         return self.settings.deviations()
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Search; the rate is of one direction."""
+        """Search; the rate is per direction."""
         found = find_throughput(series, self.settings)
         frame = series.context.frame
         metrics = {

@@ -1,4 +1,4 @@
-"""What an attack on tuple space search costs a bystander: his frames that arrive, and the device's time for each of them."""
+"""The cost of an attack on tuple space search for a bystander: the frames that still arrive, and the device's time for each."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FlowSet, TrialResult
 
 ATTACK = (
-    "The attacker's frames come in at port 2 and are dropped by a white list; the bystander's go from port 1 to port 2. Costs are those of "
-    "all frames, over the bystander's that came back."
+    "The attacker's frames enter at port 2 and are dropped by a white list; the bystander's frames go from port 1 to port 2. Costs are "
+    "the costs of all frames, divided by the bystander's frames that returned."
 )
 
 
 class TupleSpaceExplosionSettings(TrialSettings):
-    """Of the attack."""
+    """Settings of the tuple-space-explosion method."""
 
     flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """The bystander's."""
+    """Number of the bystander's flows."""
     attack_fps: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
-    """The attacker's frames, of 64 bytes: 6.7 Mbit/s on a wire. The paper's attack has a few Mbit/s."""
+    """Rate of the attacker's frames, of 64 bytes, frames/s: 6.7 Mbit/s on a wire. The paper's attack uses a few Mbit/s."""
     load_ratios: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0, 0.5)
-    """The bystander's loads, of the throughput without the attack; the first one's figure is the headline."""
+    """The bystander's loads, as parts of the throughput without the attack; the result at the first load is the headline."""
     lead_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """Length of a first trial with the attack, which is thrown away: each of its headers has been seen after it."""
+    """Length of a first trial with the attack, which is discarded: it shows the device each header of the attack."""
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of a trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is looked at without load."""
+    """How long the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How the throughput without the attack is found."""
+    """How to find the throughput without the attack."""
 
 
 class TupleSpaceExplosionMethod(TrialMethod):
-    """A bystander's frames while an attacker has a cache of masks grow."""
+    """Measures a bystander's frames while an attacker makes a cache of masks grow."""
 
     name: ClassVar[str] = "tuple-space-explosion"
     title: ClassVar[str] = "Tuple space explosion: an attack's cost for a bystander (CoNEXT 2019)"
@@ -83,13 +83,13 @@ class TupleSpaceExplosionMethod(TrialMethod):
     def _measure(
         self, context: MethodContext, costs: CostMeter, install_flows: Callable[[FlowSet | None], float]
     ) -> tuple[dict[str, Metric], list[str]]:
-        """Return the figures, and why there are some missing."""
+        """Return the metrics, and why some are missing."""
         settings = self.settings
         flow_set = FlowSet(entries=settings.flows, white_list=True)
         install_flows(flow_set)
         idle = costs.idle(settings.idle_s)
         metered = MeteredGenerator(context.generator, costs)
-        # The white list takes no frame that the bystander's switch could learn from; it need not, either.
+        # The white list drops frames that a switch could learn from; learning is not needed.
         quiet = replace(
             context, generator=metered, bidirectional=False, flows=settings.flows, load={"flow_set": flow_set, "learning": False}
         )
@@ -103,7 +103,7 @@ class TupleSpaceExplosionMethod(TrialMethod):
                 own.warm_up(settings.load_ratios[-1] * throughput.throughput_fps, settings.lead_s)
             for ratio in settings.load_ratios:
                 rate_fps = ratio * throughput.throughput_fps
-                # Whatever arrives is the figure.
+                # Any loss is acceptable: the part that arrives is the result.
                 judged = own.run(rate_fps, settings.trial_s, name, acceptable_loss_ratio=1.0, loss_alone_counts=False)
                 if not judged.counts:
                     reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s ({name}): {'; '.join(judged.reasons)}")
@@ -119,7 +119,7 @@ def _is_compared(metric: str) -> bool:
 
 
 def _arrived_ratio(result: TrialResult) -> float:
-    """Return the part of the frames sent that the device handed on: frames that wait before it are lost, those lost behind it are not."""
+    """Return the part of the sent frames that the device forwarded: frames waiting before it are lost, frames lost behind it are not."""
     loss = result.loss
     behind = (loss.behind_device or 0) + (loss.at_receiver or 0) if loss else 0
     return 1 - (result.lost_frames - behind) / result.sent_frames

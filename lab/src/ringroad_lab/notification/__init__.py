@@ -1,1 +1,1 @@
-"""Telling others how far a request has come, or how a run ended."""
+"""Notifications about the state of a request or the result of a run."""

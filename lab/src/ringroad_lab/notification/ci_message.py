@@ -1,6 +1,6 @@
-"""A message of CI about a Koji build, to a broker of AMQP, as the gates of Fedora and CentOS Stream read them.
+"""Sends CI messages about Koji builds to an AMQP broker, for the gates of Fedora and CentOS Stream.
 
-Its fields: https://pagure.io/fedora-ci/messages. Its wire format: https://fedora-messaging.readthedocs.io/en/stable/api/wire-format.html.
+Fields: https://pagure.io/fedora-ci/messages. Wire format: https://fedora-messaging.readthedocs.io/en/stable/api/wire-format.html.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.trial import Frozen
 
 VERSION = "0.2.1"
-"""Of the fields."""
+"""Version of the message fields."""
 _SEVERITY_INFO = 20
 _INSPECTED = (Verdict.INCONCLUSIVE, Verdict.INVALID)
 _MAX_REASON_CHARACTERS = 4000
@@ -34,7 +34,7 @@ Text = Annotated[Word, Field(min_length=1)]
 
 
 class Contact(Frozen):
-    """Whom people ask about the measurements."""
+    """Contact for questions about the measurements."""
 
     name: Text = "Ringroad laboratory"
     team: Text
@@ -44,10 +44,10 @@ class Contact(Frozen):
 
 
 class CiMessage(Notifier, BrokerSettings):
-    """A bus that is told of requests that came of a Koji build; of others it is told nothing."""
+    """Sends messages about requests for Koji builds to a message bus; ignores other requests."""
 
     kind = "ci-message"
-    title = "A broker of AMQP gets messages of CI about Koji builds"
+    title = "Sends CI messages about Koji builds to an AMQP broker"
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = tuple(Stage)
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)
@@ -55,31 +55,31 @@ class CiMessage(Notifier, BrokerSettings):
     topic_prefix: Text = "org.centos.prod"
     artifact: Literal["koji-build", "brew-build"] = "koji-build"
     hub: Word = ""
-    """The URL of the hub, which is asked for the task of a build: messages about tagged builds do not tell it."""
+    """URL of the Koji hub, which is queried for the task of a build: messages about tagged builds do not contain it."""
     hub_ca_file: Path | None = None
     contact: Contact
     namespace: Text = "ringroad-lab"
-    """Of the test, whose type is the scenario."""
+    """Namespace of the test, whose type is the scenario."""
     provider: Text = "ringroad-lab"
     architecture: Text = platform.machine()
-    """Where the machines are that measure, and what they are."""
+    """Provider and architecture of the measuring machines."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.web_url:
-            raise ValueError("give web_url: these messages have to say where the run is shown")
+            raise ValueError("set web_url: these messages must link to the run")
         return self
 
     def make_sender(self) -> Sender:
-        """Read what the settings name.
+        """Read the files that the settings name.
 
         Raises:
-            ScenarioError: something is not there, or not right.
+            ScenarioError: a file is missing, or a setting is invalid.
         """
         return _CiMessageSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether it is of a Koji build."""
+        """Whether the notice is about a Koji build."""
         fields = _fields(notice)
         is_build = any(isinstance(fields.get(name), int) for name in ("task_id", "build_id"))
         return is_build and super().concerns(notice)
@@ -106,16 +106,16 @@ class _CiMessageSender(Sender):
             raise UnsentError(str(error)) from error
 
     def _build(self, notice: Notice, within_s: float) -> dict[str, Any]:
-        """Return what is known of the build: by its message, and by the hub."""
+        """Return the fields of the build from its message and from the hub."""
         fields, settings = _fields(notice), self._settings
         if not settings.hub or not isinstance(fields.get("build_id"), int):
             return fields
         hub = KojiHub(settings.hub, settings.hub_ca_file, within_s)
         try:
-            said = hub.build(fields["build_id"])
+            known = hub.build(fields["build_id"])
         finally:
             hub.close()
-        return {**fields, **{name: said[name] for name in ("task_id", "nvr", "name") if said.get(name) is not None}}
+        return {**fields, **{name: known[name] for name in ("task_id", "nvr", "name") if known.get(name) is not None}}
 
     async def _publish(self, stage: Stage, body: dict[str, Any], delivery: str, within_s: float) -> None:
         settings = self._settings
@@ -124,7 +124,7 @@ class _CiMessageSender(Sender):
             content_type="application/json",
             content_encoding="utf-8",
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-            # The same at each try: whoever gets it twice can tell.
+            # The same at each try, so that receivers can detect duplicates.
             message_id=delivery,
             headers={
                 "fedora_messaging_schema": "base.message",
@@ -136,20 +136,20 @@ class _CiMessageSender(Sender):
             async with asyncio.timeout(within_s):
                 channel = await connection.channel()
                 exchange = await channel.get_exchange(settings.exchange, ensure=False)
-                # The broker confirms it; that nobody listens is no fault.
+                # The broker confirms the message; it is no error if there are no subscribers.
                 await exchange.publish(message, f"{settings.topic_prefix}.ci.{settings.artifact}.test.{stage}", mandatory=False)
 
 
 def message_body(settings: CiMessage, notice: Notice, build: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message; of the same notice they are the same.
+    """Return the fields of a message; equal notices give equal fields.
 
     Raises:
-        UnsentError: the build's task is not known.
+        UnsentError: the build's task is unknown.
     """
     task, request = build.get("task_id"), notice.request
     if not isinstance(task, int) or request is None:
-        how = "the hub knows none" if settings.hub else "its message does not tell it: name the hub, to be asked"
-        raise UnsentError(f"the task of the build is not known, by which these messages name a build: {how}")
+        how = "the hub has none" if settings.hub else "its message does not contain it: set hub"
+        raise UnsentError(f"these messages need the task of the build, which is unknown: {how}")
     nvr = build.get("nvr") or "-".join(str(build.get(name)) for name in ("name", "version", "release"))
     page, scenario = settings.link(notice), request.scenario
     test: dict[str, Any] = {"category": "performance", "namespace": settings.namespace, "type": scenario, "scenario": request.bed_class}
@@ -181,17 +181,17 @@ def message_body(settings: CiMessage, notice: Notice, build: dict[str, Any]) -> 
 
 
 def result_of(verdict: str) -> str:
-    """Return what a verdict is called there."""
+    """Return the CI result for a verdict."""
     if verdict == Verdict.REGRESSION:
         return "failed"
     if verdict in _INSPECTED:
         return "needs_inspection"
-    # There is nothing to compare the first build with, so it has passed nothing.
+    # The first build has no baseline, so it did not pass a comparison.
     return "info" if verdict == MEASURED else "passed"
 
 
 def _fields(notice: Notice) -> dict[str, Any]:
-    """Return the fields of the message that the request came of; none where it is no message in JSON."""
+    """Return the fields of the message that caused the request; empty if it is not JSON."""
     if notice.request is None:
         return {}
     try:

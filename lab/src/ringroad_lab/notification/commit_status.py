@@ -1,4 +1,4 @@
-"""The status of a commit at a forge: what all forges have in common."""
+"""Sets the status of a commit at a forge: the common part of all forges."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ringroad_lab.statistics.verdict import Verdict
 
 COMMIT_LABEL, REPOSITORY_LABEL = "commit", "repository"
 MAX_DESCRIPTION_CHARACTERS = 140
-"""GitHub refuses a longer one."""
-# A path of names that do not consist of dots alone, so that it stays below the forge's path of repositories.
+"""GitHub rejects longer descriptions."""
+# No path component consists only of dots, so the path stays below the forge's path of repositories.
 _REPOSITORY = re.compile(r"(?!\.+(/|$))[\w.-]+(/(?!\.+(/|$))[\w.-]+)*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?", re.ASCII | re.IGNORECASE)
 _GOOD = (Verdict.IMPROVEMENT, Verdict.NO_DIFFERENCE, MEASURED)
@@ -33,22 +33,22 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Status(StrEnum):
-    """What is said of a commit."""
+    """Status of a commit."""
 
     QUEUED = "queued"
     RUNNING = "running"
     SUCCESS = "success"
     FAILURE = "failure"
     ERROR = "error"
-    """Nothing can be said of the commit: the measurement failed."""
+    """The measurement failed, so there is no result for the commit."""
     CANCELLED = "cancelled"
 
 
 class CommitStatus(Notifier):
-    """A forge that shows what came of a commit. The labels `repository` and `commit` of the request or run say which commit that is."""
+    """Sets the status of a commit at a forge. The labels `repository` and `commit` of the request or run identify the commit."""
 
     forge: ClassVar[str]
-    """For people."""
+    """Name of the forge, for users."""
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = tuple(Stage)
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)
@@ -56,12 +56,12 @@ class CommitStatus(Notifier):
     token_file: Path | None = None
     token_env: str | None = None
     repositories: Annotated[tuple[Word, ...], Field(min_length=1, max_length=100)] = ("*",)
-    """Globs of the repositories that may get a status, whatever a message says."""
+    """Globs of the repositories that can get a status, regardless of a message's content."""
     context: Annotated[Word, Field(min_length=1)] = "ringroad-lab"
-    """Before the scenario, in the status's name."""
+    """Prefix of the status name, before the scenario."""
     fail_on_inconclusive: bool = False
     ca_file: Path | None = None
-    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+    """CA certificates for the server's certificate; default: the system's."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -69,26 +69,26 @@ class CommitStatus(Notifier):
             raise ValueError("give one of token_file and token_env")
         parts = urlsplit(self.api_url)
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            raise ValueError("a token does not go over the network readable: write https")
+            raise ValueError("a token must not be sent unencrypted: use https")
         return self
 
     def make_sender(self) -> Sender:
         """Read the token.
 
         Raises:
-            ScenarioError: it is not there, or the URL is none of HTTP.
+            ScenarioError: the token is missing, or the URL is not an HTTP URL.
         """
         check_url("api_url", self.api_url)
         return _StatusSender(self, secret(f"{self.forge}'s token", self.token_file, self.token_env) or "")
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether it is of a commit of these repositories."""
+        """Whether the notice is about a commit of these repositories."""
         repository = notice.labels.get(REPOSITORY_LABEL, "")
         is_ours = any(fnmatchcase(repository, glob) for glob in self.repositories)
         return bool(repository and notice.labels.get(COMMIT_LABEL)) and is_ours and super().concerns(notice)
 
     def status(self, notice: Notice) -> Status:
-        """Return what is to be said of the commit."""
+        """Return the status of the commit."""
         if notice.stage is Stage.QUEUED:
             return Status.QUEUED
         if notice.stage is Stage.RUNNING:
@@ -101,29 +101,29 @@ class CommitStatus(Notifier):
         return Status.SUCCESS if is_good else Status.FAILURE
 
     def title_of(self, notice: Notice) -> str:
-        """Return the name of the status: that of the same scenario takes its place."""
+        """Return the name of the status: a newer status of the same scenario replaces it."""
         scenario = notice.request.scenario if notice.request else notice.record.name if notice.record else ""
         return printable(f"{self.context}/{scenario}" if scenario else self.context)
 
     def description(self, notice: Notice) -> str:
-        """Return what the forge shows beside it."""
-        said = printable(notice.what_came)
-        return said if len(said) <= MAX_DESCRIPTION_CHARACTERS else f"{said[: MAX_DESCRIPTION_CHARACTERS - 1]}\u2026"
+        """Return the description that the forge shows with the status."""
+        text = printable(notice.what_came)
+        return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}\u2026"
 
     @abstractmethod
     def headers(self, token: str) -> Mapping[str, str]:
-        """Return those that the forge wants."""
+        """Return the HTTP headers that the forge requires."""
 
     @abstractmethod
     def message(self, notice: Notice, repository: str, commit: str) -> tuple[str, bytes]:
         """Return the path below the API's URL, and the body.
 
         Raises:
-            UnsentError: there cannot be such a repository.
+            UnsentError: the repository is invalid.
         """
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether the answer says that the commit has this status already."""
+        """Whether the answer reports that the commit already has this status."""
         return False
 
 
@@ -140,18 +140,18 @@ class _StatusSender(Sender):
         settings = self._settings
         repository, commit = (notice.labels.get(name, "") for name in (REPOSITORY_LABEL, COMMIT_LABEL))
         if not _REPOSITORY.fullmatch(repository):
-            raise UnsentError(f"the label {REPOSITORY_LABEL} names no repository: write OWNER/NAME")
+            raise UnsentError(f"the label {REPOSITORY_LABEL} is not a repository: use OWNER/NAME")
         if not _COMMIT.fullmatch(commit):
-            raise UnsentError(f"the label {COMMIT_LABEL} names no commit: write its whole hash")
+            raise UnsentError(f"the label {COMMIT_LABEL} is not a commit: use the full hash")
         path, body = settings.message(notice, repository, commit.lower())
         url = f"{settings.api_url.rstrip('/')}/{path}"
         answer = post(url, body, settings.headers(self._token), within_s=within_s, ca_file=settings.ca_file)
         if answer.is_taken or settings.is_there(notice, answer):
             return
-        said = printable(answer.body.decode(errors="replace"))[:300]
+        message = printable(answer.body.decode(errors="replace"))[:300]
         why = (
-            f"{settings.forge} answers with status {answer.status}: {said}"
-            if said
+            f"{settings.forge} answers with status {answer.status}: {message}"
+            if message
             else f"{settings.forge} answers with status {answer.status}"
         )
         if answer.status == 403 and (answer.asked_wait_s or answer.headers.get("X-RateLimit-Remaining") == "0"):

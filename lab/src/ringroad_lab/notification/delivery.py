@@ -1,4 +1,4 @@
-"""Sends to everybody who is to be told, each by itself and for no longer than it may take."""
+"""Sends a notice to all recipients independently, each within its time limit."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _WAIT_GROWTH = 2.0
 
 @dataclass(frozen=True)
 class Target:
-    """One who is told."""
+    """A recipient of notifications."""
 
     name: str
-    """Unlike that of any other; people and the store know it by this."""
+    """Unique name, for users and the store."""
     notifier: Notifier
     sender: Sender
 
 
 def targets(notifiers: Iterable[Notifier]) -> list[Target]:
-    """Make what delivers; what it needs is read now, so that a run that would be told to nobody does not begin.
+    """Create the senders. They read their secrets now, so that an error appears before the run begins.
 
     Raises:
-        LabError: a secret is not there, or a setting is wrong.
+        LabError: a secret is missing, or a setting is invalid.
     """
     found: dict[str, Target] = {}
     for notifier in notifiers:
@@ -47,13 +47,13 @@ class _Sending:
     target: Target
     delivery: str
     thread: threading.Thread | None = None
-    problem: str = "no end within the time"
+    problem: str = "not sent within the time limit"
 
 
 def notify(recipients: Sequence[Target], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
-    """Send a notice to all, at once; return what went wrong, a sentence each.
+    """Send a notice to all recipients in parallel; return a message for each failure.
 
-    It takes no longer than the longest of them may: a server that answers byte by byte is left alone in its thread.
+    The longest time limit of the recipients applies to the call: a server that answers byte by byte does not hold it up.
     """
     sendings = [_Sending(target, str(uuid.uuid4())) for target in recipients]
     began = time.monotonic()
@@ -74,14 +74,14 @@ def _send(sending: _Sending, notice: Notice, first_wait_s: float) -> None:
     except UnsentError as error:
         sending.problem = str(error)
     except Exception as error:
-        sending.problem = f"{type(error).__name__} while it was sent"
+        sending.problem = f"{type(error).__name__} during sending"
 
 
 def retry(attempt: Callable[[float], None], within_s: float, first_wait_s: float = _FIRST_WAIT_S) -> None:
-    """Try until it succeeds; after each failure wait twice as long, or as long as the server says.
+    """Retry until success; after each failure wait twice as long, or as long as the server requests.
 
     Raises:
-        UnsentError: it did not succeed within the time, or will not.
+        UnsentError: no try succeeded within the time limit, or no try can succeed.
     """
     end, wait_s, tries = time.monotonic() + within_s, first_wait_s, 0
     while True:

@@ -1,4 +1,4 @@
-"""The status of a commit at GitLab."""
+"""Sets the status of a commit at GitLab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATES = {
     Status.ERROR: "failed",
     Status.CANCELLED: "canceled",
 }
-# GitLab refuses a state that the commit has already, as when the first answer was lost.
+# GitLab rejects a state that the commit already has, for example after a lost answer.
 _NO_TRANSITION = re.compile(rb"Cannot transition status via :\w+ from :(\w+)")
 
 
@@ -28,13 +28,13 @@ class GitlabStatus(CommitStatus):
     """https://docs.gitlab.com/api/commits/#set-commit-pipeline-status."""
 
     kind = "gitlab"
-    title = "GitLab shows the status of a commit"
+    title = "Sets the status of a commit at GitLab"
     forge = "GitLab"
 
     api_url: Word = "https://gitlab.com/api/v4"
 
     def headers(self, token: str) -> Mapping[str, str]:
-        """Return those that GitLab wants."""
+        """Return the HTTP headers that GitLab requires."""
         return {"PRIVATE-TOKEN": token}
 
     def message(self, notice: Notice, repository: str, commit: str) -> tuple[str, bytes]:
@@ -46,6 +46,6 @@ class GitlabStatus(CommitStatus):
         ).encode()
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether GitLab refuses it because the commit has this status."""
+        """Whether GitLab rejected the status because the commit already has it."""
         found = _NO_TRANSITION.search(answer.body) if answer.status == 400 else None
         return found is not None and found[1].decode() == _STATES[self.status(notice)]

@@ -1,4 +1,4 @@
-"""HTTP POST, as all who are told by it need it."""
+"""HTTP POST for all notifiers that use HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.http_answer import IDENTITY, pieces
 from ringroad_lab.notification.interface import TemporaryError, UnsentError
 
-# Of a silence; a server that is away should not take the time of all tries.
+# Time limit for a silent server, so that one try does not use the time of all tries.
 _SILENCE_S = 10.0
 _TRY_LATER = frozenset({408, 425, 429})
 _MAX_ANSWER_BYTES = 4096
@@ -23,31 +23,31 @@ _MAX_ANSWER_BYTES = 4096
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said that refuses, or took it."""
+    """A server's answer: it accepted or rejected a request."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    """Its beginning; empty where it was taken."""
+    """Beginning of the body; empty if the server accepted the request."""
 
     @property
     def is_taken(self) -> bool:
-        """Whether it was taken."""
+        """Whether the server accepted the request."""
         return 200 <= self.status < 300
 
     @property
     def asked_wait_s(self) -> float:
-        """How long the server asks to wait."""
-        asked = self.headers.get("Retry-After", "")
-        return float(asked) if asked.isdecimal() and asked.isascii() and len(asked) < 6 else 0.0
+        """How long the server requests to wait, s."""
+        wait = self.headers.get("Retry-After", "")
+        return float(wait) if wait.isdecimal() and wait.isascii() and len(wait) < 6 else 0.0
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, within_s: float, ca_file: Path | None) -> Answer:
-    """Send; redirects are not followed.
+    """Send a POST request; redirects are not followed.
 
     Raises:
-        TemporaryError: the server cannot be reached, or asks for another try.
-        UnsentError: it cannot be sent at all.
+        TemporaryError: the server cannot be reached, or requests a retry.
+        UnsentError: the request cannot be sent at all.
     """
     try:
         with requests.post(
@@ -60,34 +60,34 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, within_s: float, 
             stream=True,
         ) as answered:
             is_taken = 200 <= answered.status_code < 300
-            said = b""
+            received = b""
             if not is_taken:
-                # For people: the status alone decides.
+                # The body is only for users: the status alone decides.
                 with suppress(requests.exceptions.RequestException):
                     for piece in pieces(answered, within_s=min(_SILENCE_S, within_s)):
-                        said = (said + piece)[:_MAX_ANSWER_BYTES]
-                        if len(said) == _MAX_ANSWER_BYTES:
+                        received = (received + piece)[:_MAX_ANSWER_BYTES]
+                        if len(received) == _MAX_ANSWER_BYTES:
                             break
-            answer = Answer(answered.status_code, answered.headers, said)
+            answer = Answer(answered.status_code, answered.headers, received)
     except requests.exceptions.SSLError as error:
-        raise UnsentError("the server's certificate is not right, or it speaks no TLS") from error
+        raise UnsentError("the server's certificate is invalid, or the server does not use TLS") from error
     except requests.exceptions.Timeout as error:
         raise TemporaryError("the server does not answer in time") from error
     except requests.exceptions.ConnectionError as error:
         raise TemporaryError("the server cannot be reached") from error
     except (requests.exceptions.RequestException, OSError, ValueError) as error:
-        # The text of these may hold the URL.
-        raise UnsentError(f"it could not be sent ({type(error).__name__})") from error
+        # The text of these errors may contain the URL.
+        raise UnsentError(f"sending failed ({type(error).__name__})") from error
     if answer.status >= 500 or answer.status in _TRY_LATER:
         raise TemporaryError(f"the server answers with status {answer.status}", answer.asked_wait_s)
     return answer
 
 
 def check_url(what: str, url: str) -> None:
-    """Check a URL; it may hold a secret, and is not shown.
+    """Check a URL. It may contain a secret, so messages do not show it.
 
     Raises:
-        ScenarioError: it is none of HTTP.
+        ScenarioError: the URL is not an HTTP URL.
     """
     try:
         parts = urlsplit(url)
@@ -95,7 +95,7 @@ def check_url(what: str, url: str) -> None:
     except ValueError:
         is_right = False
     if not is_right:
-        raise ScenarioError(f"{what} is not one of HTTP: write https://HOST/PATH")
+        raise ScenarioError(f"{what} is not an HTTP URL: use https://HOST/PATH")
 
 
 def server_of(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Who is told, and by what way: a kind's class is a table `[[KIND]]` in `notifications.toml`, checked, and it makes what delivers by it."""
+"""Interface of notifiers: the class of a kind validates a table `[[KIND]]` in `notifications.toml` and creates its sender."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stage(StrEnum):
-    """How far what is told of has come."""
+    """Stage of a request or run."""
 
     QUEUED = "queued"
     """The request waits for its turn."""
@@ -23,88 +23,88 @@ class Stage(StrEnum):
     COMPLETE = "complete"
     """There are a run and a verdict."""
     ERROR = "error"
-    """There will be none: the request was given up, cancelled or superseded."""
+    """There will be no verdict: the request was given up, cancelled or superseded."""
 
 
 class Occasion(StrEnum):
-    """What of the end is told."""
+    """Results that cause a notification at the end."""
 
     REGRESSION = "regression"
-    """The comparison shows one."""
+    """The comparison shows a regression."""
     FAILURE = "failure"
     """The run failed, a measurement is invalid, or the request is dead."""
     ALWAYS = "always"
 
 
 class UnsentError(Exception):
-    """It was refused for good: a later try will not succeed. The text holds no secret."""
+    """The notification was rejected permanently: a retry will not succeed. The text contains no secret."""
 
 
 class TemporaryError(UnsentError):
-    """It was not sent; a later try may succeed. The text holds no secret."""
+    """The notification was not sent; a retry may succeed. The text contains no secret."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
-        """Take the reason, and how long the other side asks to wait."""
+        """Take the reason, and how long the server requests to wait."""
         super().__init__(reason)
         self.wait_s = wait_s
 
 
 class Sender(ABC):
-    """Delivers to one of those who are told. It is asked from several threads, and keeps nothing between two notices."""
+    """Delivers notices to one recipient. Several threads call it; it keeps no state between two notices."""
 
     @property
     @abstractmethod
     def address(self) -> str:
-        """Whom it tells, for people: without a secret, and the same at each start."""
+        """The recipient, for users: without secrets, and the same at each start."""
 
     @abstractmethod
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
-        """Try once, for about so long.
+        """Try once to deliver a notice, for about `within_s`.
 
-        The delivery is a UUID, the same at each try to tell this notice to this one: where the other side can tell duplicates by it, it is
-        sent along, as a try may succeed without anybody here knowing.
+        `delivery` is a UUID, the same at each try to send this notice to this recipient. It is sent along if the recipient can use it to
+        detect duplicates: a try can succeed although its answer is lost.
 
         Raises:
-            TemporaryError: a later try may succeed.
-            UnsentError: none will.
+            TemporaryError: a retry may succeed.
+            UnsentError: no retry will succeed.
         """
 
 
 class Notifier(Frozen):
-    """Settings of one who is told; all kinds have these."""
+    """Settings of a recipient, common to all kinds."""
 
     kind: ClassVar[str]
-    """As `notifications.toml` names it: `webhook`."""
+    """Name of the kind in `notifications.toml`, such as `webhook`."""
     title: ClassVar[str]
-    """For people."""
+    """Description for users."""
 
     name: Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    """By which people and the store know this one; where it lives, unless given."""
+    """Name of the recipient for users and the store; default: its address."""
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = (Stage.COMPLETE, Stage.ERROR)
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.REGRESSION, Occasion.FAILURE)
-    """Which ends are told, at the stages `complete` and `error`."""
+    """Results that cause a notification at the stages `complete` and `error`."""
     within_s: Annotated[float, Field(gt=0, le=600)] = 30.0
-    """A try takes no longer, and `run` tries no longer."""
+    """Time limit for a try; in `run`, for all tries together."""
     for_days: Annotated[float, Field(gt=0, le=365)] = 7.0
-    """A dispatcher tries again for so long."""
+    """How long a dispatcher retries."""
     web_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s?#]+)?$")] = ""
-    """Where the laboratory's web page is, for links to it."""
+    """URL of the laboratory's web page, for links."""
 
     @abstractmethod
     def make_sender(self) -> Sender:
-        """Make what delivers; what it needs, as secrets, is read now, so that nothing begins that would be told to nobody.
+        """Create the sender. It reads its secrets now, so that an error appears before the run begins.
 
         Raises:
-            LabError: a secret is not there, or a setting is wrong.
+            LabError: a secret is missing, or a setting is invalid.
         """
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether this one is to be told."""
+        """Whether this recipient gets the notice."""
         is_end = notice.stage in (Stage.COMPLETE, Stage.ERROR)
         return notice.stage in self.stages and (not is_end or bool(notice.occasions & set(self.on)))
 
     def link(self, notice: Notice) -> str:
-        """Return the URL of the page of what is told of; empty where it is not known."""
+        """Return the URL of the web page of the run or request; empty without `web_url`."""
         if not self.web_url:
             return ""
         what = f"runs/{notice.record.run_id}" if notice.record else f"requests/{notice.request.id}" if notice.request else "requests"

@@ -1,4 +1,4 @@
-"""A mail, by SMTP (RFC 5321)."""
+"""Sends mail by SMTP (RFC 5321)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Address = Annotated[str, Field(pattern=r"^[^\s<>,;\"]+@[^\s<>,;\"]+$")]
 
 
 class Mail(Notifier):
-    """A mail server that takes a message."""
+    """Sends mail through a mail server."""
 
     kind = "mail"
-    title = "People get a mail"
+    title = "Sends mail"
 
     server: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] = 587
@@ -35,22 +35,22 @@ class Mail(Notifier):
     sender: _Address
     to: Annotated[tuple[_Address, ...], Field(min_length=1)]
     ca_file: Path | None = None
-    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+    """CA certificates for the server's certificate; default: the system's."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         passwords = sum(each is not None for each in (self.password_file, self.password_env))
         if passwords > 1 or bool(self.user) is not (passwords == 1):
-            raise ValueError("give user with one of password_file and password_env, or none of them")
+            raise ValueError("set user with one of password_file and password_env, or none of the three")
         if self.user and self.security == "none":
-            raise ValueError("a password does not go over the network readable: set security to starttls or tls")
+            raise ValueError("a password must not be sent unencrypted: set security to starttls or tls")
         return self
 
     def make_sender(self) -> Sender:
         """Read the password.
 
         Raises:
-            ScenarioError: it is not there, or the file of authorities cannot be read.
+            ScenarioError: the password is missing, or the CA file cannot be read.
         """
         return _MailSender(self)
 
@@ -62,7 +62,7 @@ class _MailSender(Sender):
         try:
             self._tls = ssl.create_default_context(cafile=mail.ca_file)
         except OSError as error:
-            raise ScenarioError(f"{mail.ca_file}: no certificates can be read from it: {error}") from error
+            raise ScenarioError(f"{mail.ca_file}: cannot read certificates: {error}") from error
 
     @property
     def address(self) -> str:
@@ -75,7 +75,7 @@ class _MailSender(Sender):
         message["From"] = mail.sender
         message["To"] = ", ".join(mail.to)
         message["Date"] = formatdate(notice.happened_at)
-        # The same for all tries: mail programs show one that came twice once.
+        # The same for all tries, so that mail programs hide duplicates.
         message["Message-ID"] = f"<{delivery}@{mail.sender.rpartition('@')[2]}>"
         message["Auto-Submitted"] = "auto-generated"
         link = mail.link(notice)
@@ -88,19 +88,19 @@ class _MailSender(Sender):
                     server.login(mail.user, self._password)
                 refused = server.send_message(message)
         except smtplib.SMTPAuthenticationError as error:
-            raise UnsentError("the server refuses user and password") from error
+            raise UnsentError("the server rejects user and password") from error
         except smtplib.SMTPNotSupportedError as error:
-            raise UnsentError(f"the server cannot do what security = {mail.security!r} or the login needs") from error
+            raise UnsentError(f"the server does not support security = {mail.security!r} or the login") from error
         except smtplib.SMTPRecipientsRefused as error:
             raise _by_code(min(code for code, _ in error.recipients.values()), "the recipients") from error
         except smtplib.SMTPResponseException as error:
             raise _by_code(error.smtp_code, "the mail") from error
         except ssl.SSLError as error:
-            raise UnsentError("the server's certificate is not right, or it speaks no TLS") from error
+            raise UnsentError("the server's certificate is invalid, or the server does not use TLS") from error
         except (smtplib.SMTPException, OSError) as error:
             raise TemporaryError("the server cannot be reached, or does not answer in time") from error
         if refused:
-            raise UnsentError(f"the server refuses {', '.join(refused)}")
+            raise UnsentError(f"the server rejects {', '.join(refused)}")
 
     def _connect(self, timeout_s: float) -> smtplib.SMTP:
         mail = self._mail
@@ -110,6 +110,6 @@ class _MailSender(Sender):
 
 
 def _by_code(code: int, what: str) -> UnsentError:
-    """RFC 5321 section 4.2.1: replies from 400 to 499 are about now, those from 500 on for ever."""
-    said = f"the server refuses {what} with reply {code}"
-    return TemporaryError(said) if 400 <= code < 500 else UnsentError(said)
+    """Return the error for a reply code. RFC 5321 section 4.2.1: 400 to 499 are temporary, from 500 on permanent."""
+    text = f"the server rejects {what} with reply {code}"
+    return TemporaryError(text) if 400 <= code < 500 else UnsentError(text)

@@ -1,4 +1,4 @@
-"""What is told of a request and its run, or of a run that nobody requested."""
+"""The content of notifications about a request and its run, or about a run without a request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ringroad_lab.store.queries import StoredComparison
 if TYPE_CHECKING:
     from ringroad_lab.comparison import RunComparison
 
-_TOLD_REGRESSIONS = 20
-_TOLD_REASON_CHARACTERS = 4000
+_REPORTED_REGRESSIONS = 20
+_REPORTED_REASON_CHARACTERS = 4000
 
 
 def _not_compared() -> None:
@@ -29,29 +29,29 @@ def _not_compared() -> None:
 
 @dataclass(frozen=True)
 class Notice:
-    """How far a request has come, or how a run ended. Of the same it is the same, whenever it is made."""
+    """State of a request, or result of a run. The same state always gives the same notice."""
 
     record: RunRecord | None
-    """The run; None where there is none yet, or never will be."""
+    """The run; None if there is none (yet)."""
     comparison: StoredComparison | None = None
-    """Of the run with its baseline, where there was one."""
+    """Comparison of the run with its baseline, if there was a baseline."""
     stage: Stage = Stage.COMPLETE
     request: Request | None = None
-    """None: nobody requested the run."""
+    """None: a run without a request."""
     outcome: str = ""
-    """What the request came to: its verdict, or `dead`, `cancelled`, `superseded`."""
+    """Result of the request: its verdict, or `dead`, `cancelled`, `superseded`."""
     reason: str = ""
-    """Why, at the stage `error`."""
+    """The reason at the stage `error`."""
     payload: bytes = b""
-    """The message that the request came of, as it was received."""
+    """The message that caused the request, as received."""
     load_comparison: Callable[[], RunComparison | None] = _not_compared
-    """Makes the whole of the comparison, with all figures, as reports need it; it may raise LabError."""
+    """Creates the full comparison with all figures, for reports; it can raise LabError."""
     happened_at: float = field(default_factory=time.time)
     """Seconds since 1970."""
 
     @property
     def occasions(self) -> frozenset[Occasion]:
-        """What there is to tell."""
+        """Occasions of this notice."""
         found = {Occasion.ALWAYS}
         if self.comparison and self.comparison.counts.get(Verdict.REGRESSION):
             found.add(Occasion.REGRESSION)
@@ -60,13 +60,13 @@ class Notice:
         ):
             found.add(Occasion.FAILURE)
         if self.stage is Stage.ERROR:
-            # What somebody took back, or a newer build replaced, is no failure, even where its run has an invalid measurement.
+            # A cancelled or superseded request is no failure, even if its run has an invalid measurement.
             found = {Occasion.ALWAYS} | ({Occasion.FAILURE} if self.outcome == RequestState.DEAD else set())
         return frozenset(found)
 
     @property
     def verdict(self) -> str:
-        """What it came to; empty before the end."""
+        """The verdict; empty before the end."""
         if self.outcome or self.stage is not Stage.COMPLETE or self.record is None:
             return self.outcome
         if self.comparison:
@@ -75,22 +75,22 @@ class Notice:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Those of the run and of the request, which rules fill with fields of its message."""
+        """Labels of the run and of the request; rules fill the latter with fields of the request's message."""
         return {**(self.record.labels if self.record else {}), **(self.request.order.labels if self.request else {})}
 
     @property
     def what_came(self) -> str:
-        """For people, without a name."""
+        """The result for users, without a name."""
         record, comparison = self.record, self.comparison
         if self.stage is not Stage.COMPLETE or record is None:
             return self.outcome or self.stage
         if record.state in (RunState.FAILED, RunState.NOT_INSTALLED):
             return record.state.value
-        return f"{comparison.what_came} beside {comparison.baseline}" if comparison else record.state.value
+        return f"{comparison.what_came} compared with {comparison.baseline}" if comparison else record.state.value
 
     @property
     def subject(self) -> str:
-        """In a line."""
+        """Summary in one line."""
         if self.stage is Stage.COMPLETE and self.record:
             return printable(f"{self.record.name} ({self.record.run_id[:8]}): {self.what_came}")
         about = f"request {self.request.id} ({self.request.build}, {self.request.scenario or 'no scenario'})" if self.request else "a run"
@@ -98,10 +98,10 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """For people, lines of it."""
+        """Text for users, several lines."""
         lines = [self.subject, ""]
         if self.reason:
-            lines.append(f"Reason: {self.reason[-_TOLD_REASON_CHARACTERS:]}")
+            lines.append(f"Reason: {self.reason[-_REPORTED_REASON_CHARACTERS:]}")
         lines += self._about_run() if self.record and self.stage is Stage.COMPLETE else []
         lines += [f"{name}: {value}" for name, value in self.labels.items()]
         if self.record:
@@ -116,15 +116,15 @@ class Notice:
         counts = ", ".join(f"{count} {status}" for status, count in status_counts(record).items())
         lines.append(f"Measurements: {counts or 'none'}")
         regressions = [found for found in comparison.findings if found.verdict is Verdict.REGRESSION] if comparison else []
-        for found in regressions[:_TOLD_REGRESSIONS]:
+        for found in regressions[:_REPORTED_REGRESSIONS]:
             change = f" {percent_change(found.ratio)}" if found.ratio is not None else ""
             lines.append(f"Regression: {metric_title(found.metric)} of {found.dut}, {found.topology}, {frames_text(found.frame)}:{change}")
-        if len(regressions) > _TOLD_REGRESSIONS:
-            lines.append(f"and {len(regressions) - _TOLD_REGRESSIONS} more regressions")
+        if len(regressions) > _REPORTED_REGRESSIONS:
+            lines.append(f"and {len(regressions) - _REPORTED_REGRESSIONS} more regressions")
         return lines
 
     def as_json(self) -> dict[str, object]:
-        """For programs; `text` is what chat servers show."""
+        """Return the notice for programs (JSON); chat servers show its `text`."""
         record, comparison, request = self.record, self.comparison, self.request
         return {
             "event": "run-ended" if self.stage is Stage.COMPLETE else f"request-{self.stage}",

@@ -1,4 +1,4 @@
-"""A report in a folder, for a CI server that collects files: JUnit XML, or another form of `ringroad-lab report`."""
+"""Writes reports to a folder, for CI servers that collect files: JUnit XML, or another form of `ringroad-lab report`."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class ReportFile(Notifier):
-    """A folder that gets a file for each request, or for each run that nobody requested."""
+    """Writes a file to a folder for each request, and for each run without a request."""
 
     kind = "report"
-    title = "A folder gets a report: JUnit XML, or another form"
+    title = "Writes a report to a folder: JUnit XML, or another form"
 
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)
     folder: Path
     form: Word = _JUNIT
-    """Of `ringroad-lab list reports`."""
+    """A form from `ringroad-lab list reports`."""
 
     def make_sender(self) -> Sender:
-        """Look at the folder.
+        """Check the folder and the form.
 
         Raises:
-            ScenarioError: it is none, or there is no such form.
+            ScenarioError: the folder does not exist, or the form is unknown.
         """
         if self.form not in REPORTERS:
-            raise ScenarioError(f"there is no form of reports '{self.form}'{suggest(self.form, REPORTERS)}")
+            raise ScenarioError(f"unknown report form '{self.form}'{suggest(self.form, REPORTERS)}")
         if not self.folder.is_dir():
-            raise ScenarioError(f"{self.folder} is no folder: make it, or name another for reports")
+            raise ScenarioError(f"{self.folder} is not a folder: create it, or set another folder for reports")
         return _ReportFileSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether there is something to report: an end without a run has a form in JUnit XML alone."""
+        """Whether there is something to report: only JUnit XML can report an end without a run."""
         return (notice.record is not None or self.form == _JUNIT) and super().concerns(notice)
 
 
@@ -66,7 +66,7 @@ class _ReportFileSender(Sender):
             if notice.stage is Stage.ERROR and self._settings.form == _JUNIT:
                 text = error_as_junit(notice.subject, notice.outcome, notice.reason, notice.happened_at)
             elif notice.record is None or not name:
-                raise UnsentError("there is no run of which a report could be written")
+                raise UnsentError("there is no run to report")
             else:
                 text = reporter.render(notice.record, notice.load_comparison() if reporter.compares else None)
             write_whole(self._settings.folder / f"{name}{reporter.suffix}", text)

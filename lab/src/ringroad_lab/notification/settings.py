@@ -1,4 +1,4 @@
-"""Who is told: settings in TOML. They hold no secrets, but name the files or environment variables that do."""
+"""Settings of notifications in TOML. They contain no secrets, but name the files or environment variables that do."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ringroad_lab.scenario.near_miss import suggest
 
 FILE_NAME = "notifications.toml"
 MAX_TARGETS = 50
-"""So many are told at most: each has a thread of its own while something is sent to it."""
+"""Maximum number of recipients: sending uses a thread for each of them."""
 _MAX_BYTES = 1 << 20
 
 
 def read_notifications(path: Path) -> tuple[Notifier, ...]:
-    """Read a file.
+    """Read a file of settings.
 
     Raises:
-        ScenarioError: it cannot be read, or is not right.
+        ScenarioError: the file cannot be read, or is invalid.
         PluginError: a package that adds a kind is broken.
     """
     try:
@@ -33,37 +33,37 @@ def read_notifications(path: Path) -> tuple[Notifier, ...]:
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise ScenarioError(f"{path}: it is no TOML: {error}") from error
+        raise ScenarioError(f"{path}: invalid TOML: {error}") from error
     found: list[Notifier] = []
     problems: list[str] = []
     for kind, tables in tree.items():
         if kind not in NOTIFIERS:
-            problems.append(f"{kind}: nobody is told by such a way{suggest(kind, NOTIFIERS)}")
+            problems.append(f"{kind}: unknown kind of notification{suggest(kind, NOTIFIERS)}")
         elif not isinstance(tables, list):
-            problems.append(f"{kind}: has to be tables, as [[{kind}]]")
+            problems.append(f"{kind}: must be tables, as [[{kind}]]")
         else:
             try:
                 found += [*TypeAdapter(tuple[NOTIFIERS[kind], ...]).validate_python(tables)]  # type: ignore[valid-type]
             except ValidationError as error:
                 problems += [f"{kind}.{problem}" for problem in value_problems(error)]
     if len(found) > MAX_TARGETS:
-        problems.append(f"{len(found)} are to be told, more than {MAX_TARGETS}")
+        problems.append(f"{len(found)} recipients, more than {MAX_TARGETS}")
     if problems:
         raise ScenarioError(f"{path}: {'; '.join(problems)}")
     return tuple(found)
 
 
 def secret(what: str, file: Path | None, variable: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return a secret from a file's first line, or from the environment; None where neither is named.
+    """Return a secret from a file's first line, or from the environment; None if neither is named.
 
     Raises:
-        ScenarioError: it is not there.
+        ScenarioError: the secret is missing.
     """
     if file is not None:
         try:
             text = file.expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ScenarioError(f"{what}: {file} cannot be read: {why}") from error
         found = text.splitlines()[0].strip() if text.strip() else ""
         where = str(file)

@@ -1,4 +1,4 @@
-"""JSON by HTTP POST, signed with HMAC-SHA256 (RFC 2104) of its body."""
+"""Sends JSON by HTTP POST, signed with HMAC-SHA256 (RFC 2104) of the body."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ringroad_lab.notification.settings import secret
 SIGNATURE_HEADER = "X-Ringroad-Lab-Signature-256"
 DELIVERY_HEADER = "X-Ringroad-Lab-Delivery"
 SECRET_VARIABLE = "RINGROAD_LAB_WEBHOOK_SECRET"
-"""Has the secret of the webhook of a command line."""
+"""Contains the secret of a webhook from the command line."""
 
 
 class Webhook(Notifier):
-    """An HTTP server that gets JSON by POST."""
+    """Sends JSON to an HTTP server by POST."""
 
     kind = "webhook"
-    title = "A server gets signed JSON by HTTP"
+    title = "Sends signed JSON to an HTTP server"
 
     url: SecretStr | None = None
     url_file: Path | None = None
     url_env: str | None = None
     secret_file: Path | None = None
     secret_env: str | None = None
-    """The secret that the body is signed with; without one it is not signed."""
+    """The secret for the signature of the body; without it the body is not signed."""
     ca_file: Path | None = None
-    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+    """CA certificates for the server's certificate; default: the system's."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -48,7 +48,7 @@ class Webhook(Notifier):
         """Read URL and secret.
 
         Raises:
-            ScenarioError: they are not there, or the URL is none of HTTP.
+            ScenarioError: URL or secret is missing, or the URL is not an HTTP URL.
         """
         return _WebhookSender(self)
 

@@ -1,1 +1,1 @@
-"""Machines of one job meet at numbered barriers: a server with its state on disk, and members that may lose their network or reboot."""
+"""Machines of one job meet at numbered barriers. The server keeps its state on disk; members can lose their network or reboot."""

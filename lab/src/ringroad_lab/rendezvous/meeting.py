@@ -1,7 +1,7 @@
-"""What a rendezvous knows, and what becomes of it: pure functions of what happens, without clock, network or disk.
+"""State of a rendezvous and its transitions: pure functions of the events, without clock, network or disk.
 
-Barriers are met one after the other, from 1. A barrier is met when all members have come to it and are heard of; where the deadline is over
-before, all is aborted. What is met stays met, and what is aborted stays aborted.
+Barriers are met one after the other, from 1. A barrier is met when all members have arrived and are in contact. If its deadline expires
+first, the rendezvous is aborted. A met barrier stays met, and an aborted rendezvous stays aborted.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ BootId = Annotated[str, Field(max_length=100)]
 
 
 class OutOfStepError(Exception):
-    """A member asks for what cannot be."""
+    """A member sent a request that is invalid in the current state."""
 
 
 class Attendance(Frozen):
-    """What is known of a member."""
+    """State of a member."""
 
     arrived: Barrier = 0
-    """The last barrier that it came to; 0: none yet."""
+    """The last barrier at which the member arrived; 0: none yet."""
     boots: Annotated[int, Field(ge=0)] = 0
-    """How many boots of its machine were seen."""
+    """Number of observed boots of its machine."""
     boot_id: BootId = ""
 
 
 class Abort(Frozen):
-    """Why all is over."""
+    """Why the rendezvous was aborted."""
 
     reason: str
     barrier: Barrier = 0
-    """Whose deadline was over; 0: somebody aborted."""
+    """The barrier whose deadline expired; 0: aborted by request."""
 
 
 class Deadline(Frozen):
-    """Of the barrier at which members wait."""
+    """Deadline of the barrier at which members wait."""
 
     at: Moment
     """Seconds since 1970."""
     after_s: Period
-    """As the member said whose deadline it is."""
+    """The full period, from the member that set the deadline."""
     of: str
 
 
@@ -61,19 +61,19 @@ class Meeting(Frozen):
     met: Barrier = 0
     """The last barrier that was met."""
     deadline: Deadline | None = None
-    """The earliest of those who wait at the next barrier; None where nobody does."""
+    """The earliest deadline of the members that wait at the next barrier; None if no member waits."""
     abort: Abort | None = None
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Self:
-        """Return one that has not begun."""
+        """Return a new rendezvous of these members."""
         return cls(members={name: Attendance() for name in names})
 
     def hear(self, name: str, boot_id: str) -> Self:
-        """Count the boots of a member that says something.
+        """Record a request of a member, and count the boots of its machine.
 
         Raises:
-            OutOfStepError: there is no such member.
+            OutOfStepError: unknown member.
         """
         known = self._member(name)
         if known.boots and boot_id == known.boot_id:
@@ -81,21 +81,21 @@ class Meeting(Frozen):
         return self._with(name, known.model_copy(update={"boots": known.boots + 1, "boot_id": boot_id}))
 
     def arrive(self, name: str, barrier: int, deadline_s: float, left_s: float, now: float) -> Self:
-        """Have a member come to a barrier: one that comes again, as after a reboot, keeps the deadline that it had.
+        """Record the arrival of a member at a barrier. A member that arrives again, as after a reboot, keeps its first deadline.
 
         Args:
             name: The member.
             barrier: Number of the barrier.
-            deadline_s: How long the member waits in all, s.
-            left_s: How much of it is left, s.
+            deadline_s: Total waiting time of the member, s.
+            left_s: Remaining waiting time, s.
             now: Seconds since 1970.
 
         Raises:
-            OutOfStepError: there is no such member, or the barrier is not the next one.
+            OutOfStepError: unknown member, or the barrier is not the next one.
         """
         known = self._member(name)
         if not 1 <= barrier <= self.met + 1:
-            raise OutOfStepError(f"{name} comes to barrier {barrier}, but the next one is barrier {self.met + 1}")
+            raise OutOfStepError(f"{name} arrives at barrier {barrier}, but the next one is barrier {self.met + 1}")
         if self.abort or barrier <= max(self.met, known.arrived):
             return self
         mine = Deadline(at=now + min(left_s, deadline_s), after_s=deadline_s, of=name)
@@ -103,16 +103,16 @@ class Meeting(Frozen):
         return self._with(name, known.model_copy(update={"arrived": barrier})).model_copy(update={"deadline": first})
 
     def abort_for(self, reason: str, name: str = "") -> Self:
-        """Have it be over for all; where it is already, the first reason stands."""
+        """Abort the rendezvous for all members; the first reason is kept."""
         reason = printable(reason.strip()[:MAX_REASON_CHARACTERS]) or "no reason was given"
         return self if self.abort else self.model_copy(update={"abort": Abort(reason=f"{name}: {reason}" if name else reason)})
 
     def settle(self, now: float, silent: Mapping[str, str]) -> Self:
-        """Meet the barrier, or abort where its deadline is over.
+        """Meet the barrier if all members are ready, or abort if its deadline has expired.
 
         Args:
             now: Seconds since 1970.
-            silent: For people, since when each member is not heard of that is not heard of for too long.
+            silent: By name, for each member without contact for too long, the text "silent for 40 s" or similar.
         """
         if self.abort or self.deadline is None:
             return self
@@ -124,11 +124,11 @@ class Meeting(Frozen):
         return self.model_copy(update={"met": self.met + 1, "deadline": None})
 
     def missing(self) -> list[str]:
-        """Return who has not come to the next barrier."""
+        """Return the members that have not arrived at the next barrier."""
         return [name for name, known in self.members.items() if known.arrived <= self.met]
 
     def clamped(self, now: float) -> Self:
-        """Return it as a server takes it that begins again: a clock that was set back makes no deadline longer than it was."""
+        """Return the state for a restarted server: a clock that was set back does not extend a deadline."""
         if self.deadline is None or self.deadline.at <= now + self.deadline.after_s:
             return self
         return self.model_copy(update={"deadline": self.deadline.model_copy(update={"at": now + self.deadline.after_s})})
@@ -138,11 +138,12 @@ class Meeting(Frozen):
         barrier, faults = self.met + 1, []
         for name in missing:
             known = self.members[name]
-            told = [f"last at barrier {known.arrived}", f"{known.boots} boots", silent.get(name, "heard of")]
-            faults.append(f"{name} is missing ({', '.join(told)})")
-        faults += [f"{name} came, but is {silent[name]}" for name in silent if self.members[name].arrived == barrier]
-        why = "; ".join(faults) or f"{self.deadline.of} came too late"
-        return Abort(reason=f"barrier {barrier}: the {self.deadline.after_s:g} s of {self.deadline.of} are over: {why}", barrier=barrier)
+            details = [f"last at barrier {known.arrived}", f"{known.boots} boots", silent.get(name, "in contact")]
+            faults.append(f"{name} is missing ({', '.join(details)})")
+        faults += [f"{name} arrived, but has been {silent[name]}" for name in silent if self.members[name].arrived == barrier]
+        why = "; ".join(faults) or f"{self.deadline.of} arrived too late"
+        limit = f"the deadline of {self.deadline.of}, {self.deadline.after_s:g} s, expired"
+        return Abort(reason=f"barrier {barrier}: {limit}: {why}", barrier=barrier)
 
     def _member(self, name: str) -> Attendance:
         try:

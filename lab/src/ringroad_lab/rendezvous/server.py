@@ -1,7 +1,7 @@
-"""The server of a rendezvous: answers members, keeps the state, and sees to deadlines.
+"""The server of a rendezvous: answers members, saves the state, and enforces deadlines.
 
-The network is not trusted: who does not know the secret gets a greeting and no more, holds a place for some seconds at most, and cannot
-take the place of a member.
+The network is not trusted. A client without the secret gets only a greeting, holds a place for a few seconds at most, and cannot displace a
+member.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ringroad_lab.rendezvous.strangers import Strangers
 from ringroad_lab.trial import Frozen
 
 SILENCE_LIMIT_S = 30.0
-_QUESTION_LIMIT_S = 5.0
+_REQUEST_LIMIT_S = 5.0
 _ANSWER_LIMIT_S = 5.0
-# So many questions of one member are kept; a newer one ends the oldest.
+# Maximum number of held requests per member; a newer request ends the oldest.
 _MAX_HELD = 4
 _RETRY_S = 1.0
 
 
-class _Question(Frozen):
+class _Request(Frozen):
     nonce: Annotated[str, Field(max_length=64)]
 
 
-class _Arrive(_Question):
+class _Arrive(_Request):
     ask: Literal["arrive"]
     member: Annotated[str, Field(max_length=64)]
     barrier: Barrier
@@ -44,21 +44,21 @@ class _Arrive(_Question):
     boot: BootId = ""
 
 
-class _Abort(_Question):
+class _Abort(_Request):
     ask: Literal["abort"]
     member: Annotated[str, Field(max_length=64)] = ""
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)]
 
 
-class _Status(_Question):
+class _Status(_Request):
     ask: Literal["status"]
 
 
-_QUESTION: TypeAdapter[_Arrive | _Abort | _Status] = TypeAdapter(Annotated[_Arrive | _Abort | _Status, Field(discriminator="ask")])
+_REQUEST: TypeAdapter[_Arrive | _Abort | _Status] = TypeAdapter(Annotated[_Arrive | _Abort | _Status, Field(discriminator="ask")])
 
 
 class Server:
-    """One rendezvous; all of it in one event loop."""
+    """Serves one rendezvous in one event loop."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class Server:
         silence_limit_s: float = SILENCE_LIMIT_S,
         say: Callable[[str], None] = print,
     ) -> None:
-        """Take what is known, where it is kept, and the secret."""
+        """Take the known state, the file that keeps it, and the secret."""
         self._state = state
         self._secret = secret
         self._silence_limit_s = silence_limit_s
         self._say = say
-        # A clock that is set while the server runs changes no deadline.
+        # Setting the clock while the server runs does not change deadlines.
         self._began_at, self._began = time.time(), time.monotonic()
         self._meeting = meeting.clamped(self._began_at)
         self._heard: dict[str, float] = {}
@@ -85,16 +85,16 @@ class Server:
         self._last_error = ""
 
     def begin(self) -> None:
-        """See to deadlines from now on.
+        """Save the state, and start to enforce deadlines.
 
         Raises:
-            OSError: the state cannot be kept.
+            OSError: the state cannot be saved.
         """
         self._state.save(self._meeting)
-        self._look_at_the_clock()
+        self._set_timer()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """See to a connection."""
+        """Serve a connection."""
         try:
             answer = await self._converse(reader, writer)
             if answer is not None:
@@ -102,7 +102,7 @@ class Server:
             writer.close()
             await asyncio.wait_for(writer.wait_closed(), _ANSWER_LIMIT_S)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # It went away, was silent for too long, or said too much. A member asks again.
+            # The client disconnected, was silent for too long, or sent too much. A member retries.
             pass
         finally:
             writer.transport.abort()
@@ -111,35 +111,35 @@ class Server:
         with self._strangers.place(writer) as stranger:
             number = secrets.token_hex(16)
             writer.write(f"{GREETING}{number}\n".encode())
-            line = (await asyncio.wait_for(reader.readuntil(b"\n"), _QUESTION_LIMIT_S)).decode(errors="replace").rstrip("\n")
+            line = (await asyncio.wait_for(reader.readuntil(b"\n"), _REQUEST_LIMIT_S)).decode(errors="replace").rstrip("\n")
             code, _, text = line.partition(" ")
             if not hmac.compare_digest(code.encode(), sign(self._secret, f"question {number}", text).encode()):
                 stranger.count()
                 return None
         try:
-            found = await self._find_answer(_QUESTION.validate_json(text))
+            found = await self._find_answer(_REQUEST.validate_json(text))
         except ValidationError as error:
-            found = {"state": "refused", "why": f"the question is wrong: {error.errors(include_url=False)[0]['msg']}"}
+            found = {"state": "refused", "why": f"invalid request: {error.errors(include_url=False)[0]['msg']}"}
         except OutOfStepError as error:
             found = {"state": "refused", "why": str(error)}
-        told = json.dumps(found)
-        return f"{sign(self._secret, f'answer {code}', told)} {told}\n".encode()
+        reply = json.dumps(found)
+        return f"{sign(self._secret, f'answer {code}', reply)} {reply}\n".encode()
 
-    async def _find_answer(self, question: _Arrive | _Abort | _Status) -> dict[str, Any]:
-        match question:
+    async def _find_answer(self, request: _Arrive | _Abort | _Status) -> dict[str, Any]:
+        match request:
             case _Arrive():
-                return await self._arrive(question)
+                return await self._arrive(request)
             case _Abort():
-                if question.member:
-                    self._hear(question.member)
-                self._adopt(self._meeting.abort_for(question.reason, question.member))
+                if request.member:
+                    self._hear(request.member)
+                self._adopt(self._meeting.abort_for(request.reason, request.member))
         return self._status()
 
-    async def _arrive(self, question: _Arrive) -> dict[str, Any]:
-        name, barrier = question.member, question.barrier
+    async def _arrive(self, request: _Arrive) -> dict[str, Any]:
+        name, barrier = request.member, request.barrier
         was_met = barrier <= self._meeting.met
-        heard = self._meeting.hear(name, question.boot)
-        self._adopt(heard.arrive(name, barrier, question.deadline_s, question.left_s, self._now()))
+        heard = self._meeting.hear(name, request.boot)
+        self._adopt(heard.arrive(name, barrier, request.deadline_s, request.left_s, self._now()))
         self._hear(name)
         self._settle()
         pushed_out = asyncio.Event()
@@ -165,11 +165,11 @@ class Server:
     def _answer_state(self, barrier: int, was_met: bool) -> dict[str, Any]:
         meeting = self._meeting
         if barrier <= meeting.met:
-            # Also where all was aborted since: who was told that it was met, and who was not, must not go different ways.
+            # Also after an abort: all members must get the same result for a barrier.
             return {"state": "met-before" if was_met else "met"}
         if meeting.abort:
             return {"state": "aborted", **meeting.abort.model_dump()}
-        why = [f"{name} is missing" for name in meeting.missing()] or [f"{name} is {since}" for name, since in self._silent().items()]
+        why = [f"{name} is missing" for name in meeting.missing()] or [f"{name} has been {since}" for name, since in self._silent().items()]
         return {"state": "wait", "why": ", ".join(why)}
 
     def _status(self) -> dict[str, Any]:
@@ -195,9 +195,9 @@ class Server:
         for name in self._meeting.members:
             heard = self._heard.get(name)
             if heard is None:
-                found[name] = "not heard of since the server began"
+                found[name] = "silent since the server started"
             elif now - heard > self._silence_limit_s:
-                found[name] = f"not heard of for {now - heard:.0f} s"
+                found[name] = f"silent for {now - heard:.0f} s"
         return found
 
     def _now(self) -> float:
@@ -207,10 +207,10 @@ class Server:
         self._adopt(self._meeting.settle(self._now(), self._silent()))
 
     def _adopt(self, meeting: Meeting) -> None:
-        """Keep what has changed, then tell it.
+        """Save a change, then report it to the members.
 
         Raises:
-            OSError: it cannot be kept: then nothing has changed.
+            OSError: the change cannot be saved; it is discarded.
         """
         before = self._meeting
         if meeting == before:
@@ -219,7 +219,7 @@ class Server:
             self._state.save(meeting)
         except OSError as error:
             if str(error) != self._last_error:
-                self._say(f"the state cannot be kept, so nobody is told of a change: {error}")
+                self._say(f"the state cannot be saved, so changes are not reported: {error}")
             self._last_error = str(error)
             raise
         self._last_error = ""
@@ -228,9 +228,9 @@ class Server:
             self._say(line)
         self._changed.set()
         self._changed = asyncio.Event()
-        self._look_at_the_clock()
+        self._set_timer()
 
-    def _look_at_the_clock(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -244,30 +244,30 @@ class Server:
         except OSError:
             self._timer = asyncio.get_running_loop().call_later(_RETRY_S, self._deadline)
         else:
-            # By a clock that counts in other steps it was just not over.
-            self._look_at_the_clock()
+            # The timer's clock has another resolution, so the deadline may not quite have expired.
+            self._set_timer()
 
 
 def _changes(before: Meeting, after: Meeting) -> list[str]:
-    told = []
+    lines = []
     for name, known in after.members.items():
         was = before.members[name]
         if known.boots > was.boots > 0:
-            told.append(f"{name} was booted again, {known.boots} boots")
+            lines.append(f"{name} rebooted, {known.boots} boots")
         if known.arrived != was.arrived:
-            told.append(f"{name} is at barrier {known.arrived}")
+            lines.append(f"{name} is at barrier {known.arrived}")
     if after.met != before.met:
-        told.append(f"barrier {after.met} is met")
+        lines.append(f"barrier {after.met} is met")
     if after.abort and not before.abort:
-        told.append(f"aborted: {after.abort.reason}")
-    return told
+        lines.append(f"aborted: {after.abort.reason}")
+    return lines
 
 
 async def serve(listeners: list[Any], server: Server, ready: Callable[[], None]) -> None:
-    """Serve at listening sockets until it is cancelled.
+    """Serve on listening sockets until cancelled.
 
     Raises:
-        OSError: the state cannot be kept.
+        OSError: the state cannot be saved.
     """
     server.begin()
     servers = [await asyncio.start_server(server.answer, sock=listener, limit=MAX_QUESTION_BYTES) for listener in listeners]

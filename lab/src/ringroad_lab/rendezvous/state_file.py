@@ -1,4 +1,4 @@
-"""The state of a rendezvous on disk: written whole, and synced, before anybody is told of it."""
+"""The state of a rendezvous on disk: written atomically and synced before members get it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MAX_BYTES = 1 << 20
 
 class _Kept(Frozen):
     secret: str
-    """What tells this secret from others, and not what it is."""
+    """A hash that identifies the secret without revealing it."""
     meeting: Meeting
 
 
 class StateFile:
-    """That of one rendezvous, which its secret tells from others."""
+    """Reads and writes the state file of one rendezvous, which its secret identifies."""
 
     def __init__(self, path: Path, secret: bytes) -> None:
         """Take the file's path, and the secret."""
@@ -31,10 +31,10 @@ class StateFile:
         self._secret = hmac.new(secret, b"state of a rendezvous", sha256).hexdigest()
 
     def load(self) -> Meeting | None:
-        """Return what is kept; None where nothing is.
+        """Return the saved state; None if there is none.
 
         Raises:
-            LabError: it cannot be read, or is of another rendezvous.
+            LabError: the file cannot be read, or belongs to another rendezvous.
         """
         try:
             with self._path.open("rb") as file:
@@ -44,16 +44,16 @@ class StateFile:
         except OSError as error:
             raise LabError(f"{self._path}: {error.strerror}") from error
         except ValidationError as error:
-            raise LabError(f"{self._path} is not the state of a rendezvous: {value_problems(error)[0]}; name another file") from error
+            raise LabError(f"{self._path} is not the state of a rendezvous: {value_problems(error)[0]}; use another file") from error
         if kept.secret != self._secret:
-            raise LabError(f"{self._path} is the state of a rendezvous with another secret: name another file, or remove it")
+            raise LabError(f"{self._path} is the state of a rendezvous with another secret: use another file, or remove this one")
         return kept.meeting
 
     def save(self, meeting: Meeting) -> None:
-        """Keep the state. An error leaves the one that was kept before.
+        """Save the state. After an error, the previous state remains.
 
         Raises:
-            OSError: the disk is full, say.
+            OSError: the state cannot be written, for example to a full disk.
         """
         unfinished = self._path.with_name(f"{self._path.name}.unfinished")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""Connections that have not shown that they know the secret: few at a time, each for a short time, and counted."""
+"""Limits connections that have not proved that they know the secret: a few at a time, each for a short time, and counted."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from contextlib import contextmanager
 
 MAX_PLACES = 64
 _REPORTED_EVERY_S = 60.0
-# An IPv6 network belongs to one, all of whose addresses count as one.
+# An IPv6 network of this size usually has one user, so its addresses count as one.
 _IPV6_NETWORK_BITS = 64
 
 
 class Stranger:
-    """A connection that holds a place."""
+    """An unauthenticated connection that holds a place."""
 
     def __init__(self, writer: asyncio.StreamWriter, source: str, strangers: Strangers) -> None:
-        """Take the connection, and where it is from."""
+        """Take the connection and its source address."""
         self.writer = writer
         self.source = source
         self._strangers = strangers
 
     def count(self) -> None:
-        """Count one that does not know the secret."""
+        """Count a connection with a wrong secret."""
         self._strangers.count(self.source)
 
 
 class Strangers:
-    """Their places. Where all are taken, the oldest of those goes whose address has the most: members come from other addresses."""
+    """The places of unauthenticated connections. If all are taken, the address with most places loses its oldest connection."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """Take who is told of them."""
+        """Take the function that reports wrong secrets."""
         self._say = say
         self._places: list[Stranger] = []
         self._wrong = 0
@@ -41,7 +41,7 @@ class Strangers:
 
     @contextmanager
     def place(self, writer: asyncio.StreamWriter) -> Iterator[Stranger]:
-        """Give a connection a place, until it has shown what it knows."""
+        """Give a connection a place until it is authenticated."""
         stranger = Stranger(writer, _source(writer), self)
         self._places.append(stranger)
         if len(self._places) > MAX_PLACES:
@@ -56,11 +56,11 @@ class Strangers:
                 self._places.remove(stranger)
 
     def count(self, source: str) -> None:
-        """Count one that does not know the secret, and tell of them now and then."""
+        """Count a connection with a wrong secret, and report the count from time to time."""
         self._wrong += 1
         now = time.monotonic()
         if now - self._reported_at >= _REPORTED_EVERY_S:
-            self._say(f"{self._wrong} connections with another secret so far, the last from {source}")
+            self._say(f"{self._wrong} connections with a wrong secret so far, the last from {source}")
             self._reported_at = now
 
 

@@ -1,4 +1,4 @@
-"""A run and a comparison as cases of a test, as programs for continuous integration know them: one for each headline metric."""
+"""Converts a run and a comparison to test cases for continuous integration: one case for each headline metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["failure", "error", "skipped"]
 
 @dataclass(frozen=True)
 class Case:
-    """A headline metric, or the end of a run that was not finished."""
+    """A headline metric, or the end of an unfinished run."""
 
     group: Sequence[str]
     """From the outermost to the innermost."""
@@ -25,14 +25,14 @@ class Case:
     subject: RowKey | None = None
     """None: the run itself."""
     kind: Kind | None = None
-    """A regression is a failure, what is invalid an error, what is inconclusive is skipped or a failure; None: it passed."""
+    """A regression is a failure, an invalid result an error, an inconclusive result skipped or a failure; None: passed."""
     message: str = ""
     figures: str = ""
     elapsed_s: float = 0.0
 
 
 def run_cases(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool = False) -> list[Case]:
-    """Return the cases of a run, with the verdicts of its comparison where there is one."""
+    """Return the cases of a run, with the verdicts of its comparison if there is one."""
     rows: dict[tuple[str, str, str, str], list[ComparisonRow]] = {}
     for row in comparison.rows if comparison else ():
         if row.is_headline:
@@ -60,14 +60,14 @@ def _end_of_run(record: RunRecord) -> Case:
         return Case((record.name,), "the run", None, "skipped", record.failure or "the run was stopped before its end")
     message = record.failure or "no reason was recorded"
     if record.state is RunState.NOT_INSTALLED:
-        # What the recipe of a build said is why.
+        # The output of the build recipe shows the reason.
         log = "\n".join(log.text for log in record.logs)
         return Case((record.name,), "installing the build", None, "error", f"{RunState.NOT_INSTALLED}: {message}", log)
     return Case((record.name,), "the run", None, "error", message)
 
 
 def _measured(run: str, measurements: Sequence[Measurement]) -> Case:
-    """Return measurements of the same thing that are compared with nothing."""
+    """Return the case of measurements that are not compared."""
     first = measurements[0]
     headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
     metrics = [m.outcome.metrics[headline] for m in measurements if headline in m.outcome.metrics]
@@ -114,8 +114,8 @@ def _compared(run: str, row: ComparisonRow, fails_on_inconclusive: bool, measure
 
 
 def _reasons(measurements: Iterable[Measurement], status: MeasurementStatus) -> list[str]:
-    told = ("; ".join(m.outcome.reasons) or f"{status}: no reason was recorded" for m in measurements if m.outcome.status is status)
-    return list(dict.fromkeys(told))
+    texts = ("; ".join(m.outcome.reasons) or f"{status}: no reason was recorded" for m in measurements if m.outcome.status is status)
+    return list(dict.fromkeys(texts))
 
 
 def _side(name: str, samples: Sequence[float], unit: str) -> str:

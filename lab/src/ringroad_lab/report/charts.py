@@ -1,4 +1,4 @@
-"""Charts as Plotly's figures: plain data, drawn in the browser, where the theme gives the colours of text and lines."""
+"""Charts as Plotly figures: plain data, drawn in the browser, where the theme sets the colours of text and lines."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord
 from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
-# Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
+# The colours of Okabe and Ito's palette for colour-blind readers that are visible on white and on black.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
 _LONGEST_NAME = 70
 _MOST_IN_LEGEND = 12
 _MOST_POINTS = 1000
 _MOST_LINE_TO_FIGURE = 3
-# Curves over more magnitudes than a linear axis shows.
+# An axis is logarithmic from this ratio of its highest to its lowest value.
 _LOGARITHMIC_FROM = 1000
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, with words for those who do not see it."""
+    """A chart with its title and caption."""
 
     title: str
     figure: dict[str, Any]
@@ -39,22 +39,22 @@ class Chart:
 
     @property
     def json(self) -> str:
-        """The figure, as JSON that can stand in a page."""
+        """The figure as JSON that is safe inside an HTML page."""
         text = json.dumps(self.figure, allow_nan=False, separators=(",", ":"))
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def style_index(record: RunRecord) -> dict[str, int]:
-    """Return the number of each device: it has the same colour everywhere."""
+    """Return the style number of each device, so that the device has the same colour in all charts."""
     return {label: index for index, label in enumerate(dut_labels(record))}
 
 
 def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) -> Chart:
-    """Draw a headline metric by frame size: bars of the medians, from the least to the greatest repetition."""
+    """Draw a headline metric by frame size: bars of the medians, with the range from the lowest to the highest repetition."""
     lines = {mix.name: _line_rate(grid, mix.name, link_bps) for mix in grid.frames}
     greatest = max((value for cell in grid.cells.values() for value in cell.values), default=0.0)
     greatest_line = max((rate for rate in lines.values() if rate is not None), default=0.0)
-    # Links far faster than every device would make all bars look alike.
+    # With links far faster than every device, all bars would look equally small.
     is_cut = 0 < _MOST_LINE_TO_FIGURE * greatest < greatest_line
     scale = scale_for([greatest] if is_cut else [greatest, greatest_line], grid.unit)
     frames = [mix.name for mix in grid.frames]
@@ -62,7 +62,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     data: list[dict[str, Any]] = []
     for dut in grid.duts:
         cells = [grid.cells.get((dut, name)) for name in frames]
-        # What has no figure has a place for its mark, and no bar.
+        # A cell without a figure has room for its mark, but no bar.
         values = [None if cell is None else (cell.median or 0.0) / scale.divisor for cell in cells]
         above = [(max(cell.values) - (cell.median or 0)) / scale.divisor if cell and cell.values else 0 for cell in cells]
         below = [((cell.median or 0) - min(cell.values)) / scale.divisor if cell and cell.values else 0 for cell in cells]
@@ -102,13 +102,13 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     return Chart(
         f"{what} in {scale.unit}",
         {"data": data, "layout": layout},
-        "Medians of the repetitions; the lines reach from the least to the greatest. \u2265 marks a lower bound, ? an inconclusive figure, "
-        "\u00d7 that there is none." + (" Line rates beyond the axis stand in the table." if is_cut else ""),
+        "Medians of the repetitions; the lines span the lowest to the highest. \u2265 marks a lower bound, ? an inconclusive figure, "
+        "\u00d7 a missing figure." + (" Line rates beyond the axis are in the table." if is_cut else ""),
     )
 
 
 def latency_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
-    """Draw the latency's percentiles of all devices, a chart for each topology and frame size."""
+    """Draw the latency percentiles of all devices: one chart for each topology and frame size."""
     lines = latency_lines(record)
     scale = latency_scale(lines)
     loads = list(dict.fromkeys(line.load for line in lines))
@@ -129,24 +129,24 @@ def latency_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
             }
             for line in members
         ]
-        layout = _layout("part of the frames that were at least as fast", f"one-way latency, {scale.unit}")
+        layout = _layout("share of the frames with at most this latency", f"one-way latency, {scale.unit}")
         layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [f"{each:g} %" for each in percentiles]}
         layout["yaxis"] |= {"type": "log", "rangemode": "normal"}
         load = f" {loads[0].removeprefix('latency ')}" if len(loads) == 1 else ""
         title = f"Latency percentiles{load}, {frames_text(frame)} ({topology})"
-        charts.append(Chart(title, {"data": data, "layout": layout}, "The medians of the repetitions. The scale is logarithmic."))
+        charts.append(Chart(title, {"data": data, "layout": layout}, "Medians of the repetitions, on a logarithmic scale."))
     return charts
 
 
 @dataclass(frozen=True)
 class LatencyLine:
-    """The latency of a device with one frame size at one load."""
+    """The latency of a device at one frame size and load."""
 
     topology: str
     dut: str
     frame: str
     load: str
-    """As the method names it: `latency at 50 % of throughput`."""
+    """Name of the curve: `latency at 50 % of throughput`."""
     percentiles_ns: dict[float, float]
     """Median of the repetitions by percentile, in order."""
 
@@ -157,7 +157,7 @@ class LatencyLine:
 
 
 def latency_lines(record: RunRecord) -> list[LatencyLine]:
-    """Return the latencies that have percentiles: devices beside each other, by topology, frame size and load."""
+    """Return the latency percentiles, sorted by topology, frame size, load and device."""
     groups: dict[tuple[str, FrameMix, str, str], dict[float, list[float]]] = {}
     for m in record.measurements:
         for curve in m.outcome.curves:
@@ -182,21 +182,21 @@ def latency_lines(record: RunRecord) -> list[LatencyLine]:
 
 
 def latency_scale(lines: Sequence[LatencyLine]) -> Scale:
-    """Return the scale in which the least latency reads well: the others are not far longer numbers."""
+    """Return a scale that suits the lowest latency: the other numbers are not much longer."""
     return scale_for([min(value for line in lines for value in line.percentiles_ns.values())] if lines else [], "ns")
 
 
 def is_latency(curve: Curve) -> bool:
-    """Whether it is of latency by percentile."""
+    """Whether the curve is latency by percentile."""
     return (curve.x_name, curve.y_unit) == ("percentile", "ns")
 
 
 def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
-    """Draw the curves of all measurements; those of one method, name and frame size together."""
+    """Draw the curves of all measurements: one chart for each topology, method, name and frame size."""
     groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Curve]]] = {}
     for measurement in record.measurements:
         for curve in measurement.outcome.curves:
-            # Latency by percentile has a chart of its own, of all devices.
+            # Latency percentiles have their own charts.
             if curve.points and has_figure(measurement) and not is_latency(curve):
                 key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
                 groups.setdefault(key, []).append((measurement, curve))
@@ -205,14 +205,14 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     kinds = list(dict.fromkeys(key[:3] for key in groups))
     in_order = sorted(groups.items(), key=lambda item: (kinds.index(item[0][:3]), frame_order(item[1][0][0].frame)))
     for (topology, method, name, frame), members in in_order:
-        # Not in the order in which devices took turns.
+        # In the order of the devices, not of their measurements.
         members.sort(key=lambda member: duts.index(member[0].dut))
         first = members[0][1]
         places = [x for _, curve in members for x, _ in curve.points]
         x_scale = scale_for(places, first.x_unit)
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
         data = []
-        told: set[str] = set()
+        named: set[str] = set()
         repeated = {measurement.dut for measurement, _ in members if sum(other.dut == measurement.dut for other, _ in members) > 1}
         for measurement, curve in members:
             points = sorted(curve.points)
@@ -222,15 +222,15 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
                     "mode": "lines" if measurement.dut in repeated else "lines+markers",
                     "name": _name(measurement.dut),
                     "legendgroup": _plain(measurement.dut),
-                    "showlegend": measurement.dut not in told,
+                    "showlegend": measurement.dut not in named,
                     "x": [x / x_scale.divisor for x, _ in points],
                     "y": [y / y_scale.divisor for _, y in points],
                     **_line_style(styles.get(measurement.dut, 0), 0),
-                    # Repetitions lie over each other, and are one band.
+                    # Repetitions overlap and form one band.
                     "opacity": 0.6 if measurement.dut in repeated else 1,
                 }
             )
-            told.add(measurement.dut)
+            named.add(measurement.dut)
         layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
         if min(places) > 0 and max(places) >= _LOGARITHMIC_FROM * min(places):
             layout["xaxis"] |= {"type": "log"}
@@ -240,7 +240,7 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
 
 
 def series_charts(record: RunRecord) -> list[Chart]:
-    """Draw the figures over time; those of one name together, a line for each process or machine."""
+    """Draw the series over time: one chart for each name, one line for each process or machine."""
     groups: dict[tuple[str, str], list[Series]] = {}
     for series in record.series:
         if series.points:
@@ -264,13 +264,13 @@ def series_charts(record: RunRecord) -> list[Chart]:
         title = name[:1].upper() + name[1:]
         layout = _layout("time since the start, s", f"{name}, {scale.unit}")
         layout |= {"showlegend": 1 < len(members) <= _MOST_IN_LEGEND, "hoverlabel": {"namelength": -1}}
-        caption = f"{len(members)} lines: pointing at one names it." if len(members) > _MOST_IN_LEGEND else ""
+        caption = f"{len(members)} lines: point at a line to see its name." if len(members) > _MOST_IN_LEGEND else ""
         charts.append(Chart(title if len(members) > 1 else f"{title} of {members[0].subject}", {"data": data, "layout": layout}, caption))
     return charts
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Yield means of as many points as it takes for a line not to have more than a screen can show: hours have very many."""
+    """Yield means of consecutive points, so that a line of many hours has at most `_MOST_POINTS` points."""
     size = math.ceil(len(points) / _MOST_POINTS)
     for start in range(0, len(points), size):
         part = points[start : start + size]
@@ -278,7 +278,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, flo
 
 
 def comparison_chart(comparison: RunComparison) -> Chart | None:
-    """Draw the change of each headline metric with its interval, over the noise of the setup."""
+    """Draw the change of each headline metric with its interval, over the noise floor of the setup."""
     rows = [row for row in comparison.rows if row.is_headline and row.comparison.ratio is not None]
     if not rows:
         return None
@@ -368,12 +368,12 @@ def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
 
 
 def _name(text: str) -> str:
-    """Return the name of a line, no longer than a legend has room for."""
+    """Return the name of a line, shortened to fit a legend."""
     return _plain(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}\u2026")
 
 
 def _categories(texts: Iterable[str]) -> list[str]:
-    """Return names of places on an axis: short, and each another, for those of one name are one place."""
+    """Return short and unique names for the categories of an axis: Plotly merges equal names."""
     names: list[str] = []
     for text in texts:
         name = _name(text)
@@ -382,5 +382,5 @@ def _categories(texts: Iterable[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Plotly shows as it is: it reads some HTML."""
+    """Escape a text for Plotly, which interprets some HTML."""
     return html.escape(text, quote=False)

@@ -1,6 +1,6 @@
 """A run as CSV: a row for each metric of each measurement; a measurement without a metric has a row with its status.
 
-Each row also has the frames that were lost in the trials of its measurement, by place.
+Each row also has the frames lost in the trials of its measurement, by place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS = (
     *(f"lost_{place}" for place in LOSS_PLACES),
     "lost_of_device",
 )
-# Spreadsheets take what begins so for a formula, and run it.
+# Spreadsheets execute a text with such a beginning as a formula.
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -79,7 +79,7 @@ class CsvReporter(Reporter):
 
 
 def _losses(measurement: Measurement) -> list[str]:
-    """Frames lost in its trials; empty where that was not looked for."""
+    """Return the frames lost in its trials; empty if the places of loss were not recorded."""
     loss = measurement_loss([measurement])
     if loss is None:
         return [""] * (2 + len(LOSS_PLACES))

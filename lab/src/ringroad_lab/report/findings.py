@@ -19,10 +19,10 @@ from ringroad_lab.report.ranking import rank
 from ringroad_lab.statistics.verdict import Verdict
 
 FRAME_RATE = "frames/s"
-# What a clock may be off before a rate beyond the line rate is one.
+# Tolerance for clock errors before a rate counts as beyond the line rate.
 _LINE_RATE_TOLERANCE = 1.001
 _SEVERITY = list(MeasurementStatus)
-_REASONS_TOLD = 2
+_REASONS_SHOWN = 2
 _OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
 _VERDICTS = {
     Verdict.REGRESSION: ("regression", "regressions"),
@@ -38,25 +38,25 @@ class Cell:
     dut: str
     frame: FrameMix
     values: tuple[float, ...]
-    """Of the measurements that have a figure."""
+    """Values of the measurements that have a figure."""
     repetitions: int
     status: MeasurementStatus
-    """The most severe of those that have a figure; `invalid` where none has."""
+    """The most severe status of the measurements with a figure; `invalid` if none has a figure."""
 
     @property
     def without_figure(self) -> int:
-        """How many repetitions have none."""
+        """The number of repetitions without a figure."""
         return self.repetitions - len(self.values)
 
     @property
     def median(self) -> float | None:
-        """The middle one; None where there is no figure."""
+        """The median; None without a figure."""
         return statistics.median(self.values) if self.values else None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The headline metric of one method in one topology: devices beside each other, by frame size."""
+    """The headline metric of one method in one topology, by device and frame size."""
 
     topology: str
     method: str
@@ -79,7 +79,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class StatusGroup:
-    """Measurements of a device by a method that are not simply right, in the same way."""
+    """Measurements of a device and method that share a status other than OK."""
 
     status: MeasurementStatus
     dut: str
@@ -88,22 +88,22 @@ class StatusGroup:
     frames: tuple[str, ...]
     count: int
     reasons: tuple[str, ...]
-    """All different ones."""
+    """All distinct reasons."""
 
     @property
     def why(self) -> str:
         """For people: the first reasons."""
-        more = len(self.reasons) - _REASONS_TOLD
-        return " / ".join(self.reasons[:_REASONS_TOLD]) + (f" / and {more} more, which stand by the trials" if more > 0 else "")
+        more = len(self.reasons) - _REASONS_SHOWN
+        return " / ".join(self.reasons[:_REASONS_SHOWN]) + (f" / and {more} more, listed with the trials" if more > 0 else "")
 
 
 def sentence_case(text: str) -> str:
-    """Return a name of the lab as the beginning of a sentence."""
+    """Return an identifier as capitalized words."""
     return text.replace("-", " ").replace("_", " ").capitalize()
 
 
 def metric_title(name: str) -> str:
-    """Return the name of a metric for people: without its unit, which stands beside."""
+    """Return the name of a metric for people, without its unit."""
     for ending in ("_fps", "_bps", "_ns", "_s", "_ratio", "_frames", "_bytes"):
         name = name.removesuffix(ending)
     return sentence_case(_OF_THROUGHPUT.sub(r" at \1 % of throughput, ", name))
@@ -126,12 +126,12 @@ def headline_grids(record: RunRecord) -> list[Grid]:
 
 
 def dut_labels(record: RunRecord) -> list[str]:
-    """Return the labels of all devices; a run that was killed has measurements of some that it has no record of."""
+    """Return the labels of all devices; a killed run can have measurements of devices without a record."""
     return list(dict.fromkeys((*(dut.label for dut in record.duts), *(m.dut for m in record.measurements))))
 
 
 def frame_order(mix: FrameMix) -> tuple[int, float]:
-    """Return what sorts frame sizes: mixes last."""
+    """Return the sort key of a frame size; mixes are last."""
     return len(mix.parts), mix.mean_bytes
 
 
@@ -165,7 +165,7 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
 
 
 def in_bits(grid: Grid) -> Grid:
-    """Return a grid of frames per second in bits per second, FCS included, preamble and gap not."""
+    """Convert a grid from frames per second to bits per second, including the FCS, without preamble and gap."""
     cells = {
         key: Cell(cell.dut, cell.frame, tuple(value * 8 * cell.frame.mean_bytes for value in cell.values), cell.repetitions, cell.status)
         for key, cell in grid.cells.items()
@@ -174,7 +174,7 @@ def in_bits(grid: Grid) -> Grid:
 
 
 def has_figure(measurement: Measurement) -> bool:
-    """Whether its figure may be shown as one: those of invalid measurements never are."""
+    """Whether its figure can be shown; the figure of an invalid measurement never is."""
     return measurement.outcome.status is not MeasurementStatus.INVALID
 
 
@@ -184,13 +184,13 @@ def worst_status(measurements: Iterable[Measurement]) -> MeasurementStatus:
 
 
 def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
-    """Return how many measurements have each status, the most severe first."""
+    """Return the number of measurements by status, the most severe first."""
     found = [m.outcome.status for m in record.measurements]
     return {status: found.count(status) for status in reversed(_SEVERITY) if status in found}
 
 
 def status_groups(record: RunRecord) -> list[StatusGroup]:
-    """Return what is not simply right, the most severe first; by device and method, for the reasons of each stand by its trials."""
+    """Return measurements with a status other than OK, the most severe first, grouped by device and method."""
     groups: dict[tuple[MeasurementStatus, str, str, str], list[Measurement]] = {}
     for m in sorted(record.measurements, key=lambda m: -_SEVERITY.index(m.outcome.status)):
         if m.outcome.status is not MeasurementStatus.OK:
@@ -207,26 +207,26 @@ def status_groups(record: RunRecord) -> list[StatusGroup]:
 
 
 def warnings(record: RunRecord) -> list[str]:
-    """Return what cannot be right, or speaks against the figures, a sentence each."""
+    """Return warnings about wrong or doubtful figures, a sentence each."""
     found = []
     if record.state is not RunState.FINISHED:
         why = record.failure or "no reason was recorded"
         ends = {RunState.STOPPED: "was stopped before its end", RunState.NOT_INSTALLED: f"could not install a build: {why}"}
         end = ends.get(record.state, f"failed: {why}")
-        found.append(f"The run {end}. What was measured until then is shown.")
+        found.append(f"The run {end}. The report shows the measurements until then.")
     if not record.measurements:
         found.append("The run has no measurement.")
     if record.link_bps:
         found += _beyond_line_rate(record, record.link_bps)
     tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
     if tally.left:
-        told = tally.describe()
-        found.append(f"{told[0].upper()}{told[1:]}.")
+        text = tally.describe()
+        found.append(f"{text[0].upper()}{text[1:]}.")
     return [*found, *same_builds(record), *record.warnings]
 
 
 def same_builds(record: RunRecord) -> Iterator[str]:
-    """Tell of devices that were to differ, and are one build with the same settings."""
+    """Yield warnings about devices that should differ but ran the same build with the same settings."""
     for one, other in combinations(record.duts, 2):
         is_same = (one.driver, one.settings, one.guest_build) == (other.driver, other.settings, other.guest_build)
         if is_same and (one.build or other.build) and one.files and set(one.files.values()) == set(other.files.values()):
@@ -234,7 +234,7 @@ def same_builds(record: RunRecord) -> Iterator[str]:
 
 
 def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
-    """Tell of each device and method that is faster than the links, and where it is so the most."""
+    """Yield warnings about devices and methods that exceed the line rate, with the frame size of the largest excess."""
     found: dict[tuple[str, str, str], dict[FrameMix, float]] = {}
     for m in record.measurements:
         line_fps = m.frame.line_rate_fps(link_bps)
@@ -245,8 +245,8 @@ def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
     for (topology, method, dut), rates in found.items():
         worst = max(rates, key=lambda mix: rates[mix] / mix.line_rate_fps(link_bps))
         yield (
-            f"{sentence_case(method)} of {dut} in {topology} with {_sizes(sorted(rates, key=frame_order))} is beyond the line "
-            f"rate: {quantity(rates[worst], FRAME_RATE)} at {frames_text(worst.name)}, where the links have room for "
+            f"{sentence_case(method)} of {dut} in {topology} with {_sizes(sorted(rates, key=frame_order))} exceeds the line "
+            f"rate: {quantity(rates[worst], FRAME_RATE)} at {frames_text(worst.name)}; the links carry at most "
             f"{quantity(worst.line_rate_fps(link_bps), FRAME_RATE)}. The figure or the speed of the links is wrong."
         )
 
@@ -254,14 +254,14 @@ def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
 def _sizes(frames: Sequence[FrameMix]) -> str:
     names = dict.fromkeys(mix.name for mix in frames if mix != MESSAGES)
     unit = " bytes" if all(name.isdigit() for name in names) else ""
-    told = [f"frames of {_listed(names)}{unit}"] if names else []
+    texts = [f"frames of {_listed(names)}{unit}"] if names else []
     if MESSAGES in frames:
-        told.append(MESSAGES.name)
-    return _listed(told)
+        texts.append(MESSAGES.name)
+    return _listed(texts)
 
 
 def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
-    """Return what was measured, and what came of it, in a sentence each."""
+    """Return a summary of the measurements and results, a sentence each."""
     grids = headline_grids(record)
     if not grids:
         return [f"Nothing was measured in {took(record)}."]
@@ -279,13 +279,13 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         ranking = rank(record, first.topology, first.method, mix, first.metric, metric_title(first.metric).lower())
         sentences.append(f"{'With' if mix == MESSAGES else 'At'} {frames_text(mix.name)}, {ranking}.")
     if comparison is not None:
-        told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
-        sentences.append(f"Compared with {comparison.baseline}: {told}.{_worst_regression(comparison)}")
+        text = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
+        sentences.append(f"Compared with {comparison.baseline}: {text}.{_worst_regression(comparison)}")
     return sentences
 
 
 def took(record: RunRecord) -> str:
-    """Return how long a run took, beside its plan."""
+    """Return the duration of a run, and its ratio to the planned time."""
     if record.took_s is None or not record.planned_s:
         return duration(record.ended_at - record.started_at)
     return f"{duration(record.took_s)}, {record.took_s / record.planned_s:.2f} times the planned time"
@@ -307,7 +307,7 @@ def _worst_regression(comparison: RunComparison) -> str:
 
 
 def headline_metric(measurement: Measurement) -> Metric | None:
-    """Return the metric that stands for a measurement; None where it has no figure."""
+    """Return the headline metric of a measurement; None if it has no figure."""
     return measurement.outcome.metrics.get(measurement.outcome.headline) if has_figure(measurement) else None
 
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file, which opens from disk and fetches nothing."""
+"""A report as one HTML file, which opens from disk and loads nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_TEXT = 1000
 
 
 def render_html(record: RunRecord, comparison: RunComparison | None = None) -> str:
-    """Render a report: everything it needs is inside."""
+    """Render a self-contained report."""
     template = _environment().get_template("report.html.j2")
     style, script = _own_file("report.css"), _own_file("report.js")
     return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
@@ -76,7 +76,7 @@ def _environment() -> Environment:
 
 
 def _shortened(value: object) -> object:
-    """Cut a text that would hide the rest of the page; what is escaped already, as logs are, stays whole."""
+    """Shorten a text that would hide the rest of the page; escaped texts, such as logs, stay whole."""
     is_long = isinstance(value, str) and not isinstance(value, Markup) and len(value) > _LONGEST_TEXT
     return f"{str(value)[:_LONGEST_TEXT]}\u2026" if is_long else value
 
@@ -90,6 +90,6 @@ def _own_file(name: str) -> Markup:
 
 @cache
 def _plotly() -> Markup:
-    # Nothing in it may end the element that it stands in.
+    # The script must not close the element that contains it.
     source: str = plotly.offline.get_plotlyjs()
     return Markup(source.replace("</script", "<\\/script").replace("<!--", "<\\!--"))

@@ -1,4 +1,4 @@
-"""The interface of reporters: each makes one form of a run's report."""
+"""The interface of reporters: each renders the report of a run in one form."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ringroad_lab.record import RunRecord
 
 
 class Reporter(ABC):
-    """Writes a run, and its comparison with another where it can."""
+    """Renders a run, and its comparison with another run if supported."""
 
     form: ClassVar[str]
-    """As users name it: `html`."""
+    """Name on the command line: `html`."""
     title: ClassVar[str]
     """For people."""
     suffix: ClassVar[str] = ".txt"
-    """Of its files: `.html`."""
+    """Suffix of its files: `.html`."""
     media_type: ClassVar[str] = "text/plain"
-    """As HTTP calls it: `text/html` (RFC 6838)."""
+    """Media type: `text/html` (RFC 6838)."""
     is_for_files: ClassVar[bool] = False
-    """Whether it becomes a file where the user names none; else it goes to standard output."""
+    """Whether the report is written to a file by default; else to standard output."""
     compares: ClassVar[bool] = False
     """Whether it shows comparisons."""
 
     @abstractmethod
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run; there is no comparison where `compares` is not set."""
+        """Render a run; `comparison` is None unless `compares` is set."""

@@ -1,4 +1,4 @@
-"""A run as JSON: the record itself, as `ringroad-lab import` reads it."""
+"""A run as JSON: the record itself, for `ringroad-lab import`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ringroad_lab.store.exchange import write_records
 
 
 class JsonReporter(Reporter):
-    """The record, whole."""
+    """Renders the whole record."""
 
-    title: ClassVar[str] = "the record itself, as `ringroad-lab import` reads it"
+    title: ClassVar[str] = "the record itself, for `ringroad-lab import`"
     suffix: ClassVar[str] = ".json"
     media_type: ClassVar[str] = "application/json"
 

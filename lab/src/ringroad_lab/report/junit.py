@@ -1,6 +1,6 @@
-"""A run and a comparison as JUnit XML, by which Jenkins, GitLab and others show them: a test case for each headline metric.
+"""A run and a comparison as JUnit XML for Jenkins, GitLab and others: a test case for each headline metric.
 
-A regression is a failure, what is invalid an error, what is inconclusive is skipped or a failure. The elements and attributes are those of
+A regression is a failure, an invalid result an error, an inconclusive result skipped or a failure. The elements and attributes follow
 Jenkins' `junit-10.xsd`.
 """
 
@@ -40,7 +40,7 @@ class JunitReporter(Reporter):
 
 
 def run_as_junit(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool = False) -> str:
-    """Return a run, with the verdicts of its comparison where there is one."""
+    """Return a run, with the verdicts of its comparison if there is one."""
     cases = run_cases(record, comparison, fails_on_inconclusive=fails_on_inconclusive)
     properties = {"run": record.run_id, "state": record.state, "ringroad-lab": record.lab_version, **record.labels}
     if comparison:
@@ -50,13 +50,13 @@ def run_as_junit(record: RunRecord, comparison: RunComparison | None, *, fails_o
 
 def comparison_as_junit(comparison: RunComparison, *, fails_on_inconclusive: bool = False) -> str:
     """Return a comparison alone."""
-    name = f"{comparison.candidate} beside {comparison.baseline}"
+    name = f"{comparison.candidate} compared with {comparison.baseline}"
     cases = comparison_cases(comparison, fails_on_inconclusive=fails_on_inconclusive)
     return _xml(_Suite(name, cases, {"baseline": comparison.baseline, "verdict": comparison.verdict}))
 
 
 def error_as_junit(name: str, outcome: str, reason: str, happened_at: float) -> str:
-    """Return what never came to a verdict, with the reason; what was taken back or replaced is skipped."""
+    """Return a request without a verdict, with the reason; a cancelled or superseded request is skipped."""
     kind: Kind = "error" if outcome == "dead" else "skipped"
     return _xml(_Suite(name, [Case((name,), "the request", None, kind, reason or outcome)], {"state": outcome}, happened_at))
 
@@ -75,7 +75,7 @@ def _xml(suite: _Suite) -> str:
     for name, value in suite.properties.items():
         ElementTree.SubElement(properties, "property", {"name": printable(name), "value": printable(value)})
     for case in suite.cases:
-        # Readers take dots for the edges of packages.
+        # Readers interpret dots as package separators.
         classname = ".".join(printable(part).replace(".", "_") for part in case.group)
         node = ElementTree.SubElement(
             element, "testcase", {"classname": classname, "name": printable(case.name), "time": f"{case.elapsed_s:.3f}"}

@@ -24,7 +24,7 @@ PLACE_HEADS = {
 
 @dataclass(frozen=True)
 class LossRow:
-    """What was lost in all trials of the measurements of one device by one method with one kind of frames."""
+    """The loss in all trials of one device, method and frame mix."""
 
     topology: str
     method: str
@@ -34,28 +34,28 @@ class LossRow:
 
     @property
     def cells(self) -> list[str]:
-        """Frames lost in all, and at each place, for people."""
+        """The total of lost frames, the loss at each place and the device's loss, for people."""
         return [count(self.loss.frames), *map(place_text, places(self.loss)), count(self.loss.of_device)]
 
 
 def places(loss: LossByPlace) -> list[int | None]:
-    """Return the frames lost at each place, in the order of the way."""
+    """Return the frames lost at each place, in the order of the path."""
     return [getattr(loss, place) for place in LOSS_PLACES]
 
 
 def place_text(frames: int | None) -> str:
-    """Return a count of frames, for people; what nobody counts is unknown."""
+    """Return a count of frames, for people; `unknown` without a counter."""
     return "unknown" if frames is None else count(frames)
 
 
 def measurement_loss(measurements: Iterable[Measurement]) -> LossByPlace | None:
-    """Add up what was lost in the trials that count; None where no trial tells."""
+    """Sum the loss of all valid trials except warm-ups; None if no trial recorded it."""
     trials = [trial for m in measurements for trial in m.trials if trial.is_valid and trial.request.purpose != "warm-up"]
     return sum_losses([loss for trial in trials if (loss := trial.loss) is not None])
 
 
 def loss_rows(record: RunRecord) -> list[LossRow]:
-    """Return a row for each device, method and kind of frames with which frames were lost."""
+    """Return a row for each device, method and frame mix with loss."""
     groups: dict[tuple[str, str, str, FrameMix], list[Measurement]] = {}
     for m in record.measurements:
         groups.setdefault((m.topology, m.method, m.dut, m.frame), []).append(m)
@@ -64,7 +64,7 @@ def loss_rows(record: RunRecord) -> list[LossRow]:
 
 
 def loss_sentences(rows: Sequence[LossRow]) -> list[str]:
-    """Say of each device where its frames were lost, all kinds of frames together: what stands by a figure."""
+    """Return a sentence for each device that states where its frames were lost, over all frame mixes."""
     by_dut: dict[str, list[LossByPlace]] = {}
     for row in rows:
         by_dut.setdefault(row.dut, []).append(row.loss)
@@ -72,14 +72,14 @@ def loss_sentences(rows: Sequence[LossRow]) -> list[str]:
 
 
 def _sentence(loss: LossByPlace) -> str:
-    told = ", ".join(f"{_percent(frames, loss.frames)} {said}" for frames, said in loss_parts(loss))
+    parts = ", ".join(f"{_percent(frames, loss.frames)} {part}" for frames, part in loss_parts(loss))
     own = {0: "none of them counts", loss.frames: "all of them count"}.get(loss.of_device, f"{_percent(loss.of_device, loss.frames)} count")
-    return f"of {count(loss.frames)} frames lost in all trials, {told}; {own} as the device's loss."
+    return f"of {count(loss.frames)} frames lost in all trials, {parts}; {own} as the device's loss."
 
 
 def _percent(frames: int, of: int) -> str:
     percent = 100 * frames / of
     if frames == of:
         return "all"
-    # A few are not none, and nearly all are not all.
+    # Rounding must not turn a few into none, or nearly all into all.
     return "under 0.1 %" if percent < 0.1 else "over 99.9 %" if percent > 99.9 else f"{percent:.1f} %"

@@ -18,12 +18,12 @@ from ringroad_lab.report.view import GridSection, dut_facts, make_view
 
 # An en dash.
 _NOTHING = "\u2013"
-# An underscore within a word is nothing special.
+# Markdown does not interpret an underscore within a word.
 _SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
 def render_markdown(record: RunRecord, comparison: RunComparison | None = None) -> str:
-    """Render a report without charts, trials and logs, which the other forms have."""
+    """Render a report without charts, trials and logs."""
     view = make_view(record, comparison)
     blocks = [
         f"# {_plain(record.name)}",
@@ -58,7 +58,7 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
             [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
             for group in view.status_groups
         ]
-        blocks += ["## Not simply right", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
+        blocks += ["## Measurements with a status other than ok", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
     blocks.append("## Set-up")
     blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
     facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]
@@ -66,7 +66,7 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
     blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
     if steps := [(m, step) for m in record.measurements for step in m.steps]:
-        told = [
+        rows = [
             [
                 f"{m.number}. {m.dut}, {m.method}, {m.frame.name}",
                 s.when,
@@ -76,12 +76,12 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
             ]
             for m, s in steps
         ]
-        blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], told)]
-    blocks += ["## Where this differs from the RFCs", _list(record.deviations) or "No deviation was recorded."]
+        blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], rows)]
+    blocks += ["## Deviations from the RFCs", _list(record.deviations) or "No deviation was recorded."]
     ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
-    blocks.append("## What the generator carries by itself")
+    blocks.append("## Generator ceiling")
     head = ["Transport", "Frames", "Measured again because", "Ceiling per direction"]
-    blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "It was not tested.")
+    blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "The generator was not tested.")
     blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
     return "\n\n".join(blocks) + "\n"
 
@@ -100,7 +100,7 @@ class MarkdownReporter(Reporter):
 
 
 def comparison_blocks(comparison: RunComparison) -> list[str]:
-    """Return a comparison as Markdown; the headline metrics alone."""
+    """Return a comparison as Markdown, with the headline metrics only."""
     rows = []
     for row in comparison.rows:
         c = row.comparison
@@ -121,21 +121,21 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
     head = ["Device", "Measured", "Baseline", "Candidate", "Change", "Interval", "Noise floor", "Detectable", "Verdict"]
     blocks = [
         _list(comparison.disturbances()),
-        f"{_plain(comparison.candidate)} beside the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
+        f"{_plain(comparison.candidate)} compared with the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
         _table(head, rows),
     ]
     if comparison.unmatched:
         blocks += ["Not compared:", _list(comparison.unmatched)]
     differences = [[d.group, d.name, _known(d.baseline), _known(d.candidate)] for d in comparison.environment]
     if differences:
-        blocks += ["What else was different:", _table(["Group", "Fact", "Baseline", "Candidate"], differences)]
+        blocks += ["Other differences:", _table(["Group", "Fact", "Baseline", "Candidate"], differences)]
     return blocks
 
 
 def _grid_blocks(part: GridSection) -> list[str]:
     grid = part.grid
     if not grid.metric:
-        return [f"### {_plain(grid.title)}", "No measurement of it has a figure."]
+        return [f"### {_plain(grid.title)}", "No measurement has a figure."]
     head = ["Frames", *grid.duts, *(["Line rate"] if part.line_rates else [])]
     rows = []
     for mix in grid.frames:
@@ -176,5 +176,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line."""
+    """Escape a text for Markdown, on one line."""
     return _SPECIAL.sub(r"\\\1", printable(" ".join(text.split())))

@@ -1,16 +1,16 @@
-"""Text from anywhere, safe to show."""
+"""Makes untrusted text safe to print."""
 
 from __future__ import annotations
 
-# Figures have it between thousands and before units; Python does not count it as printable.
+# Figures use it between thousands and before units; Python does not treat it as printable.
 _NARROW_SPACE = "\u202f"
 
 
 def printable(text: str) -> str:
-    """Return a text without what could steer a terminal."""
+    """Return a text without characters that could control a terminal."""
     return "".join(character if character.isprintable() or character == _NARROW_SPACE else "\ufffd" for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return the same of a text of any number of lines, which it keeps."""
+    """Return the same for a text of several lines; line breaks stay."""
     return "\n".join(map(printable, text.split("\n")))

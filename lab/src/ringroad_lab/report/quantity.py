@@ -18,24 +18,24 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 @dataclass(frozen=True)
 class Scale:
-    """A unit with a prefix, for figures that stand in one column or on one axis."""
+    """A unit with a prefix, for the figures of one column or axis."""
 
     divisor: float
     unit: str
     decimals: int = 0
-    """Of the least of the values, to three significant digits; at most four."""
+    """Enough for three significant digits of the lowest value; at most four."""
 
     def aligned(self, value: float) -> str:
-        """Return a figure in this unit, without it, with as many decimals as all others."""
+        """Return a figure in this unit, without the unit; all figures have the same number of decimals."""
         return f"{value / self.divisor:,.{self.decimals}f}".replace(",", "\u202f")
 
     def number(self, value: float) -> str:
-        """Return a figure in this unit, without it."""
+        """Return a figure in this unit, without the unit."""
         return round_figure(value / self.divisor)
 
 
 def scale_for(values: Iterable[float], unit: str) -> Scale:
-    """Return the scale in which the greatest of the values reads well."""
+    """Return a scale that suits the highest of the values."""
     sizes = [abs(value) for value in values if value and math.isfinite(value)]
     scale = _prefix_for(max(sizes, default=0.0), unit)
     least = min(sizes, default=0.0) / scale.divisor
@@ -58,7 +58,7 @@ def _prefix_for(greatest: float, unit: str) -> Scale:
 
 
 def round_figure(value: float) -> str:
-    """Return a figure with four significant digits; whole ones with thousands apart."""
+    """Return a figure with four significant digits and separated thousands."""
     if value == 0:
         return "0"
     if not math.isfinite(value):
@@ -71,7 +71,7 @@ def round_figure(value: float) -> str:
 
 
 def count(value: int) -> str:
-    """Return a count, with thousands apart."""
+    """Return a count with separated thousands."""
     return f"{value:,}".replace(",", "\u202f")
 
 
@@ -91,7 +91,7 @@ def percent_change(ratio: float) -> str:
 
 
 def duration(seconds: float, *, decimals: int = 1) -> str:
-    """Return a length of time: `3.2 s`, `1 min 15 s`, `1 h 02 min`; those under a minute with so many decimals."""
+    """Return a length of time: `3.2 s`, `1 min 15 s`, `1 h 02 min`; `decimals` applies to less than a minute."""
     if round(seconds, decimals) < 60:
         return f"{seconds:.{decimals}f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -101,7 +101,7 @@ def duration(seconds: float, *, decimals: int = 1) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Return a time of seconds since 1970: `2026-11-22 09:15:42 UTC`."""
+    """Return a time, given in seconds since 1970: `2026-11-22 09:15:42 UTC`."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

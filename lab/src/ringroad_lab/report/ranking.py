@@ -1,4 +1,4 @@
-"""Which of several devices has the highest figure, where the samples decide that; else what would."""
+"""States which device has the highest figure if the samples decide the order; else what would decide it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ringroad_lab.statistics.verdict import Comparison, Verdict
 
 
 def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric: str, title: str) -> str:
-    """Return the order of the devices of a method at a frame size, without a subject's beginning, for a sentence.
+    """Return the order of the devices for a method and frame size, as part of a sentence.
 
-    That one is the highest is said only where no trial that the figures rest on was disturbed, and where for each of the others the
-    interval of the ratio excludes the contrary.
+    A device is called the highest only if no trial behind the figures was disturbed, and if for each other device the interval of the
+    ratio excludes the contrary.
     """
     kept = [
-        _with_one_metric(m, metric) for m in record.measurements if _is_meant(m, topology, method, frame) and metric in m.outcome.metrics
+        _with_one_metric(m, metric) for m in record.measurements if _matches(m, topology, method, frame) and metric in m.outcome.metrics
     ]
     values: dict[str, list[float]] = {}
     for each in kept:
@@ -47,8 +47,8 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
         if comparison.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
             undecided.setdefault(comparison.reason or comparison.verdict, []).append(dut)
     if undecided:
-        told = "; ".join(f"{best} beside {' and '.join(duts)}: {reason}" for reason, duts in undecided.items())
-        return f"the order of the devices is not decided ({whole}); {told}"
+        reasons = "; ".join(f"{best} compared with {' and '.join(duts)}: {reason}" for reason, duts in undecided.items())
+        return f"the order of the devices is not decided ({whole}); {reasons}"
     nearest = found[others[0]]
     low, high = nearest.interval or (1.0, 1.0)
     return (
@@ -57,7 +57,7 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     )
 
 
-def _is_meant(measurement: Measurement, topology: str, method: str, frame: FrameMix) -> bool:
+def _matches(measurement: Measurement, topology: str, method: str, frame: FrameMix) -> bool:
     is_shown = measurement.outcome.status is not MeasurementStatus.INVALID and not measurement.is_noise_floor
     return is_shown and (measurement.topology, measurement.method, measurement.frame.name) == (topology, method, frame.name)
 

@@ -1,8 +1,8 @@
-"""A run and a comparison as the results that a test of tmt gives of itself (`result: custom`).
+"""A run and a comparison as custom results of a tmt test (`result: custom`).
 
-There is one for each device, with a subresult for each method and frame size.
-Improvement and no difference pass, a regression fails, what is inconclusive is a warning, what is invalid an error. Keys and values are
-those of tmt's specification (spec/results). The file is YAML, written in that part of it which is JSON, too.
+There is one result for each device, with a subresult for each method and frame size.
+Improvement and no difference pass, a regression fails, an inconclusive result is a warning, an invalid result an error.
+Keys and values follow tmt's specification (spec/results). The file is YAML in its JSON subset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.plain_text import printable
 
 _RESULTS: dict[Kind | None, str] = {None: "pass", "skipped": "warn", "error": "error", "failure": "fail"}
-# A device that got worse is more than a bed that does not work.
+# A regression of a device is more severe than an error of the bed.
 _SEVERITY = list(_RESULTS.values())
 
 
@@ -36,7 +36,7 @@ class TmtReporter(Reporter):
 
 
 def run_as_tmt_results(record: RunRecord, comparison: RunComparison | None) -> str:
-    """Return a run, with the verdicts of its comparison where there is one."""
+    """Return a run, with the verdicts of its comparison if there is one."""
     devices: dict[str, dict[str, list[Case]]] = {}
     results: list[dict[str, Any]] = []
     for case in run_cases(record, comparison):
@@ -68,7 +68,7 @@ def _worst(results: list[str]) -> str:
 
 
 def _elapsed_s(cases: list[Case]) -> float:
-    # Each case of the same measurements has the time of all of them.
+    # Each case of the same measurements has the total time of these measurements.
     return max(case.elapsed_s for case in cases)
 
 

@@ -14,7 +14,7 @@ _DUT_HEIGHT = 64
 
 
 def topology_picture(topology: str, dut: str, physical: str, guest: str = "", guest_cables: str = "", *, ends: str = "generator") -> str:
-    """Draw a topology: who measures at both ends, the device, its guests, and the way of the frames. Texts are escaped."""
+    """Draw a topology: the generator or stations at both ends, the device, its guests, and the path of the frames. Texts are escaped."""
     known = Topology(topology) if topology in Topology.__members__ else Topology.P2P
     wiring = wire(known)
     path = [1, *(port for pair in wiring.guest_ports for port in pair), 2]
@@ -43,7 +43,7 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
         parts.append(_box(x_in - 30, _GUEST_TOP, x_out - x_in + 60, _GUEST_HEIGHT, name, "guest"))
         parts += [_line(x, _GUEST_TOP + _GUEST_HEIGHT, x, top) for x in (x_in, x_out)]
         parts.append(_text((x_in + x_out) / 2, top - 22, guest_cables, "small"))
-    # The way through the device: between each two ports that a rule joins.
+    # The path through the device: between each pair of ports that a rule connects.
     for first, second in zip(path[::2], path[1::2], strict=True):
         (x1, y1), (x2, y2) = _inside(ports, first, middle, left, dut_right), _inside(ports, second, middle, left, dut_right)
         y = middle if not has_guests else top + 42
@@ -60,7 +60,7 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
 
 
 def _inside(ports: dict[int, tuple[float, float]], number: int, middle: float, left: float, right: float) -> tuple[float, float]:
-    """Return where a port is: the physical ones at the sides, those of guests at the upper edge."""
+    """Return the position of a port: physical ports at the sides, guest ports at the upper edge."""
     if number == 1:
         return left, middle
     return (right, middle) if number == 2 else ports[number]

@@ -1,4 +1,4 @@
-"""All that a report shows, made from the record: templates only lay it out."""
+"""The content of a report, made from the record; templates only do the layout."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class GridSection:
     scale: Scale
     charts: tuple[Chart, ...]
     is_wide: bool
-    """Whether there are more bars than two charts beside each other have room for."""
+    """Whether there are too many bars for two charts side by side."""
     line_rates: dict[str, float]
     """Frames/s by name of the frame size; empty where the links have no speed."""
     losses: tuple[str, ...]
-    """Where frames were lost, a sentence for each device that any were lost with."""
+    """Where frames were lost, a sentence for each device with loss."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames of one kind, as they were sent."""
+    """The sent traffic of one frame mix."""
 
     frame: FrameMix
     flows: str
@@ -89,16 +89,16 @@ class ReportView:
     """SVG, a picture for each topology; their texts are escaped."""
     traffic: tuple[Traffic, ...]
     command: str
-    """What repeats the run, as a shell reads it."""
+    """The shell command that repeats the run."""
 
     @property
     def latency_percentiles(self) -> list[float]:
-        """All percentiles that a device has."""
+        """All percentiles of all devices."""
         return sorted({percentile for line in self.latency_lines for percentile in line.percentiles_ns})
 
 
 def make_view(record: RunRecord, comparison: RunComparison | None = None) -> ReportView:
-    """Make a report from a run, and from its comparison with another where there is one."""
+    """Make a report from a run, and from its comparison with another run if there is one."""
     styles = style_index(record)
     lines = latency_lines(record)
     losses = loss_rows(record)
@@ -168,7 +168,7 @@ def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
 
 
 def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
-    """Return what is known of a device, as names and values."""
+    """Return the known facts of a device, as names and values."""
     facts = [("driver", dut.driver), *dut.identity().items()]
     facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
     facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]

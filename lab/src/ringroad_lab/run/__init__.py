@@ -1,1 +1,1 @@
-"""A run: an outer process that keeps measurements, and an inner one that measures, in its own namespaces."""
+"""A run: an outer process stores the measurements, and an inner process measures in its own namespaces."""

@@ -1,4 +1,4 @@
-"""Keeps the bed of a run its own while the run goes on, and has it calibrated and left clean."""
+"""Holds the bed of a run until the run ends, and checks its calibration and its clean-up."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ringroad_lab.sandbox.leftovers import RUN_VARIABLE, Traces, await_no_proces
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.store.result_store import ResultStore
 
-# A few may fail before the lease ends.
+# Several renewals can fail before the lease ends.
 _RENEWALS_A_LEASE = 4
 
 
 class BedGuard:
-    """Of one run. While the `with` block lasts its lease is renewed; a lost one ends the run at once."""
+    """Guards the bed of one run. The `with` block renews the lease; when the lease is lost, the run ends at once."""
 
     def __init__(self, leases: BedLeases, lease: BedLease, calibration: Calibration) -> None:
-        """Take the lease, just taken."""
+        """Guard a lease that was just taken."""
         self.state: RunState | None = None
-        """How the run ended; None: it has not."""
+        """How the run ended; None: it has not ended."""
         self.fault = ""
-        """Why the bed is not fit to measure on; empty: it is."""
+        """Why the bed is not fit to measure on; empty: the bed is fit."""
         self.uses_huge_pages = False
         self._leases = leases
         self._lease = lease
@@ -43,27 +43,27 @@ class BedGuard:
         self._end: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._is_over = threading.Event()
-        # Apart from each other: a store that does not answer must not hold up who ends the run.
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._renew_on_and_on, self._await_end_of_lease)]
+        # Two threads: a store that does not answer must not delay the end of the run.
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._renew_repeatedly, self._await_end_of_lease)]
 
     def __enter__(self) -> BedGuard:
-        """Begin to renew."""
+        """Start renewing the lease."""
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """Stop renewing the lease."""
         self._is_over.set()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the bed is the run's no more."""
+        """Whether the run has lost the bed."""
         return self._lost is not None
 
     @contextmanager
     def ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """Have `end` called as soon as the bed is lost, from another thread, until the end of the block."""
+        """Call `end` from another thread as soon as the bed is lost, until the end of the block."""
         with self._lock:
             self._end = end
         if self._lost:
@@ -75,7 +75,7 @@ class BedGuard:
                 self._end = None
 
     def renew(self) -> None:
-        """Renew the lease once. Where the store fails, the lease goes on until its end."""
+        """Renew the lease once. If the store fails, the lease stays valid until it expires."""
         try:
             self._until = self._leases.renew(self._lease)
         except BedLostError as error:
@@ -84,20 +84,20 @@ class BedGuard:
             self.look_at_clock()
 
     def look_at_clock(self) -> None:
-        """Give the bed up where the lease has ended."""
+        """Give the bed up if the lease has expired."""
         if self._leases.clock() >= self._until:
             self._lose(
                 BedLostError(
-                    f"the lease of run {self._lease.run_id[:8]} on bed {self._lease.bed} ended: the run stood still, or the store cannot "
-                    "be reached"
+                    f"the lease of run {self._lease.run_id[:8]} on bed {self._lease.bed} expired: the run hung, "
+                    "or the store cannot be reached"
                 )
             )
 
     def check(self) -> None:
-        """See whether a trial may begin: by the store, or where that fails by the clock.
+        """Check whether a trial is allowed to start: by the store, or by the clock if the store fails.
 
         Raises:
-            BedLostError: it may not, nor any later one.
+            BedLostError: neither this trial nor any later trial is allowed.
         """
         self.look_at_clock()
         if self._lost:
@@ -113,20 +113,20 @@ class BedGuard:
                 raise self._lost from None
 
     def check_in(self, session: Session) -> None:
-        """See in a transaction that is to write something of the run whether it may.
+        """Check, in a transaction that writes results of the run, whether the run still holds the bed.
 
         Raises:
-            BedLostError: it may not.
+            BedLostError: the run has lost the bed.
         """
         if self._lost:
             raise self._lost
         self._leases.check_in(session, self._lease)
 
     def see(self, event: Event) -> None:
-        """Compare what the generator carries by itself with what it carried.
+        """Compare the generator's ceiling with earlier ceilings.
 
         Raises:
-            BedError: it is less.
+            BedError: the ceiling is lower.
         """
         try:
             if isinstance(event, SelfTestFailed):
@@ -143,7 +143,7 @@ class BedGuard:
             if self._end:
                 self._end()
 
-    def _renew_on_and_on(self) -> None:
+    def _renew_repeatedly(self) -> None:
         while not self._is_over.wait(self._leases.lease_s / _RENEWALS_A_LEASE) and not self._lost:
             self.renew()
 
@@ -156,13 +156,13 @@ class BedGuard:
 def occupied(
     name: str, bed: Bed, leases: BedLeases, results: ResultStore, run_id: str, scenarios: Sequence[Scenario]
 ) -> Iterator[BedGuard]:
-    """Have a bed for a run until the end of the block, and see then whether the run left it clean.
+    """Hold a bed for a run until the end of the block, and check then whether the run left the bed clean.
 
-    A bed that is not fit goes into quarantine. Where the run is not finished, that is an error; else its results count.
+    A bed that is not fit goes into quarantine. This is an error if the run is not finished; else the results of the run count.
 
     Raises:
-        BedError: the bed cannot be had, or is not fit.
-        BedLostError: it was lost on the way.
+        BedError: the bed is not available, or is not fit.
+        BedLostError: the bed was lost during the run.
     """
     before = Traces.now()
     lease = leases.take(name, run_id)
@@ -172,7 +172,7 @@ def occupied(
     with guard:
         try:
             if lease.lost_run_id and (left := await_no_processes(lease.lost_run_id)):
-                guard.fault = f"run {lease.lost_run_id[:8]}, which lost it, goes on: {', '.join(left)}"
+                guard.fault = f"run {lease.lost_run_id[:8]}, which lost the bed, is still running: {', '.join(left)}"
                 raise BedError(f"bed {name} is not fit: {guard.fault}")
             yield guard
         finally:
@@ -184,16 +184,16 @@ def occupied(
 
 def _hand_back(guard: BedGuard, leases: BedLeases, lease: BedLease, before: Traces) -> None:
     if guard.is_lost:
-        # It is another's by now, whose processes would be taken for this one's.
+        # Another run has the bed now: its processes would be mistaken for those of this run.
         return
     left = left_behind(before, lease.run_id, with_huge_pages=guard.uses_huge_pages)
     unclean = f"clean-up failed: run {lease.run_id[:8]} left {', '.join(left)}" if left else ""
     fault = guard.fault or unclean
-    ended = guard.state.value if guard.state else "not begun"
+    ended = guard.state.value if guard.state else "not started"
     try:
         leases.give_back(lease, f"{ended}; {fault}" if fault else ended, fault)
     except (BedLostError, StoreError) as error:
-        # The lease ends by itself.
+        # The lease expires by itself.
         print(f"ringroad-lab: warning: {printable(str(error))}", file=sys.stderr)
         return
     if unclean and guard.state is not RunState.FINISHED:

@@ -1,4 +1,4 @@
-"""Test beds for the engine: real ones, sampled while they are up."""
+"""Real test beds for the engine, sampled while they are up."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
 from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, huge_pages_mib, read_settings, with_build
 from ringroad_lab.trial import FlowSet
 
-# A log is to explain a failure, not to fill a store.
+# A log explains a failure, and must not fill the store.
 _LOG_CHARACTERS = 16_384
 
 
 class Samples:
-    """What was watched of a device and what it is plugged in to, with the device's label."""
+    """The samples and logs of a device and its peers, with the device's label."""
 
     def __init__(self, label: str, sampler: Sampler, logs: Callable[[], Sequence[LogExcerpt]]) -> None:
-        """Take who watches, at work, and what tells the programs' words."""
+        """Take the running sampler, and the function that returns the programs' logs."""
         self._label = label
         self._sampler = sampler
         self._logs = logs
 
     def watched(self) -> Sequence[Series]:
-        """Return what was watched."""
+        """Return the samples."""
         return [series.model_copy(update={"subject": f"{self._label}: {series.subject}"}) for series in self._sampler.series()]
 
     def warnings(self) -> Sequence[str]:
-        """Return what speaks against the measurements."""
+        """Return the reasons to doubt the measurements."""
         return self._sampler.warnings()
 
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return the end of what the programs said."""
+        """Return the end of the programs' output."""
         return [
             LogExcerpt(
                 source=f"{self._label}: {log.source}",
@@ -63,16 +63,16 @@ class Samples:
 
 
 class WatchedBed(Samples, Bed):
-    """A test bed, and who watches its processes."""
+    """A test bed whose processes are sampled."""
 
     def __init__(self, bed: TestBed, sampler: Sampler) -> None:
-        """Take both, at work."""
+        """Take a running bed and sampler."""
         super().__init__(bed.choice.label, sampler, bed.logs)
         self._bed = bed
 
     @property
     def generator(self) -> Generator:
-        """What offers the load."""
+        """The generator of the load."""
         return self._bed.generator
 
     def generator_version(self) -> str:
@@ -80,24 +80,24 @@ class WatchedBed(Samples, Bed):
         return self._bed.generator_version()
 
     def record(self) -> DutRecord:
-        """Return the device as it is."""
+        """Return the record of the device."""
         return self._bed.record()
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """Return what the generator carries by itself."""
+        """Return the generator's ceiling."""
         return self._bed.ceiling(frame)
 
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        """Run a test step where it belongs."""
+        """Run a test step on its host."""
         return self._bed.run_test_step(step, environment)
 
     def check(self) -> None:
-        """Check that all parts live."""
+        """Check that all parts are alive."""
         self._bed.check()
 
     @property
     def costs(self) -> CostMeter:
-        """What tells the processor time of the device."""
+        """Measures the processor time of the device."""
         return self._bed.costs
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
@@ -105,12 +105,12 @@ class WatchedBed(Samples, Bed):
         return self._bed.install_flows(flow_set)
 
     def collect(self) -> dict[str, int]:
-        """Return what the device counted."""
+        """Return the device's counters."""
         return self._bed.collect()
 
 
 class RealStations(Samples, Stations):
-    """Stations of this machine, and a device between them."""
+    """Two stations of this machine, joined by a device."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class RealStations(Samples, Stations):
         sampler: Sampler,
         on_step: Callable[[str], None],
     ) -> None:
-        """Take all of them, at work."""
+        """Take the running device, stations and sampler."""
         super().__init__(choice.label, sampler, lambda: [*dut.logs(), *(log for station in stations for log in station.logs())])
         self._choice = choice
         self._dut = dut
@@ -130,7 +130,7 @@ class RealStations(Samples, Stations):
         self._on_step = on_step
 
     def record(self) -> DutRecord:
-        """Return the device as it is."""
+        """Return the record of the device."""
         versions = self._dut.versions()
         for station in self._stations:
             versions |= station.versions()
@@ -142,7 +142,7 @@ class RealStations(Samples, Stations):
         return sweep_message_sizes(self._dut, self._stations, self._settings, self._on_step)
 
     def collect(self) -> dict[str, int]:
-        """Return what the device counted."""
+        """Return the device's counters."""
         return self._dut.collect()
 
 
@@ -151,20 +151,20 @@ def _name(part: str, process: str) -> str:
 
 
 class Beds:
-    """Makes test beds; what one finds out about the generator the next ones need not."""
+    """Makes test beds; all share the results of the generator's self-tests."""
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        """Take where events go."""
-        self._report = tell
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        """Take the callback for events."""
+        self._report = report
         self._ceilings: Ceilings = {}
         self._contradicted: set[tuple[str, str]] = set()
 
     @contextmanager
     def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[Bed]:
-        """Build a bed, and take it down.
+        """Build a bed, and take it down at the end of the block.
 
         Raises:
-            LabError: what could not be built, and why.
+            LabError: the bed could not be built.
         """
         host = None if choice.host == LOCAL_HOST else self._reach(scenario, choice.host)
         try:
@@ -180,7 +180,7 @@ class Beds:
                 on_self_test_failed=lambda text: self._report(SelfTestFailed(text=text)),
             )
             with bed:
-                # Processes of another machine have their numbers there.
+                # Process ids of another machine mean nothing here.
                 processes = {} if host else {p.pid: _name(part, p.name) for part, members in bed.processes().items() for p in members}
                 with Sampler(processes) as sampler:
                     yield WatchedBed(bed, sampler)
@@ -190,10 +190,10 @@ class Beds:
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
-        """Join two stations of this machine by a device, and take everything down.
+        """Join two stations of this machine by a device, and take everything down at the end of the block.
 
         Raises:
-            LabError: what could not be built, and why; or the device is elsewhere.
+            LabError: the stations could not be built, or the device is on another machine.
         """
         assert isinstance(settings, MessageSizeSettings)
         if choice.host != LOCAL_HOST:
@@ -226,7 +226,7 @@ class Beds:
             host.close()
 
     def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
-        """Have the pages that a device needs, which another program may have taken since the run began."""
+        """Wait for the huge pages that a device needs; another program can have taken them since the run started."""
         if choice.host == LOCAL_HOST and (mib := huge_pages_mib(scenario, choice)):
             await_huge_pages(mib, lambda: self._report(HugePagesNeeded(mib=mib)))
 
@@ -236,9 +236,9 @@ class Beds:
 
 
 def _station_cpus(settings: MessageSizeSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
-    """Share processors out to stations.
+    """Assign processors to stations.
 
-    Namespaces have the generator's. Guests have all but the device's, each its own where there are two or more.
+    Namespaces get the generator's processors. Guests get all but the device's; each guest gets its own if there are at least two.
     """
     if settings.stations == "namespaces":
         return cpus.generator, cpus.generator

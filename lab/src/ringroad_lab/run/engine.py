@@ -1,6 +1,6 @@
-"""The inner side of a run: goes through the schedule, and reports the outcomes.
+"""The inner side of a run: carries out the schedule, and reports the outcomes.
 
-It knows no namespace and no program: test beds come from a factory, and so tests can give it simulated ones.
+The engine does not depend on namespaces or programs: test beds come from a factory, so that tests can simulate them.
 """
 
 from __future__ import annotations
@@ -57,40 +57,40 @@ from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult
 
 
 class Watched(ABC):
-    """A device under test with what it is plugged in to, and who watches them."""
+    """A device under test with its peers, all of them sampled."""
 
     @abstractmethod
     def record(self) -> DutRecord:
-        """Return the device as it is."""
+        """Return the record of the device."""
 
     @abstractmethod
     def collect(self) -> dict[str, int]:
-        """Return what the device counted.
+        """Return the device's counters.
 
         Raises:
-            DutError: it does not tell.
+            DutError: the device does not report them.
         """
 
     @abstractmethod
     def watched(self) -> Sequence[Series]:
-        """Return what was watched since all was there: processor time, memory, steal time."""
+        """Return the samples since the start of all parts: processor time, memory, steal time."""
 
     @abstractmethod
     def warnings(self) -> Sequence[str]:
-        """Return what speaks against the measurements: processor time that went to others, ..."""
+        """Return reasons to doubt the measurements: processor time used by other programs, ..."""
 
     @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return what its programs said."""
+        """Return the output of the programs."""
 
 
 class Bed(Watched):
-    """A device under test with its guests, plugged in to a generator."""
+    """A device under test with its guests, connected to a generator."""
 
     @property
     @abstractmethod
     def generator(self) -> Generator:
-        """What offers the load."""
+        """The generator of the load."""
 
     @abstractmethod
     def generator_version(self) -> str:
@@ -98,86 +98,86 @@ class Bed(Watched):
 
     @abstractmethod
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """Return what the generator carries by itself, of frames like these; None where that cannot be measured."""
+        """Return the generator's ceiling for such frames; None if the ceiling cannot be measured."""
 
     @abstractmethod
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        """Run a test step with more variables in its environment, and see whether it did what is expected."""
+        """Run a test step with additional environment variables, and check its result."""
 
     @abstractmethod
     def check(self) -> None:
-        """Check that device and guests live.
+        """Check that the device and its guests are alive.
 
         Raises:
-            DutError, GuestError: which one does not, with the end of its log.
+            DutError, GuestError: one of them ended; the message has the end of its log.
         """
 
     @property
     @abstractmethod
     def costs(self) -> CostMeter:
-        """What tells the processor time of the device."""
+        """Measures the processor time of the device."""
 
     @abstractmethod
     def install_flows(self, flow_set: FlowSet | None) -> float:
-        """Put the entries of a flow set into the device's flow table, or with None its usual ones; return how long that took, s.
+        """Put the entries of a flow set into the device's flow table, or its default entries if None; return how long that took, s.
 
         Raises:
-            DutError: it has no flow table, or refused.
+            DutError: the device has no flow table, or rejected the entries.
         """
 
 
 class Stations(Watched):
-    """Two stations that a device joins, for methods that measure between such."""
+    """Two stations joined by a device, for methods that measure between stations."""
 
     @abstractmethod
     def measure(self) -> Outcome:
-        """Measure between them.
+        """Measure between the stations.
 
         Raises:
-            LabError: what could not be measured, and why.
+            LabError: the measurement failed.
         """
 
 
 class BedFactory(Protocol):
-    """Makes what a device is measured in."""
+    """Makes test beds and stations."""
 
     def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[Bed]:
-        """Build a test bed, and take it down.
+        """Build a test bed, and take it down at the end of the block.
 
         Raises:
-            LabError: what could not be built, and why.
+            LabError: something could not be built.
         """
 
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> AbstractContextManager[Stations]:
-        """Join two stations by a device, for a method of such settings, and take everything down.
+        """Join two stations by a device, for a method with these settings, and take everything down at the end of the block.
 
         Raises:
-            LabError: what could not be built, and why.
+            LabError: something could not be built.
         """
 
 
 class NoGenerator(Generator):
-    """What there is where stations make their own traffic."""
+    """The generator of measurements whose stations make their own traffic: it refuses trials."""
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Refuse."""
+        """Refuse the trial."""
         raise GeneratorError("between stations there is no generator")
 
     def version(self) -> str:
-        """Return nothing: there is none."""
+        """Return an empty text: there is no generator."""
         return ""
 
 
 class AskingGenerator(Generator):
-    """A generator that asks before each trial."""
+    """A generator that asks for permission before each trial."""
 
     def __init__(self, generator: Generator, ask: Callable[[], None]) -> None:
-        """Take what returns when the trial may begin, or raises."""
+        """Take `ask`, which returns when the trial is allowed to start, or raises."""
         self._generator = generator
         self._ask = ask
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Ask, and offer the load."""
+        """Ask for permission, and offer the load."""
         self._ask()
         return self._generator.trial(request)
 
@@ -187,35 +187,35 @@ class AskingGenerator(Generator):
 
 
 class Engine:
-    """Measures what is scheduled."""
+    """Carries out a schedule of measurements."""
 
     def __init__(
         self,
         rounds: Sequence[Round],
         make_method: Callable[[MethodChoice], Method],
         beds: BedFactory,
-        tell: Callable[[Event], None],
+        report: Callable[[Event], None],
         is_stopped: Callable[[], bool],
         ask: Callable[[], None] | None = None,
     ) -> None:
-        """Take the schedule, what makes methods and test beds, where events go, and who says that it is enough.
+        """Take the schedule, the factories of methods and test beds, the callback for events, and the check for a stop request.
 
-        Where it is given, `ask` is called before each trial, and returns when that may begin.
+        If given, `ask` is called before each trial, and returns when the trial is allowed to start.
         """
         self._rounds = rounds
         self._make_method = make_method
         self._beds = beds
-        self._report = tell
+        self._report = report
         self._is_stopped = is_stopped
         self._ask = ask
 
     def run(self, measured: frozenset[int] = frozenset()) -> None:
-        """Measure everything that is not there yet.
+        """Make all measurements that are missing.
 
-        A device that does not start, or dies, makes its measurements invalid, with the reason; the others go on.
+        A device that does not start, or dies, makes its measurements invalid, with the reason; the other measurements continue.
 
         Raises:
-            RunStoppedError: the user stopped it.
+            RunStoppedError: the user stopped the run.
         """
         for planned in self._rounds:
             todo = [step for step in planned.steps if step.number not in measured]
@@ -223,7 +223,7 @@ class Engine:
                 todo = self._run_round(planned, todo)
 
     def _run_round(self, planned: Round, todo: list[Step]) -> list[Step]:
-        """Measure as much of a round as one start of the device allows; what is left."""
+        """Measure as much of a round as one start of the device allows; return the remaining steps."""
         self._stop_if_requested()
         begun_at = time.time()
         done = 0
@@ -247,18 +247,18 @@ class Engine:
             raise
         except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
             if done:
-                # What was measured is told already; it was not taken down as it should be.
+                # The measurements are reported already; only the bed was not taken down properly.
                 self._report(Warned(text=f"{planned.dut.label}: {error}"))
                 return todo[done:]
-            # Not even started: what is left of the round would fare no better, or was of its own kind.
+            # The bed did not start: the other steps on a bed would fail too. A step between stations fails alone.
             failed = todo[:1] if todo[0].is_between_stations else [step for step in todo if not step.is_between_stations]
             for step in failed:
-                self._give(planned, step, begun_at, _invalid(str(error)), (), {})
+                self._report_measurement(planned, step, begun_at, _invalid(str(error)), (), {})
             return [step for step in todo if step not in failed]
         return todo[done:]
 
     def _run_between_stations(self, planned: Round, step: Step) -> None:
-        """Make one measurement that has no bed."""
+        """Make one measurement that needs no bed."""
         method = self._make_method(step.method)
         begun_at = time.time()
         with self._beds.make_stations(planned.scenario, planned.dut, method.settings) as stations:
@@ -284,7 +284,7 @@ class Engine:
                 raise
             except LabError as error:
                 outcome = _invalid(str(error))
-            self._give(planned, step, begun_at, outcome, (), counters)
+            self._report_measurement(planned, step, begun_at, outcome, (), counters)
             self._report_end(planned, stations)
 
     def _report_end(self, planned: Round, watched: Watched) -> None:
@@ -305,9 +305,9 @@ class Engine:
         )
 
     def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float], whens: set[str]) -> bool:
-        """Make one measurement, with test steps of `whens` around it; whether the bed is still good.
+        """Make one measurement, with test steps of `whens` around it; return whether the bed is still usable.
 
-        Throughputs found are left for the methods that follow, by frame size.
+        The throughput is kept by frame size for the methods that follow.
         """
         self._stop_if_requested()
         method = self._make_method(step.method)
@@ -373,15 +373,17 @@ class Engine:
         except RunStoppedError:
             raise
         except StepFailedError as error:
-            # A device that is not as it should be when it starts is started anew for the next measurement.
+            # After a failed `start` step the device is restarted for the next measurement.
             outcome, is_alive = _invalid(str(error)), not any(each.failure and each.when == "start" for each in steps)
         except LabError as error:
             outcome, is_alive = _invalid(_cause(bed, error)), False
-        # Of trials that others disturbed, the one that counts comes last.
-        self._give(planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps))
+        # Sorted by time: of a trial and its repeats, the one that counts is reported last.
+        self._report_measurement(
+            planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps)
+        )
         return is_alive
 
-    def _give(
+    def _report_measurement(
         self,
         planned: Round,
         step: Step,
@@ -415,7 +417,7 @@ class Engine:
     def _ask_for_trial(self) -> None:
         if self._ask:
             self._ask()
-            # Who would have answered may have ended.
+            # The outer process may have ended instead of answering.
             self._stop_if_requested()
 
     def _stop_if_requested(self) -> None:
@@ -424,7 +426,7 @@ class Engine:
 
 
 def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | None) -> tuple[float, bool]:
-    """Greatest load worth offering, and whether it is the generator that sets it."""
+    """Return the greatest load to offer, and whether the generator limits it."""
     line_fps = None
     if scenario.link_bps is not None:
         load = Load(frame=frame, rate_fps=0, vlans=scenario.vlans, vnis=scenario.vnis)
@@ -432,7 +434,7 @@ def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | No
     if ceiling is not None and (line_fps is None or ceiling.ceiling_fps < line_fps):
         return ceiling.ceiling_fps, True
     if line_fps is None:
-        raise ScenarioError("what the generator carries cannot be measured over these cables: set `link_bps`, the speed of the links")
+        raise ScenarioError("the generator's ceiling cannot be measured over these cables: set `link_bps`, the speed of the links")
     return line_fps, False
 
 
@@ -441,7 +443,7 @@ def _invalid(reason: str) -> Outcome:
 
 
 def _cause(bed: Bed, error: LabError) -> str:
-    """Why a measurement failed: a device that died says more than a generator that then found nobody."""
+    """Return why a measurement failed: a dead device is the cause of a generator's error."""
     try:
         bed.check()
     except LabError as death:

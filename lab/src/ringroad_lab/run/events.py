@@ -12,13 +12,13 @@ from ringroad_lab.trial import Frozen, TrialVerdict
 
 
 class Job(Frozen):
-    """What the inner process is to do: the first line that it gets."""
+    """The job of the inner process: the first line of its input."""
 
     scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()
-    """Numbers of the measurements that are there already."""
+    """Numbers of the measurements that exist already."""
     asks: bool = False
-    """Whether it asks before each trial, and waits for the answer."""
+    """Whether the inner process asks before each trial, and waits for the answer."""
 
 
 STOP_LINE = "stop\n"
@@ -28,21 +28,21 @@ GO_LINE = "go\n"
 
 
 class StepNamed(Frozen):
-    """What is being done while a bed is made."""
+    """The current step while a bed is built."""
 
     kind: Literal["step-named"] = "step-named"
     text: str
 
 
 class HugePagesNeeded(Frozen):
-    """A device is about to start, and too few huge pages are free: the outer process has them raised. The inner one waits for them."""
+    """A device is about to start, and too few huge pages are free: the outer process adds pages, and the inner process waits for them."""
 
     kind: Literal["huge-pages-needed"] = "huge-pages-needed"
     mib: int
 
 
 class BedReady(Frozen):
-    """A device was started, and the generator beside it."""
+    """A device and its generator were started."""
 
     kind: Literal["bed-ready"] = "bed-ready"
     dut: DutRecord
@@ -51,27 +51,27 @@ class BedReady(Frozen):
 
 
 class CeilingFound(Frozen):
-    """The generator tested itself."""
+    """The generator tested itself, and has a ceiling."""
 
     kind: Literal["ceiling-found"] = "ceiling-found"
     ceiling: GeneratorCeiling
 
 
 class SelfTestFailed(Frozen):
-    """The generator tested itself, and carries nothing."""
+    """The generator tested itself, and carried no traffic."""
 
     kind: Literal["self-test-failed"] = "self-test-failed"
     text: str
 
 
 class TrialAsked(Frozen):
-    """A trial is to begin as soon as it is answered by `GO_LINE`."""
+    """A trial is waiting for `GO_LINE`."""
 
     kind: Literal["trial-asked"] = "trial-asked"
 
 
 class StepBegan(Frozen):
-    """A measurement begins."""
+    """A measurement starts."""
 
     kind: Literal["step-began"] = "step-began"
     number: int
@@ -83,7 +83,7 @@ class StepBegan(Frozen):
 
 
 class TrialDone(Frozen):
-    """A trial is over; for the progress only, it comes again in its measurement."""
+    """A trial ended; for the progress only, the measurement contains the trial too."""
 
     kind: Literal["trial-done"] = "trial-done"
     number: int
@@ -95,7 +95,7 @@ class TrialDone(Frozen):
 
 
 class RemainingKnown(Frozen):
-    """The measurement under way will take so much longer, s."""
+    """The remaining time of the current measurement, s."""
 
     kind: Literal["remaining-known"] = "remaining-known"
     number: int
@@ -103,14 +103,14 @@ class RemainingKnown(Frozen):
 
 
 class MeasurementDone(Frozen):
-    """A measurement is there, and is kept from now on."""
+    """A measurement ended; the outer process stores it."""
 
     kind: Literal["measurement-done"] = "measurement-done"
     measurement: Measurement
 
 
 class BedEnded(Frozen):
-    """A device was stopped: what was watched beside it, and what its programs said."""
+    """A device was stopped: its samples, and the output of its programs."""
 
     kind: Literal["bed-ended"] = "bed-ended"
     series: tuple[Series, ...] = ()
@@ -118,7 +118,7 @@ class BedEnded(Frozen):
 
 
 class Warned(Frozen):
-    """Something that the user should know, and that ends nothing."""
+    """A warning for the user; the run continues."""
 
     kind: Literal["warned"] = "warned"
     text: str

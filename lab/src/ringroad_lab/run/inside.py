@@ -18,28 +18,28 @@ from ringroad_lab.scenario.schedule import schedule
 
 
 def main() -> int:
-    """Measure one job; the events tell how it went, and so does the status."""
-    tell = _Reporter()
+    """Measure one job, report its events, and return the exit status."""
+    report = _Reporter()
     try:
         job = Job.model_validate_json(sys.stdin.readline())
     except ValidationError as error:
-        tell(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
+        report(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
         return 1
     stopped, answers = threading.Event(), threading.Semaphore(0)
     threading.Thread(target=_read_lines, args=(stopped, answers), daemon=True).start()
-    ended = _run(job, tell, stopped, answers)
-    tell(ended)
+    ended = _run(job, report, stopped, answers)
+    report(ended)
     return ended.exit_status
 
 
-def _run(job: Job, tell: _Reporter, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
+def _run(job: Job, report: _Reporter, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
     def ask() -> None:
-        tell(TrialAsked())
+        report(TrialAsked())
         answers.acquire()
 
     make = partial(make_method, methods=METHODS)
     try:
-        Engine(schedule(job.scenarios), make, Beds(tell), tell, stopped.is_set, ask if job.asks else None).run(frozenset(job.measured))
+        Engine(schedule(job.scenarios), make, Beds(report), report, stopped.is_set, ask if job.asks else None).run(frozenset(job.measured))
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:
@@ -53,7 +53,7 @@ class _Reporter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._out = sys.stdout
-        # What a library prints must not get between the events.
+        # The output of libraries must not mix with the events.
         sys.stdout = sys.stderr
 
     def __call__(self, event: Event) -> None:
@@ -68,7 +68,7 @@ def _read_lines(stopped: threading.Event, answers: threading.Semaphore) -> None:
             stopped.set()
         elif line == GO_LINE:
             answers.release()
-    # The end of the input is the end of the outer process. Who waits for an answer then finds that it is to stop.
+    # The input ends when the outer process ends. Release a waiting trial, which then sees the stop request.
     stopped.set()
     answers.release()
 

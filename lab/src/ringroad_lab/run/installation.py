@@ -1,4 +1,4 @@
-"""A run that did not come to measure, because a build could not be installed: kept like others, so that it is told like others."""
+"""A run that measured nothing, because a build could not be installed: stored like other runs, so that it is reported like them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ringroad_lab.errors import BuildError
 from ringroad_lab.record import LogExcerpt, RunRecord, RunState
 from ringroad_lab.store.result_store import ResultStore
 
-# As of other logs: it is to explain, not to fill a store.
+# As for other logs: it explains a failure, and must not fill the store.
 _LOG_CHARACTERS = 16_384
 
 
 def keep_uninstalled(
     store: ResultStore, record: RunRecord, facts: Mapping[str, dict[str, str]], error: BuildError, *, is_resumed: bool
 ) -> RunRecord:
-    """Keep a run whose build could not be installed, with what is known of its builds; return it.
+    """Store a run whose build could not be installed, with the known facts of its builds; return the run.
 
     Raises:
         StoreError: the database failed.

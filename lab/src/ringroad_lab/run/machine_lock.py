@@ -1,4 +1,4 @@
-"""One run at a time on a machine: two would take processors, memory and time from each other, and neither's figures would be right."""
+"""One run at a time on a machine: two runs would share processors, memory and time, and both would have wrong results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOLDER_BYTES = 1024
 
 @dataclass(frozen=True)
 class Holder:
-    """Who measures on the machine."""
+    """The process that holds the machine."""
 
     pid: int
     user: str
@@ -31,21 +31,21 @@ class Holder:
     run_id: str
 
     def __str__(self) -> str:
-        """Name it for people."""
+        """Describe the process for messages."""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started_at))
         return f"process {self.pid} of {self.user}, since {since}, run {self.run_id[:8]}"
 
 
 @contextmanager
 def machine_lock(run_id: str) -> Iterator[None]:
-    """Hold the machine for a run; the kernel lets it go with this process, however that ends.
+    """Hold the machine for a run; the kernel releases the lock when this process ends, in whatever way.
 
-    The lock is on the file that `$RINGROAD_LAB_LOCK` names, else on one in /run/lock: containers that share no processors have one each.
-    Who started this process may have taken it already, and handed it on as the descriptor that `$RINGROAD_LAB_LOCK_FD` names.
+    The lock is on the file that `$RINGROAD_LAB_LOCK` names, else on one in /run/lock: containers that share no processors use one each.
+    The parent process can take the lock, and pass it on as the descriptor in `$RINGROAD_LAB_LOCK_FD`.
 
     Raises:
-        MachineBusyError: another run has it; it is named.
-        SandboxError: the file cannot be made.
+        MachineBusyError: another run holds the lock; the message names the run.
+        SandboxError: the file cannot be created.
     """
     inherited = _inherited()
     descriptor = take_machine(run_id) if inherited is None else inherited
@@ -58,11 +58,11 @@ def machine_lock(run_id: str) -> Iterator[None]:
 
 
 def take_machine(run_id: str) -> int:
-    """Take the machine's lock for a run, as `machine_lock`; return a descriptor. All who inherit it hold the lock until the last closes it.
+    """Take the machine's lock for a run, as `machine_lock`; return its descriptor. The lock is held until the last process closes it.
 
     Raises:
-        MachineBusyError: another run has it; it is named.
-        SandboxError: the file cannot be made.
+        MachineBusyError: another run holds the lock; the message names the run.
+        SandboxError: the file cannot be created.
     """
     descriptor = _open()
     try:
@@ -79,10 +79,10 @@ def take_machine(run_id: str) -> int:
 
 
 def machine_holder() -> Holder | None:
-    """Return who measures on the machine; None where nobody does.
+    """Return the process that holds the machine; None if the machine is free.
 
     Raises:
-        SandboxError: the lock cannot be looked at, or its holder is about to write who it is.
+        SandboxError: the lock cannot be read, or its holder has not written its name yet.
     """
     descriptor = _open()
     try:
@@ -90,7 +90,7 @@ def machine_holder() -> Holder | None:
     except BlockingIOError:
         holder = _read_holder(descriptor)
         if holder is None:
-            raise SandboxError("another run has just begun on this machine") from None
+            raise SandboxError("another run has just started on this machine") from None
         return holder
     finally:
         os.close(descriptor)
@@ -100,7 +100,7 @@ def machine_holder() -> Holder | None:
 def _open() -> int:
     path = _path()
     try:
-        # Nobody else's file, even if somebody made a link of that name.
+        # Never follow a link to another file.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise SandboxError(f"the machine's lock {path} cannot be opened: {error.strerror}; {LOCK_VARIABLE} names another file") from error
@@ -111,7 +111,7 @@ def _path() -> Path:
 
 
 def _inherited() -> int | None:
-    """The lock as it was handed on; programs that are started from here do not get it."""
+    """Return the inherited lock; programs that this process starts do not inherit it."""
     text = os.environ.pop(LOCK_DESCRIPTOR_VARIABLE, "")
     if not text:
         return None
@@ -120,7 +120,7 @@ def _inherited() -> int | None:
         is_lock = os.path.samestat(os.fstat(descriptor), os.stat(_path()))
         if is_lock:
             os.set_inheritable(descriptor, False)
-            # It is held already, unless who said so was wrong.
+            # The lock is held already, unless the variable is wrong.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (ValueError, OSError) as error:
         raise SandboxError(f"${LOCK_DESCRIPTOR_VARIABLE} is {text!r}, which is not the machine's lock: {error}") from error
@@ -130,9 +130,9 @@ def _inherited() -> int | None:
 
 
 def write_holder(descriptor: int, run_id: str) -> None:
-    """Write down who holds a lock that was taken: this process, for a run."""
+    """Write the holder of a lock that was taken: this process, for a run."""
     holder = json.dumps(asdict(Holder(os.getpid(), _user(), time.time(), run_id))).encode()
-    # As long as any other, and in one piece: readers see the one before or this one.
+    # Always the same length, in one write: readers see the previous holder or this one.
     os.pwrite(descriptor, holder.ljust(_HOLDER_BYTES), 0)
 
 
@@ -140,14 +140,14 @@ def _read_holder(descriptor: int) -> Holder | None:
     try:
         return Holder(**json.loads(os.pread(descriptor, _HOLDER_BYTES, 0)))
     except (ValueError, TypeError):
-        # It has the lock, and is about to write who it is.
+        # The holder has the lock, but has not written its name yet.
         return None
 
 
 def _busy(descriptor: int, run_id: str) -> MachineBusyError:
     holder = _read_holder(descriptor)
     if holder is None:
-        return MachineBusyError("another run has just begun on this machine: wait for its end")
+        return MachineBusyError("another run has just started on this machine: wait for its end")
     if holder.run_id == run_id:
         return MachineBusyError(
             f"run {run_id[:8]} is under way ({holder}): wait for its end, or stop it with Ctrl-C or `kill {holder.pid}`"

@@ -1,4 +1,4 @@
-"""The progress display of a run: the present measurement, the outcomes, and the remaining time."""
+"""The progress display of a run: the current measurement, the outcomes, and the remaining time."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _STYLES = {
 
 
 class RunProgress:
-    """Shows events on a terminal: a line that moves, and above it one for each measurement. Elsewhere only the latter."""
+    """Shows events: a line for each measurement, and on a terminal a progress bar below."""
 
     def __init__(self, expected_s: Mapping[int, float], console: Console) -> None:
-        """Take how long each measurement that is left is expected to take, s, by its number."""
+        """Take the expected duration of each remaining measurement, s, by its number."""
         self._left_s = dict(expected_s)
         self._total_s = sum(expected_s.values())
         self._step_until = 0.0
         self._console = console
         self._bar = Progress(
-            # Steps are named after devices: brackets in them are no markup.
+            # Steps are named after devices: their brackets are not markup.
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
@@ -54,10 +54,10 @@ class RunProgress:
         self._task = self._bar.add_task("preparing", total=max(self._total_s, 1e-9), left="")
         self._title = "preparing"
         self._reported: set[tuple[str, ...]] = set()
-        """Reasons that were shown: what is not measured for one reason is mostly several sizes, and a log may be in it."""
+        """Reasons that were shown: one reason often stops several frame sizes, and can contain a log."""
 
     def __enter__(self) -> RunProgress:
-        """Begin to show."""
+        """Start the display."""
         self._bar.start()
         return self
 
@@ -66,8 +66,8 @@ class RunProgress:
         self._bar.stop()
 
     def stopping(self) -> None:
-        """Say that the run ends after the trial under way."""
-        self._console.print("stopping after the trial under way; once more stops at once")
+        """Print that the run ends after the current trial."""
+        self._console.print("stopping after the current trial; a second signal stops at once")
 
     def watch(self, event: Event) -> None:
         """Show an event."""
@@ -111,19 +111,19 @@ class RunProgress:
 
 
 def describe(measurement: Measurement, *, is_reported: bool = False) -> str:
-    """Return one line of a measurement, with the markup of a console; where its reasons were told before, their beginning is enough."""
+    """Return one line of a measurement, with the markup of a console; reasons that were shown before are cut."""
     outcome = measurement.outcome
     style = _STYLES[outcome.status]
     headline = outcome.metrics.get(outcome.headline)
     figure = quantity(headline.value, headline.unit) if headline else "-"
-    # A bound is no figure: say so beside it.
+    # Mark a bound, which is not a result.
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     size = f"{measurement.frame.name} B" if measurement.frame.name.isdigit() else measurement.frame.name
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
     if is_reported and "\n" in reasons:
         reasons = reasons.partition("\n")[0] + " ..."
     return (
-        # Labels are people's and reasons quote programs: brackets in them are no markup.
+        # Labels come from users, and reasons quote programs: their brackets are not markup.
         f"{escape(f'{measurement.dut:<16}')} {measurement.topology:<4} {measurement.method:<14} {size:>8}  "
         f"#{measurement.repetition + 1:<2} "
         f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(printable_lines(reasons))}"

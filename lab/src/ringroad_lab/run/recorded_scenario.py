@@ -1,4 +1,4 @@
-"""The scenarios of a run, as its record has them: what a run is resumed by."""
+"""The scenarios in the record of a run, from which the run is resumed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _SCENARIOS = TypeAdapter(tuple[Scenario, ...])
 
 
 def described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
-    """Return scenarios as a record has them; `looks` is how often a run that goes on until it is decided is looked at, 0 for others."""
-    told: JsonObject = {"scenarios": [each.model_dump(mode="json") for each in scenarios]}
-    return told | {"looks": looks} if looks else told
+    """Return scenarios for a record; `looks` is the number of interim comparisons of a run that continues until it is decided, else 0."""
+    document: JsonObject = {"scenarios": [each.model_dump(mode="json") for each in scenarios]}
+    return document | {"looks": looks} if looks else document
 
 
 def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
-    """Return the scenarios that a run was made of.
+    """Return the scenarios of a run.
 
     Raises:
-        ScenarioError: they cannot be read; the run was made by another program.
+        ScenarioError: they cannot be read; another program made the run.
     """
     try:
         scenarios = _SCENARIOS.validate_python(record.scenario.get("scenarios", []))

@@ -1,4 +1,4 @@
-"""The outer side of a run: starts the inner process, stores each measurement as soon as it ends, and ends with the whole record."""
+"""The outer side of a run: starts the inner process, stores each measurement as soon as it ends, and returns the whole record."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import Scenario
 
 INNER = (sys.executable, "-P", "-m", "ringroad_lab.run.inside")
-# What the inner process's own errors are kept of.
-_LAST_WORDS_BYTES = 8192
+# The end of the inner process's standard error that is kept.
+_LAST_OUTPUT_BYTES = 8192
 
 
 class Keeper(Protocol):
-    """Where a run is kept while it goes on."""
+    """Stores a run while it is measured."""
 
     def begin_run(self, record: RunRecord) -> None:
-        """Keep a run that begins."""
+        """Store a run that starts."""
 
     def add_measurement(self, run_id: str, measurement: Measurement) -> None:
-        """Keep one more of its measurements."""
+        """Store a measurement of the run."""
 
     def end_run(self, record: RunRecord) -> None:
-        """Keep how it ended."""
+        """Store the end of the run."""
 
 
 class Guard(Protocol):
-    """Who sees that a run may go on where it measures."""
+    """Checks that a run still holds its bed."""
 
     def ending(self, end: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have `end` called as soon as the run may not go on, from another thread, until the end of the block."""
+        """Call `end` from another thread as soon as the run must stop, until the end of the block."""
 
     def check(self) -> None:
-        """See whether a trial may begin.
+        """Check whether a trial is allowed to start.
 
         Raises:
-            BedLostError: the run may not go on.
+            BedLostError: the run must stop.
         """
 
     def see(self, event: Event) -> None:
-        """Look at what the run tells.
+        """Check an event of the run.
 
         Raises:
             BedError: the bed is not fit to measure on.
@@ -93,9 +93,9 @@ class Supervisor:
         enter: Path | None = None,
         guard: Guard | None = None,
     ) -> None:
-        """Take where the run is kept, who watches its events, who is told that the user wants it stopped, and what the run enters.
+        """Take the store of the run, the callbacks for events and for a stop request, and the control group that the run enters.
 
-        With a guard, each trial is asked for.
+        With a guard, each trial needs its permission.
         """
         self._keeper = keeper
         self._watch = watch
@@ -111,24 +111,24 @@ class Supervisor:
         *,
         is_resumed: bool,
     ) -> tuple[RunRecord, int]:
-        """Carry out the run whose head, and what of it was measured before, is `record`.
+        """Carry out the run; `record` is its head, with the measurements made before.
 
-        The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
-        It is kept as `conclude` returns it: what follows from its measurements, and whether one of which all is measured is to go on.
+        The first SIGINT or SIGTERM ends the run after the current trial, the second at once; finished measurements are always kept.
+        `conclude` completes the record before it is stored: it adds derived results, and decides whether a fully measured run continues.
 
         Returns:
-            The whole record, and the exit status that the inner process asks for.
+            The whole record, and the exit status that the inner process requests.
 
         Raises:
-            SandboxError: the inner process cannot be started. Everything later is in the record.
-            BedLostError: the run lost its bed, and nothing more of it is kept.
+            SandboxError: the inner process cannot be started. Later errors are in the record.
+            BedLostError: the run lost its bed, and nothing more of the run is stored.
         """
         if not is_resumed:
             self._keeper.begin_run(record)
         tally = _Tally(record)
         measured = tuple(measurement.number for measurement in record.measurements)
         job = Job(scenarios=scenarios, measured=measured, asks=self._guard is not None)
-        # Without a name, so that it goes with this process, however that ends.
+        # An unnamed file disappears with this process, however the process ends.
         with tempfile.TemporaryFile() as errors:
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors, enter=self._enter)
             try:
@@ -149,9 +149,9 @@ class Supervisor:
             if ended is None and is_killed():
                 ended = Ended(is_stopped=True, exit_status=RunStoppedError.exit_status)
             elif ended is None:
-                errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-                last_words = errors.read().decode(errors="replace").strip()
-                ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
+                errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_OUTPUT_BYTES))
+                last_output = errors.read().decode(errors="replace").strip()
+                ended = Ended(failure=f"the measuring process ended early: {last_output or 'no output'}", exit_status=1)
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
         if ended.failure and ended.exit_status == BuildError.exit_status:
             state = RunState.NOT_INSTALLED
@@ -167,7 +167,7 @@ class Supervisor:
             self._watch(warning)
 
     def _follow(self, sandbox: Sandbox, job: Job, tally: _Tally, run_id: str) -> Ended | None:
-        """Take events until the last one; None where that never came."""
+        """Handle events until the last one; return None if the last event never came."""
         try:
             sandbox.stdin.write(job.model_dump_json() + "\n")
             sandbox.stdin.flush()
@@ -177,7 +177,7 @@ class Supervisor:
             try:
                 event = EVENTS.validate_json(line)
             except ValidationError as error:
-                return Ended(failure=f"the measuring process said what it may not: {line[:200]!r}: {error}", exit_status=1)
+                return Ended(failure=f"the measuring process wrote an invalid event: {line[:200]!r}: {error}", exit_status=1)
             if isinstance(event, MeasurementDone):
                 self._keeper.add_measurement(run_id, event.measurement)
             tally.take(event)
@@ -187,25 +187,25 @@ class Supervisor:
             if isinstance(event, TrialAsked):
                 if self._guard:
                     self._guard.check()
-                _say(sandbox, GO_LINE)
+                _send(sandbox, GO_LINE)
             if isinstance(event, Ended):
                 return event
         return None
 
     @contextmanager
     def _stopping(self, sandbox: Sandbox) -> Iterator[Callable[[], bool]]:
-        """Have signals stop the run: the first kindly, the second at once. Gives whether there was a second."""
+        """Let signals stop the run: the first after the trial, the second at once. Yields a check for the second signal."""
         signals = 0
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             nonlocal signals
             signals += 1
             if signals > 1:
-                # Its output ends with it; nothing is closed here, since this may come while it is read.
+                # The output ends with the process. Nothing is closed here: the signal can arrive while the output is read.
                 sandbox.kill()
                 return
             self._on_stop()
-            _say(sandbox, STOP_LINE)
+            _send(sandbox, STOP_LINE)
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -215,20 +215,20 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _say(sandbox: Sandbox, line: str) -> None:
-    """Say a line to the inner process, in one piece: a signal may come while another is said."""
+def _send(sandbox: Sandbox, line: str) -> None:
+    """Send a line to the inner process in one write: a signal can arrive while another line is sent."""
     with suppress(BrokenPipeError, ValueError):
         os.write(sandbox.stdin.fileno(), line.encode())
 
 
 class _Tally:
-    """What has come of a run so far."""
+    """The results of a run so far."""
 
     def __init__(self, record: RunRecord) -> None:
         self._head = record
         self._measurements: dict[int, Measurement] = {measurement.number: measurement for measurement in record.measurements}
         self._duts: dict[str, DutRecord] = {dut.label: dut for dut in record.duts}
-        # Those that were measured again, for whatever cause, stand beside the first.
+        # Ceilings that were measured again are kept beside the first, by cause.
         self._ceilings: dict[tuple[str, str, str], GeneratorCeiling] = {(c.transport, c.frame.name, c.cause): c for c in record.ceilings}
         self._series: list[Series] = list(record.series)
         self._logs: list[LogExcerpt] = list(record.logs)
@@ -241,7 +241,7 @@ class _Tally:
                 self._generator_version = event.generator_version or self._generator_version
                 before = self._duts.get(event.dut.label, event.dut)
                 if changed := before.changed_files(event.dut):
-                    self._warnings[f"{event.dut.label}: {changed} changed during the run: its figures are of several builds."] = None
+                    self._warnings[f"{event.dut.label}: {changed} changed during the run: its results come from several builds."] = None
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
                 ceiling = event.ceiling
@@ -273,7 +273,7 @@ class _Tally:
 
 
 def _joined(series: list[Series]) -> tuple[Series, ...]:
-    """Join what was watched under one name while a device was started again and again."""
+    """Join the samples of the same name from all starts of a device."""
     joined: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for part in series:
         joined.setdefault((part.name, part.subject, part.unit), []).extend(part.points)

@@ -1,4 +1,4 @@
-"""A run that goes on until it is decided which of two devices is better, or that neither is."""
+"""A run that continues until it is decided which of two devices is better, or that neither is better."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ringroad_lab.run.recorded_scenario import described, scenarios_of
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.statistics.sequential import GROWTH
 
-# Times the repetitions of a scenario, where nobody says how many pairs may be measured.
+# Default maximum number of pairs, in multiples of the scenario's repetitions.
 _MOST_PAIRS = 8
 
 
 @dataclass(frozen=True)
 class UntilDecided:
-    """Two devices that are compared until it is decided."""
+    """Two devices that are compared until the comparison is decided."""
 
     baseline: str
     candidate: str
     most_pairs: int
 
     def compare(self, record: RunRecord) -> RunComparison:
-        """Compare them as they stand."""
+        """Compare the devices with the measurements so far."""
         return compare_labels(record, self.baseline, self.candidate)
 
     def settle(self, record: RunRecord) -> RunRecord:
-        """Return a finished run, or one that is to go on with more pairs, since those that it has do not decide it."""
+        """Return the finished run, or a run that continues with more pairs because its pairs do not decide the comparison."""
         (scenario,) = scenarios_of(record)
         if scenario.repetitions >= self.most_pairs or self.compare(record).is_decided:
             return record
@@ -47,7 +47,7 @@ def read_until_decided(labels: str | None, most_pairs: int | None, scenarios: Se
         if most_pairs is not None:
             raise ScenarioError("--most-pairs is for --until-decided")
         return None
-    # Measurements have numbers by their order, so that only the end of a run can become longer.
+    # Measurements are numbered in their order, so a run can only grow at its end.
     if len(scenarios) > 1 or scenarios[0].noise_floor_pairs:
         raise ScenarioError(
             "--until-decided measures one topology, without noise_floor_pairs: set topologies=[...] and noise_floor_pairs=0"

@@ -1,1 +1,1 @@
-"""The sandbox of a run: private namespaces, and memory lent for its length."""
+"""The sandbox of a run: private namespaces, and huge pages reserved for the duration of the run."""

@@ -1,7 +1,7 @@
-"""First process of a sandbox: makes it fit to work in, runs one command, collects orphans, ends with the command's status.
+"""First process of a sandbox: sets the sandbox up, runs one command, reaps orphans, and exits with the command's status.
 
-Run by `sandbox.private`, as `python -m ringroad_lab.sandbox.first_process COMMAND...`. When it ends, the kernel ends every process of its
-namespace, and with the last of them go the network, the mounts and the interfaces.
+`sandbox.private` runs it as `python -m ringroad_lab.sandbox.first_process COMMAND...`. When it ends, the kernel kills every process of its
+namespace; with the last process the kernel removes the network, the mounts and the interfaces.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 import subprocess
 import sys
 
-# Where tools keep what belongs to a machine: network namespaces by name, DPDK's and Open vSwitch's sockets, temporary files.
+# Tools keep machine-wide state here: network namespaces by name, DPDK's and Open vSwitch's sockets, temporary files.
 PRIVATE_FOLDER = "/run"
 
 
 def main(argv: list[str]) -> int:
-    """Prepare the sandbox, run the command, return its status as a shell would."""
+    """Prepare the sandbox, run the command, and return its status as a shell does."""
     steps = (
         # /sys shows the network of the namespace in which it was mounted.
         ("mount", "-t", "sysfs", "sysfs", "/sys"),
@@ -30,12 +30,12 @@ def main(argv: list[str]) -> int:
     temporary = f"{PRIVATE_FOLDER}/tmp"
     os.mkdir(temporary, 0o1777)
     try:
-        # It inherits the view of the machine's processes, too.
+        # The command also inherits the descriptor of the machine's /proc.
         command = subprocess.Popen(argv, env={**os.environ, "TMPDIR": temporary}, close_fds=False)
     except OSError as error:
         print(f"cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         return 127
-    # Whatever loses its parent in here becomes a child of this process.
+    # Orphaned processes of the sandbox become children of this process.
     while True:
         pid, status = os.wait()
         if pid == command.pid:

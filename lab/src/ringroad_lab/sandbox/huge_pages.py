@@ -1,8 +1,8 @@
-"""Pages of 2 MiB for the length of a run.
+"""Pages of 2 MiB for the duration of a run.
 
-The kernel's pool is a number that whoever is root may change. A keeper raises it by what is missing, does so again whenever it is asked,
-and at the end lowers it by as much. Lowering by what was added, rather than writing the former number, keeps two runs from undoing each
-other's.
+The size of the kernel's pool is a number that any root process can change. A keeper raises it by the number of missing pages, again on
+request, and at the end lowers it by the pages added. It does not restore the former number, so that two runs do not undo each other's
+changes.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from ringroad_lab.sandbox.keeper import be_keeper, keeper
 PAGE_MIB = 2
 # Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 POOL = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
-# The kernel moves other memory out of the way; on a full machine that takes its time.
+# The kernel moves other memory out of the way, which takes long on a full machine.
 KEEPER_TIMEOUT_S = 60.0
-# What ended a moment ago gives its pages back, or the keeper gets others.
+# Within this time a process that has just ended returns its pages, or the keeper gets others.
 AGAIN_TIMEOUT_S = 20.0
 _ADVICE = "end programs that hold huge pages or memory (`grep Huge /proc/meminfo`), or set `huge_pages = false`"
 
 
 @contextmanager
 def huge_pages(mib: int, pool: Path = POOL) -> Iterator[Callable[[], None]]:
-    """Have at least `mib` MiB in free pages of 2 MiB, until the end of the block or of this process; gives what asks for them again.
+    """Provide at least `mib` MiB in free pages of 2 MiB until the block or this process ends. Yield a function that requests them again.
 
     Raises:
-        SandboxError: there is not so much memory, or the pool cannot be changed.
+        SandboxError: there is not enough memory, or the pool cannot be changed.
     """
-    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool)], KEEPER_TIMEOUT_S) as (said, asking):
-        if said != "ready":
-            said = f"the kernel took more than {KEEPER_TIMEOUT_S:g} s" if said is None else said
-            raise SandboxError(f"no {mib} MiB in huge pages: {said or 'their keeper ended'}; {_ADVICE}")
+    with keeper(__name__, [str(math.ceil(mib / PAGE_MIB)), str(pool)], KEEPER_TIMEOUT_S) as (answer, keeper_input):
+        if answer != "ready":
+            answer = f"the kernel took more than {KEEPER_TIMEOUT_S:g} s" if answer is None else answer
+            raise SandboxError(f"cannot reserve {mib} MiB in huge pages: {answer or 'the keeper process ended'}; {_ADVICE}")
 
-        def ask_again() -> None:
+        def request_again() -> None:
             with suppress(BrokenPipeError):
-                asking.write("again\n")
-                asking.flush()
+                keeper_input.write("again\n")
+                keeper_input.flush()
 
-        yield ask_again
+        yield request_again
 
 
 def await_huge_pages(mib: int, ask: Callable[[], None], pool: Path = POOL, timeout_s: float = AGAIN_TIMEOUT_S) -> None:
-    """Wait until `mib` MiB in pages of 2 MiB are free, and ask for them where they are not.
+    """Wait until `mib` MiB in pages of 2 MiB are free; call `ask` once if they are not.
 
     Raises:
-        SandboxError: so many are missing, and what to do.
+        SandboxError: pages are missing; names their number and a remedy.
     """
     pages = math.ceil(mib / PAGE_MIB)
 
@@ -66,12 +66,12 @@ def await_huge_pages(mib: int, ask: Callable[[], None], pool: Path = POOL, timeo
         free, total = _available(pool), _read(pool / "nr_hugepages")
         raise SandboxError(
             f"{pages - free} huge pages of {PAGE_MIB} MiB are missing: {pages} are needed, {free} of {total} are free, and the kernel "
-            f"gave no more within {timeout_s:g} s; {_ADVICE}"
+            f"provided no more within {timeout_s:g} s; {_ADVICE}"
         )
 
 
 def _keep(pages: int, pool: Path) -> str:
-    """Raise the pool, say so, wait for the end of the input, lower it; return what went wrong."""
+    """Raise the pool, report `ready`, wait for the end of the input, lower the pool; return an error text, empty on success."""
     added = 0
     try:
         with (pool / "nr_hugepages").open("r+", buffering=1) as number:
@@ -82,7 +82,7 @@ def _keep(pages: int, pool: Path) -> str:
                     return f"the kernel has memory for {free * PAGE_MIB} MiB"
                 print("ready", flush=True)
                 for _ in sys.stdin:
-                    # What cannot be had is told by who waits for it.
+                    # `await_huge_pages` reports pages that are not available.
                     added += _add(pages, pool, number.fileno())
             finally:
                 if added:
@@ -94,14 +94,14 @@ def _keep(pages: int, pool: Path) -> str:
 
 
 def _add(pages: int, pool: Path, lock: int) -> int:
-    # Only keepers heed the lock. It keeps two of them from reading one number and writing two.
+    # An advisory lock among keepers: two keepers must not read the same number and both write.
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         before = _persistent(pool)
         missing = pages - _available(pool)
         if missing <= 0:
             return 0
-        # Raising the number first turns surplus pages, which somebody still uses, into persistent ones.
+        # Raising the number first turns surplus pages, which are still in use, into persistent ones.
         (pool / "nr_hugepages").write_text(str(before + _read(pool / "surplus_hugepages") + missing))
         return max(0, _persistent(pool) - before)
     finally:
@@ -109,12 +109,12 @@ def _add(pages: int, pool: Path, lock: int) -> int:
 
 
 def _available(pool: Path) -> int:
-    """Pages that are free, and that nobody has mapped without having touched them yet."""
+    """Return the number of pages that are free and not reserved by a mapping."""
     return _read(pool / "free_hugepages") - _read(pool / "resv_hugepages")
 
 
 def _persistent(pool: Path) -> int:
-    """Pages that the pool was told to have, without those that it gave up and somebody still uses."""
+    """Return the configured size of the pool, without surplus pages that are still in use."""
     return _read(pool / "nr_hugepages") - _read(pool / "surplus_hugepages")
 
 
@@ -123,7 +123,7 @@ def _read(file: Path) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Be a keeper."""
+    """Run as a keeper."""
     be_keeper()
     problem = _keep(int(argv[0]), Path(argv[1]))
     if problem:

@@ -1,6 +1,7 @@
-"""Settings of the machine that keep others off a run's processors for its length; the realm of tuned's profile cpu-partitioning.
+"""Settings that keep other programs off a run's processors for its duration, as tuned's profile cpu-partitioning does.
 
-A keeper applies what the kernel allows, tells it, and puts everything back at the end. What somebody else changed meanwhile stays as it is.
+A keeper applies the settings that the kernel allows, reports them, and restores the old values at the end. Values that another program has
+changed in the meantime are left alone.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ringroad_lab.sandbox.processor_set import cpu_list, own_processors, read_cp
 from ringroad_lab.scenario.model import IsolationLevel
 
 KEEPER_TIMEOUT_S = 60.0
-# Documentation/power/pm_qos_interface.rst: whoever holds the file open bounds the time to wake up, us, as a binary number. All but the
-# shallowest idle states of usual processors take longer.
+# Documentation/power/pm_qos_interface.rst: a process that holds the file open limits the wake-up latency, us, as a binary number. All but
+# the shallowest idle states of usual processors take longer.
 _WAKE_UP_US = 2
 _IRQBALANCE_TIMEOUT_S = 2.0
 REFUSED = "refused"
@@ -29,45 +30,45 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Isolation:
-    """What became of it."""
+    """Result of isolating processors."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    """By name: what was asked, and of each thing what was applied, that it is not there, or that it was refused and why."""
+    """By name: the requested level, and for each setting its applied value, that it is not available, or why it was refused."""
     enter: Path | None = None
-    """The file that a process of the run writes its number to, to have the run's processors; None where no set of them was made."""
+    """The file that a process writes its PID to in order to use the run's processors; None if no processor set was created."""
 
     def refused(self) -> tuple[str, ...]:
-        """Return what was refused, a sentence each."""
+        """Return the refused settings, a sentence each."""
         return tuple(f"Isolation: {name}: {text}." for name, text in self.facts.items() if text.startswith(REFUSED))
 
 
 @contextmanager
 def isolated(level: IsolationLevel, processors: Set[int], root: Path = Path("/")) -> Iterator[Isolation]:
-    """Isolate processors until the end of the block or of this process, as far as the kernel lets it.
+    """Isolate processors until the block or this process ends, as far as the kernel allows.
 
     Args:
-        level: What may be changed.
-        processors: Those of the run.
-        root: Where /sys, /proc, /dev and /run are.
+        level: Which settings to change.
+        processors: The run's processors.
+        root: Folder of /sys, /proc, /dev and /run.
     """
-    asked = {"asked": level.value}
+    facts = {"asked": level.value}
     if level is IsolationLevel.OFF:
-        yield Isolation(asked)
+        yield Isolation(facts)
         return
     args = [level.value, cpu_list(processors), str(root)]
-    with keeper(__name__, args, KEEPER_TIMEOUT_S) as (said, _):
-        if not said:
-            yield Isolation(asked | {"all": f"{REFUSED}: its keeper {'took too long' if said is None else 'ended'}"})
+    with keeper(__name__, args, KEEPER_TIMEOUT_S) as (answer, _):
+        if not answer:
+            yield Isolation(facts | {"all": f"{REFUSED}: the keeper process {'timed out' if answer is None else 'ended'}"})
             return
-        told = json.loads(said)
-        yield Isolation(asked | {"processors": cpu_list(processors)} | told["facts"], Path(told["enter"]) if told["enter"] else None)
+        applied = json.loads(answer)
+        facts |= {"processors": cpu_list(processors)} | applied["facts"]
+        yield Isolation(facts, Path(applied["enter"]) if applied["enter"] else None)
 
 
 def main(argv: list[str]) -> int:
-    """Be a keeper."""
+    """Run as a keeper."""
     be_keeper()
     level, processors, root = IsolationLevel(argv[0]), read_cpu_list(argv[1]), Path(argv[2])
-    # What this program writes by itself, while it undoes, is for nobody.
     with ExitStack() as undo:
         facts, enter = _apply(level, processors, root, undo)
         print(json.dumps({"facts": facts, "enter": str(enter) if enter else None}), flush=True)
@@ -82,7 +83,7 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
     online = read_cpu_list((cpus / "online").read_text())
     governors = [cpus / f"cpu{number}/cpufreq/scaling_governor" for number in sorted(processors)]
     facts = {
-        "frequency governor": _set_all(dict.fromkeys(governors, "performance"), undo, "processors have no settings of frequency"),
+        "frequency governor": _set_all(dict.fromkeys(governors, "performance"), undo, "processors have no frequency settings"),
         "idle states": _bound_wake_up(root / "dev/cpu_dma_latency", undo),
         "irqbalance": _configure_irqbalance(root / "run/irqbalance", processors, undo),
         "interrupts": _move_interrupts(root / "proc/irq", processors, online, undo),
@@ -93,7 +94,7 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
                 if read_mask(file.read_text()) - processors
             },
             undo,
-            "no list of processors for it, or no other processor",
+            "no processor list for it, or no other processor",
         ),
         "kernel's watches": _set_all(
             {
@@ -113,10 +114,10 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
 
 
 def _is_alone(root: Path, undo: ExitStack) -> bool:
-    """Whether no other run isolates: what two of them put back would be each other's."""
+    """Whether no other run isolates processors: two runs would restore each other's values."""
     folder = root / "run/lock"
     folder.mkdir(parents=True, exist_ok=True)
-    # Nobody else's file, even if somebody made a link of that name.
+    # O_NOFOLLOW: another user may have created a link with this name.
     lock = os.open(folder / "ringroad-lab-isolation", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     undo.callback(os.close, lock)
     try:
@@ -127,20 +128,20 @@ def _is_alone(root: Path, undo: ExitStack) -> bool:
 
 
 def _set_all(values: dict[Path, str], undo: ExitStack, absent: str) -> str:
-    """Write a value into each file that there is, and say what became of it."""
-    there = {file: value for file, value in values.items() if file.exists()}
-    if not there:
-        return f"not here: {absent}"
-    problems = [problem for file, value in there.items() if (problem := _set(file, value, undo))]
-    names = ", ".join(dict.fromkeys(f"{file.name} {value}" for file, value in there.items()))
-    done = len(there) - len(problems)
+    """Write a value into each existing file, and return a description of the result."""
+    existing = {file: value for file, value in values.items() if file.exists()}
+    if not existing:
+        return f"not available: {absent}"
+    problems = [problem for file, value in existing.items() if (problem := _set(file, value, undo))]
+    names = ", ".join(dict.fromkeys(f"{file.name} {value}" for file, value in existing.items()))
+    done = len(existing) - len(problems)
     if not done:
         return f"{REFUSED}: {problems[0]}"
-    return f"{names}: {done} of {len(there)}" + (f"; {REFUSED}: {problems[0]}" if problems else "")
+    return f"{names}: {done} of {len(existing)}" + (f"; {REFUSED}: {problems[0]}" if problems else "")
 
 
 def _set(file: Path, value: str, undo: ExitStack) -> str:
-    """Write a value; return what went wrong."""
+    """Write a value; return an error text, empty on success."""
     try:
         before = file.read_text().strip()
         if before == value:
@@ -163,7 +164,7 @@ def _put_back(file: Path, now: str, before: str) -> None:
 
 def _bound_wake_up(file: Path, undo: ExitStack) -> str:
     if not file.exists():
-        return "not here: the kernel bounds no idle states"
+        return "not available: the kernel cannot limit idle states"
     try:
         held = undo.enter_context(file.open("wb", buffering=0))
         held.write(_WAKE_UP_US.to_bytes(4, sys.byteorder))
@@ -173,7 +174,7 @@ def _bound_wake_up(file: Path, undo: ExitStack) -> str:
 
 
 def _move_interrupts(folder: Path, processors: frozenset[int], online: frozenset[int], undo: ExitStack) -> str:
-    """Have other processors serve interrupts, those too that devices ask for later."""
+    """Move interrupts to other processors, also those that devices request later."""
     others = online - processors
     if not others:
         return f"{REFUSED}: no processor would be left for them; name fewer in `cpus`"
@@ -189,26 +190,26 @@ def _move_interrupts(folder: Path, processors: frozenset[int], online: frozenset
         if now & processors:
             is_moved = not _set(file, cpu_list(now - processors or others), undo)
             moved, kept = moved + is_moved, kept + (not is_moved)
-    return f"{moved} moved to other processors, {kept} that the kernel does not let go"
+    return f"{moved} moved to other processors, {kept} that the kernel does not move"
 
 
 def _configure_irqbalance(folder: Path, processors: frozenset[int], undo: ExitStack) -> str:
-    """Have irqbalance leave the run's processors alone (irqbalance(1), API)."""
+    """Configure irqbalance to leave the run's processors alone (irqbalance(1), API)."""
     sockets = sorted(folder.glob("irqbalance*.sock"))
     if not sockets:
-        return "not here: it does not run"
+        return "not available: it is not running"
     try:
         before = read_mask(_ask(sockets[0], "setup").partition("BANNED ")[2].split()[0])
         _ask(sockets[0], f"settings cpus {cpu_list(before | processors)}")
     except (OSError, ValueError, IndexError) as error:
         return f"{REFUSED}: {sockets[0]}: {error}"
     undo.callback(_put_back_irqbalance, sockets[0], before)
-    return f"told to leave processors {cpu_list(before | processors)} alone"
+    return f"configured to leave processors {cpu_list(before | processors)} alone"
 
 
 def _put_back_irqbalance(path: Path, before: frozenset[int]) -> None:
     with suppress(OSError):
-        # Without any of its own it finds by itself which to leave alone.
+        # With NULL irqbalance determines by itself which processors to leave alone.
         _ask(path, f"settings cpus {cpu_list(before) or 'NULL'}")
 
 
@@ -222,21 +223,21 @@ def _ask(path: Path, text: str) -> str:
 
 
 def _tuned(root: Path) -> str:
-    """Say whether tuned runs: its settings are among those that are put back."""
+    """Return whether tuned runs: the settings to be restored include tuned's."""
     profile = root / "etc/tuned/active_profile"
     if not (root / "run/tuned/tuned.pid").exists():
-        return "not here: it does not run"
-    return f"runs with profile {profile.read_text().strip() if profile.exists() else 'unknown'}; its settings are put back"
+        return "not available: it is not running"
+    return f"runs with profile {profile.read_text().strip() if profile.exists() else 'unknown'}; its settings are restored at the end"
 
 
 def read_mask(text: str) -> frozenset[int]:
-    """Read processors from a mask as the kernel writes it: `ff,00000001`."""
+    """Parse a processor mask in the kernel's format: `ff,00000001`."""
     bits = int(text.strip().replace(",", "") or "0", 16)
     return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
 def _mask(processors: frozenset[int]) -> str:
-    """Write processors as the kernel writes masks: groups of 32 bits."""
+    """Format processors as a mask of the kernel: groups of 32 bits."""
     bits = f"{sum(1 << number for number in processors):x}"
     groups = [bits[max(0, end - 8) : end] for end in range(len(bits), 0, -8)]
     return ",".join(reversed(groups))

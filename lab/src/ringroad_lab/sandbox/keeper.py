@@ -1,6 +1,7 @@
-"""Keepers: processes that change something of the machine for the length of a run, and undo it.
+"""Keepers: processes that change a setting of the machine for the duration of a run, and undo the change.
 
-A keeper's input ends with the process that asked for it, also where that is killed. Then it undoes what it did, and ends.
+A keeper's input ends with the process that started the keeper, even if that process is killed. Then the keeper undoes its changes and
+exits.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import IO
 
 @contextmanager
 def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[tuple[str | None, IO[str]]]:
-    """Keep a keeper, whose program is a module of this package, until the end of the block or of this process.
+    """Run a keeper, whose program is a module of this package, until the block or this process ends.
 
-    Gives the line that it says when its work is done, empty where it ended without one, None where the time ran out; and its input.
+    Yields the line that the keeper prints when its work is done, empty if it ended without a line, None on timeout; and its input.
     """
     argv = [sys.executable, "-P", "-m", module, *args]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -27,8 +28,8 @@ def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[tuple
     assert process.stdout is not None
     with process.stdin, process.stdout:
         try:
-            is_heard, _, _ = select.select([process.stdout], [], [], timeout_s)
-            yield (process.stdout.readline().strip() if is_heard else None), process.stdin
+            is_readable, _, _ = select.select([process.stdout], [], [], timeout_s)
+            yield (process.stdout.readline().strip() if is_readable else None), process.stdin
         finally:
             with suppress(BrokenPipeError):
                 process.stdin.close()
@@ -36,7 +37,7 @@ def keeper(module: str, args: Sequence[str], timeout_s: float) -> Iterator[tuple
 
 
 def be_keeper() -> None:
-    """Make this process a keeper: its end is that of its input. A signal to all of the user's processes must not end it before."""
+    """Make this process a keeper, which ends with its input. A signal to all processes of the user must not end it earlier."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")

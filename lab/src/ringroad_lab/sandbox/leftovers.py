@@ -1,4 +1,4 @@
-"""What a run leaves on the machine: processes, network namespaces, huge pages. A run takes all of it away; this sees whether it did."""
+"""Leftovers of a run on the machine: processes, network namespaces, huge pages. A run must remove all of them; this checks that."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.sandbox.huge_pages import POOL
 
 RUN_VARIABLE = "RINGROAD_LAB_RUN"
-"""In the environment of all that a run on a bed starts: its id."""
+"""Environment variable with the run's id, set for all processes that a run on a bed starts."""
 NAMESPACES = Path("/run/netns")
-# As devices and guests name theirs.
+# Names of the namespaces of devices and guests.
 _OWN_NAMESPACE = re.compile(r"bridge-\w{8}|ringroad-lab-\w{8}-.*")
-# The kernel takes a moment to end what is killed.
+# The kernel takes a moment to end killed processes.
 _PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What there was before a run."""
+    """State of the machine before a run."""
 
     namespaces: frozenset[str]
     pool_pages: int
@@ -31,7 +31,7 @@ class Traces:
 
     @classmethod
     def now(cls, namespaces: Path = NAMESPACES, pool: Path = POOL) -> Traces:
-        """Look."""
+        """Return the current state."""
         names = os.listdir(namespaces) if namespaces.is_dir() else []
         total, free = (int((pool / name).read_text()) if pool.is_dir() else 0 for name in ("nr_hugepages", "free_hugepages"))
         return cls(frozenset(filter(_OWN_NAMESPACE.fullmatch, names)), total, total - free)
@@ -46,7 +46,7 @@ def left_behind(
     pool: Path = POOL,
     patience_s: float = _PATIENCE_S,
 ) -> list[str]:
-    """Return what a run left, each in words, after a while in which it may go by itself."""
+    """Wait for leftovers of a run to go, and return descriptions of those that remain."""
 
     def look() -> list[str]:
         now = Traces.now(namespaces, pool)
@@ -54,19 +54,19 @@ def left_behind(
         if with_huge_pages and now.used_pages > before.used_pages:
             found.append(f"{now.used_pages - before.used_pages} huge pages in use")
         if with_huge_pages and now.pool_pages > before.pool_pages:
-            found.append(f"{now.pool_pages - before.pool_pages} huge pages more in the pool")
+            found.append(f"{now.pool_pages - before.pool_pages} additional huge pages in the pool")
         return found
 
     return wait_until_none(look, patience_s)
 
 
 def await_no_processes(run_id: str, patience_s: float = _PATIENCE_S) -> list[str]:
-    """Return which processes of a run there are still, each in words, after a while in which they may end."""
+    """Wait for the processes of a run to end, and return descriptions of those that remain."""
     return wait_until_none(lambda: processes_of(run_id), patience_s)
 
 
 def processes_of(run_id: str) -> list[str]:
-    """Return the processes that a run started and that are there, each in words; this one is none of them."""
+    """Return descriptions of the running processes that a run started, except this one."""
     found = []
     for process in psutil.process_iter(["environ", "name", "status"]):
         its = (process.info["environ"] or {}).get(RUN_VARIABLE)

@@ -1,7 +1,7 @@
-"""Running a command in private network, mount and process namespaces.
+"""Runs a command in private network, mount and process namespaces.
 
-Nothing of it outlives the process that started it, however that ends: `setpriv` has the kernel kill `unshare` with its parent,
-`unshare` has it kill the first process of the namespaces, and with that process everything in them goes.
+No part of it outlives the process that started it, however that process ends: through `setpriv`, the kernel kills `unshare` with its
+parent; through `unshare`, the kernel kills the first process of the namespaces, and with it everything in them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import IO
 from ringroad_lab.errors import MissingProgramError, SandboxError
 from ringroad_lab.tied import tied
 
-# Tells a sandbox where it sees the machine's processes, among which its own are few, and which of them started it: the descriptor of a
-# process file system, and a number in it.
+# Environment variable of a sandbox: the descriptor of a /proc that shows all processes of the machine, and the PID there of the process
+# that started the sandbox.
 OUTSIDE = "RINGROAD_LAB_OUTSIDE"
 _NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
 
 
 class Sandbox:
-    """A command with pipes to its standard input and output, in namespaces of its own or, where that cannot be, without."""
+    """A command with pipes to its standard input and output, with or without private namespaces."""
 
     stdin: IO[str]
     stdout: IO[str]
     """Lines of text; the end of the file is the end of the command."""
 
     def __init__(self, popen: subprocess.Popen[str]) -> None:
-        """Take what `start` made."""
+        """Wrap the process that `start` created."""
         assert popen.stdin is not None
         assert popen.stdout is not None
         self._popen = popen
@@ -49,16 +49,16 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
         enter: Path | None = None,
     ) -> Sandbox:
-        """Start `argv`; its standard error goes into the file `stderr`, or where this process's goes.
+        """Start `argv`; its standard error goes to the file `stderr`, or to this process's standard error.
 
-        With `enter`, all of it is in the control group whose list of processes that is.
+        With `enter`, the list of processes of a control group, the command runs in that group.
 
-        It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it.
-        In a private sandbox `/run` is empty, and temporary files are kept there.
+        The command ends with the calling thread at the latest, so call this from a long-lived thread. A terminal's Ctrl-C does not reach
+        the command. In a private sandbox `/run` is a new, empty file system, which also holds temporary files.
 
         Raises:
-            SandboxError: namespaces cannot be made: the user is not root, or the kernel refuses.
-            MissingProgramError: a program for it is not there.
+            SandboxError: namespaces cannot be created, because the user is not root.
+            MissingProgramError: a required program is missing.
         """
         if private and os.geteuid() != 0:
             raise SandboxError("private namespaces, and the interfaces in them, need root: run as root, for example with sudo")
@@ -87,11 +87,11 @@ class Sandbox:
         return cls(popen)
 
     def kill(self) -> None:
-        """End it at once; nothing where it has ended."""
+        """Kill it at once; do nothing if it has ended."""
         self._popen.kill()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait for its end and return its status; None where the time ran out. A status above 128 is a signal's number more."""
+        """Wait for its end and return its status; None on timeout. A status above 128 is 128 plus the number of a signal."""
         try:
             status = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:

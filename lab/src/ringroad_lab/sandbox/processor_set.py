@@ -1,7 +1,7 @@
-"""Processors for a run alone, by the kernel's cpusets: cgroup v2's partitions, or groups of cgroup v1 (cgroups(7), cpuset(7)).
+"""Exclusive processors for a run, by the kernel's cpusets: partitions of cgroup v2, or groups of cgroup v1 (cgroups(7), cpuset(7)).
 
-In v2 the kernel takes a partition's processors away from everybody else. In v1 a second group has the other processors, and every task
-that can be moved is moved there; those that a task had been bound to are given back to it at the end.
+In v2 the kernel takes a partition's processors away from all other tasks. In v1 a second group has the other processors, and every task
+that can be moved is moved there. At the end a task gets its former processor affinity back.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
-# A killed run's processes need their moment to end.
+# Processes of a killed run need a moment to end.
 _REMOVE_ATTEMPTS = 100
 _REMOVE_WAIT_S = 0.1
 
 
 def own_processors(processors: Set[int], undo: ExitStack, root: Path = CGROUPS) -> tuple[str, Path | None]:
-    """Take processors away from all others; what undoes it is pushed on `undo`.
+    """Take processors away from all other tasks; push the functions that undo this on `undo`.
 
     Args:
-        processors: Those of the run.
-        undo: Takes the functions that undo it, the latest first.
-        root: Where the groups of control groups are mounted.
+        processors: The run's processors.
+        undo: Stack of functions that undo the changes, the latest first.
+        root: Mount point of the control groups.
 
     Returns:
-        What was done or why it was not, and the file that a process writes its number to in order to have these processors.
+        What was done, or why not, and the file that a process writes its PID to in order to use these processors.
     """
     name = f"ringroad-lab-{os.getpid()}"
     try:
@@ -37,16 +37,16 @@ def own_processors(processors: Set[int], undo: ExitStack, root: Path = CGROUPS) 
             return _groups(processors, undo, root / "cpuset", name)
     except OSError as error:
         return f"refused: {error.filename or root}: {error.strerror}", None
-    return "not here: the kernel has no control groups for processors", None
+    return "not available: the kernel has no control groups for processors", None
 
 
 def cpu_list(processors: Set[int]) -> str:
-    """Write processors as the kernel reads them."""
+    """Format processors as a list for the kernel."""
     return ",".join(str(number) for number in sorted(processors))
 
 
 def read_cpu_list(text: str) -> frozenset[int]:
-    """Read processors as the kernel writes them: `0-3,8`."""
+    """Parse a processor list of the kernel: `0-3,8`."""
     found: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -65,8 +65,8 @@ def _partition(processors: Set[int], undo: ExitStack, root: Path, group: Path) -
     (group / "cpuset.cpus").write_text(cpu_list(processors))
     kind = group / "cpuset.cpus.partition"
     kind.write_text("root")
-    if (said := _read(kind).strip()) != "root":
-        return f"refused: the kernel says of the partition: {said}", None
+    if (state := _read(kind).strip()) != "root":
+        return f"refused: the kernel reports for the partition: {state}", None
     return f"processors {cpu_list(processors)} are a partition of the run (cgroup v2)", group / "cgroup.procs"
 
 
@@ -93,11 +93,11 @@ def _groups(processors: Set[int], undo: ExitStack, root: Path, name: str) -> tup
     ]
     text = f"processors {cpu_list(processors)} are the run's, {len(_read(root / f'{name}-others/tasks').split())} tasks were moved away"
     text += f", {kept} threads of the kernel stay where they are (cgroup v1)"
-    return text + (f"; groups that may use them too: {', '.join(sharing)}" if sharing else ""), root / name / "cgroup.procs"
+    return text + (f"; groups that can use them too: {', '.join(sharing)}" if sharing else ""), root / name / "cgroup.procs"
 
 
 def _move(source: Path, target: Path, bound: dict[int, frozenset[int]]) -> int:
-    """Move all tasks, and note what they are bound to; return how many cannot be moved."""
+    """Move all tasks, and store their affinities in `bound`; return how many tasks cannot be moved."""
     usable = read_cpu_list(_read(source / "cpuset.cpus"))
     while True:
         tasks = [int(task) for task in _read(source / "tasks").split()]
@@ -109,7 +109,7 @@ def _move(source: Path, target: Path, bound: dict[int, frozenset[int]]) -> int:
                 moved += 1
                 if affinity != usable:
                     bound[task] = affinity
-        # A task that was moved late may have started others before.
+        # A task that was moved late may have started others before: repeat until no task moves.
         if not moved:
             return len(tasks)
 
@@ -122,7 +122,7 @@ def _move_back(source: Path, target: Path, bound: dict[int, frozenset[int]]) -> 
 
 
 def _remove(group: Path, target: Path) -> None:
-    """Remove a group, when its last process has ended or been moved."""
+    """Remove a group after its last process has ended or been moved."""
     for _ in range(_REMOVE_ATTEMPTS):
         for process in _read(group / "cgroup.procs").split():
             _write_if_possible(target / "cgroup.procs", process)

@@ -1,1 +1,1 @@
-"""Scenarios: the settings of a run, made from layers and checked before any program starts."""
+"""Scenarios: the settings of a run, merged from layers and checked before any program starts."""

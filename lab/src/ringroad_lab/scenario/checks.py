@@ -29,7 +29,7 @@ PHYSICAL_PORTS = 2
 def check(
     scenario: Scenario, table: ScenarioTable, merged: Merged, registries: Registries, online_cpus: frozenset[int] | None
 ) -> tuple[list[Problem], list[str]]:
-    """Return what is wrong with a scenario, and what is only to be warned of."""
+    """Return the problems of a scenario, and warnings."""
     problems: list[Problem] = []
     _check_described(table, merged, registries, problems)
     _check_duts(scenario, table, registries, problems)
@@ -45,9 +45,9 @@ def check(
 
 
 def _check_described(table: ScenarioTable, merged: Merged, registries: Registries, problems: list[Problem]) -> None:
-    """Tell tables of devices that nobody measures: likely a typing error.
+    """Report tables of devices that are not measured: probably a typing error.
 
-    Those are fine that a later layer left out by choosing other devices, and those that describe a driver for many scenarios.
+    A table is allowed if a later layer chose other devices, or if it describes a driver for many scenarios.
     """
     chosen = merged.origin(("duts",))
     for label in table.dut:
@@ -73,9 +73,9 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
         reached = _check_generator(scenario, dut, registries, problems)
         if kind not in driver_type.carries:
-            problems.append(Problem(path, f"{dut.driver} has no ports for {kind}; it has for {_names(driver_type.carries & reached)}"))
+            problems.append(Problem(path, f"{dut.driver} has no ports for {kind}, only for {_names(driver_type.carries & reached)}"))
         if kind not in reached:
-            problems.append(Problem(path, f"the generator has no ports for {kind}; it has for {_names(reached)}"))
+            problems.append(Problem(path, f"the generator has no ports for {kind}, only for {_names(reached)}"))
 
 
 def _check_generator(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> frozenset[CableKind]:
@@ -109,12 +109,12 @@ def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, pr
             continue
         if not programs:
             part = dut.driver if key == "build" else f"guest {scenario.guest}"
-            problems.append(Problem(path, f"{part} has no programs of its own, the kernel forwards: there is no other build of it"))
+            problems.append(Problem(path, f"{part} has no programs of its own, because the kernel forwards: it cannot have another build"))
         elif isinstance(choice, GuestBuildChoice) and choice.kernel and guest is not None and not guest.boots_kernel:
-            problems.append(Problem((*path, "kernel"), f"guest {scenario.guest} has no kernel of its own: take a qemu guest"))
+            problems.append(Problem((*path, "kernel"), f"guest {scenario.guest} has no kernel of its own: use a qemu guest"))
         elif dut.host != LOCAL_HOST and choice.is_packed:
             problems.append(
-                Problem(path, f"is unpacked on this machine only: unpack it on {dut.host}, and name its folder there as `prefix`")
+                Problem(path, f"can be unpacked only on this machine: unpack it on {dut.host}, and set `prefix` to its folder there")
             )
 
 
@@ -133,7 +133,7 @@ def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registr
 
 
 def _check_stations(scenario: Scenario, method: MethodChoice, registries: Registries, problems: list[Problem]) -> None:
-    # Here, as the registries are: it brings all that devices and guests stand on.
+    # Imported here because it imports all modules of devices and guests.
     from ringroad_lab.message_size.sweep import station_cable
 
     if scenario.topology.guests:
@@ -141,7 +141,7 @@ def _check_stations(scenario: Scenario, method: MethodChoice, registries: Regist
     try:
         settings = MessageSizeSettings.model_validate(method.settings)
     except ValidationError:
-        # That is told with the settings of all methods.
+        # Reported with the settings of all methods.
         return
     for dut in scenario.duts:
         if driver_type := registries.duts.get(dut.driver):
@@ -157,7 +157,7 @@ def _check_guest(scenario: Scenario, registries: Registries, problems: list[Prob
     if not scenario.topology.guests:
         return
     if scenario.guest is None:
-        problems.append(Problem(("guest",), f"{scenario.topology} needs one{suggest('', registries.guests)}"))
+        problems.append(Problem(("guest",), f"{scenario.topology} needs a guest{suggest('', registries.guests)}"))
         return
     guest_type = registries.guests.get(scenario.guest)
     if guest_type is None:
@@ -180,13 +180,13 @@ def _check_guest(scenario: Scenario, registries: Registries, problems: list[Prob
 
 
 def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
-    """Warn of a guest that was asked for, by the layer that chose the topologies or a later one, and that none of them has."""
-    asked, chosen = merged.origin(("guest",)), merged.origin(("topologies",))
-    if table.guest is None or asked is None or chosen is None or asked.rank < chosen.rank:
+    """Warn about a guest that the layer of the topologies, or a later layer, sets although no topology has a guest."""
+    guest, chosen = merged.origin(("guest",)), merged.origin(("topologies",))
+    if table.guest is None or guest is None or chosen is None or guest.rank < chosen.rank:
         return []
     if any(topology.guests for topology in table.topologies):
         return []
-    return [f'guest {table.guest} takes no part: {_names(table.topologies)} has none; topologies = ["PVP"] has ({asked})']
+    return [f'guest {table.guest} is not used: {_names(table.topologies)} has no guest; topologies = ["PVP"] has one ({guest})']
 
 
 def _check_queues(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
@@ -216,18 +216,16 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
                 Problem(path, f"there is no host '{dut.host}'{suggest(dut.host, [LOCAL_HOST, *hosts])}; a site describes it as [host.NAME]")
             )
         elif dut.host != LOCAL_HOST and not CABLES[kinds[dut.label]].joins_cards:
-            problems.append(
-                Problem(path, f'another machine is reached by network cards alone: set physical = "nic" or "vfio", not {kinds[dut.label]}')
-            )
+            problems.append(Problem(path, f'another machine needs network cards: set physical = "nic" or "vfio", not {kinds[dut.label]}'))
         elif CABLES[kinds[dut.label]].joins_cards and (host is None or len(host.nics) < PHYSICAL_PORTS):
             problems.append(
                 Problem(
                     ("host", dut.host, "nics"),
-                    f"{PHYSICAL_PORTS} pairs of network cards are needed, generator_interface and dut_interface each",
+                    f"{PHYSICAL_PORTS} pairs of network cards are needed, each with generator_interface and dut_interface",
                 )
             )
     if scenario.private and any(dut.host != LOCAL_HOST for dut in scenario.duts):
-        problems.append(Problem(("private",), "has to be false where a device is on another machine: private namespaces cannot reach it"))
+        problems.append(Problem(("private",), "has to be false if a device is on another machine: private namespaces cannot reach it"))
     elif scenario.private and any(CABLES[kind].joins_cards for kind in kinds.values()):
         problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
 
@@ -239,7 +237,7 @@ def _check_steps(scenario: Scenario, registries: Registries, problems: list[Prob
             problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
     between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
     if scenario.steps and between:
-        problems.append(Problem(("steps",), f"{', '.join(between)} has none: it measures between stations, without a test bed"))
+        problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test bed"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:

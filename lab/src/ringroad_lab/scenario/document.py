@@ -1,4 +1,4 @@
-"""Files of settings, in TOML, as plain trees that know on which line each key is."""
+"""Settings files in TOML, as plain trees with the line of each key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KeyPath = tuple[str, ...]
 SUFFIX = ".toml"
 _MAX_DEPTH = 16
 _MAX_BYTES = 1 << 20
-# A text on the command line that needs no quotes, and a list of such.
+# A text on the command line that needs no quotes, and a list of such texts.
 _BARE_TEXT = re.compile(r"""[^\[\]{}"'\n]*""")
 _BARE_LIST = re.compile(r"""\[([^\[\]{}\n]*)\]""")
 _LIST_ITEM = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
@@ -29,26 +29,26 @@ _TOML_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 
 @dataclass(frozen=True)
 class Document:
-    """A file of settings, or what stands for one."""
+    """A settings file, or settings of the command line."""
 
     source: str
-    """For people: a path, or `--set`."""
+    """For users: a path, or `--set`."""
     tree: Mapping[str, Any]
     """Tables, lists, texts, numbers and truth values; nothing else. None unsets."""
     lines: Mapping[KeyPath, int]
-    """Line of each key, from 1, as far as known."""
+    """Line of each key, from 1, if known."""
 
 
 def path_text(path: KeyPath) -> str:
-    """Write a path as users do: `dut.ovs-dpdk.driver`, `dut."ovs-3.1".driver`."""
+    """Return a path in the notation of users: `dut.ovs-dpdk.driver`, `dut."ovs-3.1".driver`."""
     return ".".join(f'"{part}"' if "." in part else part for part in path)
 
 
 def read_document(path: Path, source: str | None = None) -> Document:
-    """Read a file; `source` is what people know it as, where that is not its path.
+    """Read a file; `source` names it for users if its path does not.
 
     Raises:
-        ScenarioError: it cannot be read, or is not TOML; file and line are named.
+        ScenarioError: the file cannot be read, or is not TOML; with file and line.
     """
     source = source or str(path)
     if path.suffix != SUFFIX:
@@ -59,7 +59,7 @@ def read_document(path: Path, source: str | None = None) -> Document:
     except OSError as error:
         raise ScenarioError(f"{source}: {error.strerror}") from error
     if len(content) > _MAX_BYTES:
-        raise ScenarioError(f"{source}: longer than 1 MiB, which no file of settings is")
+        raise ScenarioError(f"{source}: longer than 1 MiB, the limit of a settings file")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -68,10 +68,10 @@ def read_document(path: Path, source: str | None = None) -> Document:
 
 
 def parse_toml(text: str, source: str) -> Document:
-    """Read TOML.
+    """Parse TOML.
 
     Raises:
-        ScenarioError: it is not TOML.
+        ScenarioError: the text is not TOML.
     """
     try:
         tree = tomllib.loads(text)
@@ -82,16 +82,16 @@ def parse_toml(text: str, source: str) -> Document:
 
 
 def parse_value(text: str, source: str) -> Any:  # noqa: ANN401
-    """Read a value of the command line: `64`, `true`, `[64, imix]`, `testpmd`. It is TOML in which texts need no quotes; `null` unsets.
+    """Parse a value of the command line: `64`, `true`, `[64, imix]`, `testpmd`. It is TOML without quotes around texts; `null` unsets.
 
     Raises:
-        ScenarioError: it is no value.
+        ScenarioError: the value is invalid.
     """
     text = text.strip()
     if text in ("", "null"):
         return None
     try:
-        # A line more would be a key more.
+        # A second line could contain a second key.
         tree = tomllib.loads(f"value = {text}") if "\n" not in text else {}
     except (ValueError, RecursionError):
         tree = {}
@@ -103,26 +103,26 @@ def parse_value(text: str, source: str) -> Any:  # noqa: ANN401
     if found := _BARE_LIST.fullmatch(text):
         return [parse_value(item, source) for item in _LIST_ITEM.findall(found[1])]
     raise ScenarioError(
-        f"{source}: {text!r} is no value: a text, 64, true, [64, imix] and {{name = 1}} are; quote a text with brackets or quotes in it"
+        f"{source}: invalid value {text!r}: write a text, 64, true, [64, imix] or {{name = 1}}; quote a text with brackets or quotes"
     )
 
 
 def _first_words(error: Exception) -> str:
-    """What a parser says, without what it advises programmers to do."""
+    """Return the message of a parser, without its advice to programmers."""
     return str(error).partition("\n")[0].partition("; ")[0]
 
 
 def _check_plain(tree: Any, source: str) -> None:  # noqa: ANN401
-    """Refuse what no file of settings needs.
+    """Reject values that are not settings.
 
     Raises:
-        ScenarioError: what, and under which key.
+        ScenarioError: with the key and the value.
     """
 
     def check(value: Any, path: KeyPath) -> None:  # noqa: ANN401
         where = f"{source}: {path_text(path)}: " if path else f"{source}: "
         if len(path) > _MAX_DEPTH:
-            raise ScenarioError(f"{source}: {path_text(path[:3])}: tables and lists within each other, more than {_MAX_DEPTH} deep")
+            raise ScenarioError(f"{source}: {path_text(path[:3])}: tables and lists are nested more than {_MAX_DEPTH} deep")
         if isinstance(value, dict):
             for key, item in value.items():
                 check(item, (*path, key))
@@ -130,9 +130,11 @@ def _check_plain(tree: Any, source: str) -> None:  # noqa: ANN401
             for number, item in enumerate(value):
                 check(item, (*path, str(number)))
         elif isinstance(value, float) and not math.isfinite(value):
-            raise ScenarioError(f"{where}{value} is not a number to measure with")
+            raise ScenarioError(f"{where}{value} is not a finite number")
         elif not isinstance(value, str | bool | int | float):
-            raise ScenarioError(f"{where}{_kind(value)} is no setting: texts, numbers, true, false, lists and tables are; quote a text")
+            raise ScenarioError(
+                f"{where}{_kind(value)} is not a valid setting: use a quoted text, a number, true, false, a list or a table"
+            )
 
     check(tree, ())
 
@@ -143,7 +145,7 @@ def _kind(value: object) -> str:
 
 
 def _toml_lines(text: str) -> dict[KeyPath, int]:
-    """Find the lines of keys; tomllib tells none. What a text of several lines has in it may be taken for a key, which does no harm."""
+    """Find the lines of keys, which tomllib does not report. A match inside a multi-line text is harmless."""
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), 1):

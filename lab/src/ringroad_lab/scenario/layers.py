@@ -1,4 +1,4 @@
-"""Layers of settings, laid over each other: later ones win, tables merge, lists replace, and each setting remembers where it is from."""
+"""Layers of settings: later layers win, tables merge, lists replace, and each setting records its origin."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.scenario.document import Document, KeyPath, parse_value, path_text
 
-# A key with a dot in it stands in quotes: `dut."ovs-3.1".driver`.
+# A key that contains a dot is quoted: `dut."ovs-3.1".driver`.
 _PART = r"""(?:"[^"]*"|[^."=]+)"""
 _ASSIGNMENT = re.compile(rf"({_PART}(?:\.{_PART})*)=(.*)", re.DOTALL)
 _KEY_PART = re.compile(r"""\s*"([^"]*)"\s*|([^."]+)""")
 
 
 class LayerKind(StrEnum):
-    """What a layer is for. In the order in which they are laid."""
+    """The kinds of layers, from the lowest to the highest."""
 
     DEFAULTS = "defaults"
     DUT = "DUT"
@@ -32,7 +32,7 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place."""
+    """Settings from one source."""
 
     kind: LayerKind
     document: Document
@@ -40,16 +40,16 @@ class Layer:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a setting is from."""
+    """The origin of a setting."""
 
     kind: LayerKind
     source: str
     line: int | None
     rank: int
-    """Place of its layer: of two settings, the one of the higher rank wins."""
+    """Position of its layer: of two settings, the setting with the higher rank wins."""
 
     def __str__(self) -> str:
-        """Write it for people: `scenario, .../OVS_DPDK1q.toml:3`."""
+        """Return a description for users: `scenario, .../OVS_DPDK1q.toml:3`."""
         if self.kind is LayerKind.COMMAND_LINE:
             return self.source
         return f"{self.kind}, {self.source}" + (f":{self.line}" if self.line else "")
@@ -57,14 +57,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Merged:
-    """What all layers make together."""
+    """The merged settings of all layers."""
 
     tree: Mapping[str, Any]
     origins: Mapping[KeyPath, Origin]
-    """Of each leaf: what is neither a table nor inside a list."""
+    """Origin of each leaf: a value that is neither a table nor inside a list."""
 
     def origin(self, path: KeyPath) -> Origin | None:
-        """Return where the setting at a path is from; inside a list, where the list is from; of a table, where its latest setting is."""
+        """Return the origin of the setting at a path; inside a list, that of the list; for a table, that of its latest setting."""
         for length in range(len(path), 0, -1):
             if found := self.origins.get(path[:length]):
                 return found
@@ -73,15 +73,15 @@ class Merged:
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
-    """Lay layers over each other, the first at the bottom."""
+    """Merge layers, the lowest first."""
     tree: dict[str, Any] = {}
     origins: dict[KeyPath, Origin] = {}
     for rank, layer in enumerate(layers):
-        tree = _lay(tree, layer.document.tree, (), layer, rank, origins)
+        tree = _merge_tables(tree, layer.document.tree, (), layer, rank, origins)
     return Merged(tree, origins)
 
 
-def _lay(
+def _merge_tables(
     below: Mapping[str, Any], above: Mapping[str, Any], path: KeyPath, layer: Layer, rank: int, origins: dict[KeyPath, Origin]
 ) -> dict[str, Any]:
     result = dict(below)
@@ -96,7 +96,7 @@ def _lay(
                 origins[here] = _origin(layer, here, rank)
             elif value:
                 origins.pop(here, None)
-            result[key] = _lay(under, value, here, layer, rank, origins)
+            result[key] = _merge_tables(under, value, here, layer, rank, origins)
         else:
             for leaf in [leaf for leaf in origins if leaf[: len(here)] == here]:
                 del origins[leaf]
@@ -110,12 +110,12 @@ def _origin(layer: Layer, path: KeyPath, rank: int) -> Origin:
 
 
 def command_line_layers(assignments: Sequence[str]) -> list[Layer]:
-    """Read `--set` arguments: `queues=2`, `frames=[64, imix]`, `dut.ovs.settings.ports=afxdp`. In values texts need no quotes.
+    """Parse `--set` arguments: `queues=2`, `frames=[64, imix]`, `dut.ovs.settings.ports=afxdp`. In values texts need no quotes.
 
-    A layer for each, so that the last one wins.
+    Each argument is a layer, so that the last one wins.
 
     Raises:
-        ScenarioError: one is not of that form.
+        ScenarioError: an argument has another form.
     """
     layers = []
     for assignment in assignments:

@@ -1,4 +1,4 @@
-"""The places of layers: in the package, and for site, host and user in a folder of settings."""
+"""The locations of layers: in the package, and for site, host and user in a settings folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def settings_folder(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class Library:
-    """The layers that there are.
+    """The available layers.
 
-    A folder of settings has `site.toml`, `hosts/HOSTNAME.toml` and `scenarios/NAME.toml`.
+    A settings folder has `site.toml`, `hosts/HOSTNAME.toml` and `scenarios/NAME.toml`.
     """
 
     folder: Path
@@ -47,43 +47,43 @@ class Library:
         return Layer(LayerKind.DEFAULTS, self._read(self.package / "layers/defaults.toml"))
 
     def dut_layer(self, driver: str) -> Layer | None:
-        """Return what is usual for a driver: keys of its table `[dut.LABEL]`."""
+        """Return the defaults of a driver: keys of its table `[dut.LABEL]`."""
         return self._optional(LayerKind.DUT, f"dut/{driver}.toml")
 
     def topology_layer(self, topology: Topology) -> Layer | None:
-        """Return what is usual for a topology."""
+        """Return the defaults of a topology."""
         return self._optional(LayerKind.TOPOLOGY, f"topology/{topology}.toml")
 
     def site_layers(self) -> list[Layer]:
-        """Return the site's layer, where there is one."""
+        """Return the site's layer, if there is one."""
         found = _find(self.folder, "site")
         return [Layer(LayerKind.SITE, read_document(found))] if found else []
 
     def host_layers(self, dut_hosts: Sequence[str]) -> list[Layer]:
-        """Return the layers of this machine and of the hosts where devices are, where there are some."""
+        """Return the layers of this machine and of the hosts of devices, if there are any."""
         names = dict.fromkeys([self.hostname, *(host for host in dut_hosts if host != LOCAL_HOST)])
         found = [_find(self.folder / "hosts", name) for name in names]
         return [Layer(LayerKind.HOST, read_document(path)) for path in found if path]
 
     def profiles(self) -> dict[str, Path]:
-        """Return the layers of the package that a user may put on top, by name."""
+        """Return the layers of the package that a user can add on top, by name."""
         return {path.stem: path for path in sorted((self.package / "layers/profile").glob("*.toml"))}
 
     def user_layer(self, name: str) -> Layer:
         """Return a layer that the user names: a profile, or a file.
 
         Raises:
-            ScenarioError: there is none, or it cannot be read.
+            ScenarioError: the layer does not exist, or cannot be read.
         """
         if _is_path(name):
             return Layer(LayerKind.USER, self._read(Path(name)))
         profiles = self.profiles()
         if name not in profiles:
-            raise ScenarioError(f"there is no layer '{name}'{suggest(name, profiles)}; a file is named with its suffix, {SUFFIX}")
+            raise ScenarioError(f"there is no layer '{name}'{suggest(name, profiles)}; write the name of a file with its suffix, {SUFFIX}")
         return Layer(LayerKind.USER, self._read(profiles[name]))
 
     def scenario_files(self) -> dict[str, Path]:
-        """Return the files of all scenarios, by name; the user's own go before those of the package."""
+        """Return the files of all scenarios, by name; the user's own override those of the package."""
         with _reading(self.folder):
             own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix == SUFFIX}
         return {path.stem: path for path in sorted((self.package / "catalogue").glob("*.toml"))} | own
@@ -92,7 +92,7 @@ class Library:
         """Return a scenario's own layer, by its name or as a file.
 
         Raises:
-            ScenarioError: there is none, or it cannot be read.
+            ScenarioError: the scenario does not exist, or cannot be read.
         """
         if _is_path(name):
             return self.scenario_layer(Path(name))
@@ -105,17 +105,17 @@ class Library:
         """Return a scenario's own layer, by its file.
 
         Raises:
-            ScenarioError: it cannot be read.
+            ScenarioError: the file cannot be read.
         """
         return Layer(LayerKind.SCENARIO, self._read(path))
 
     def _read(self, path: Path) -> Document:
-        # Those of the package by what they are there: where the package lies says nothing.
+        # Files of the package are shown relative to it: its location is irrelevant.
         is_builtin = path.is_relative_to(self.package)
         return read_document(path, f"built in: {path.relative_to(self.package)}" if is_builtin else None)
 
     def _optional(self, kind: LayerKind, name: str) -> Layer | None:
-        # A name of a driver may come from the user: nothing above the folder is looked at.
+        # The name of a driver can come from the user: never read outside of the folder.
         path = self.package / "layers" / name
         return Layer(kind, self._read(path)) if path.parent.parent == self.package / "layers" and path.is_file() else None
 
@@ -131,7 +131,7 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Tell why a folder of settings cannot be read."""
+    """Report why a settings folder cannot be read."""
     try:
         yield
     except OSError as error:

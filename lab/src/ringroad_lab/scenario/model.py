@@ -1,4 +1,4 @@
-"""A scenario as all its layers made it."""
+"""A scenario, merged from all its layers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
 
 
 class GeneratorChoice(Frozen):
-    """What offers the load."""
+    """The generator that offers the load."""
 
     driver: str = "ringroad"
     settings: dict[str, Any] = {}
-    """Checked by the driver's own type."""
+    """Checked by the settings type of the driver."""
 
 
 class DutChoice(Frozen):
@@ -33,13 +33,13 @@ class DutChoice(Frozen):
     host: str = "local"
     """`local`, or a host of the site."""
     settings: dict[str, Any] = {}
-    """Checked by the driver's own type."""
+    """Checked by the settings type of the driver."""
     build: StagedBuild | BuildChoice | None = None
-    """Build of its programs; None: the machine's own."""
+    """Build of its programs; None: the programs of the machine."""
     guest_build: StagedGuestBuild | GuestBuildChoice | None = None
-    """The same of the guests that it is measured with."""
+    """Build of the guests that it is measured with."""
     generator: GeneratorChoice | None = None
-    """None: the scenario's."""
+    """None: the generator of the scenario."""
 
 
 class MethodChoice(Frozen):
@@ -47,37 +47,37 @@ class MethodChoice(Frozen):
 
     name: str
     settings: dict[str, Any] = {}
-    """Checked by the method's own type."""
+    """Checked by the settings type of the method."""
 
 
 def _regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
     return text
 
 
 class StepChoice(Frozen):
-    """A test step: a command around measurements, and what is expected of it."""
+    """A test step: a command before or after measurements, and its expected result."""
 
     name: str = ""
-    """For people."""
+    """For users."""
     when: Literal["start", "before", "after", "end"] = "after"
-    """`start`: when the device was started and frames pass; `before` and `after` each measurement; `end`: after the last measurement."""
+    """`start`: after the device was started and frames pass; `before` and `after` each measurement; `end`: after the last measurement."""
     on: str = "dut"
-    """`dut`: the device's machine; `generator`: the lab's own; or a host of the site."""
+    """`dut`: the device's machine; `generator`: this machine; or a host of the site."""
     run: Annotated[str, Field(min_length=1)]
-    """For the shell. The device's variables, and RINGROAD_LAB_DUT, _METHOD and _FRAME, are in its environment."""
+    """A shell command. The device's variables, and RINGROAD_LAB_DUT, _METHOD and _FRAME, are in its environment."""
     expect: Annotated[str, AfterValidator(_regex)] = ""
-    """A regular expression that has to be found in what the command says."""
+    """A regular expression that the output of the command must contain."""
     status: int | Literal["any"] = 0
-    """How the command has to end."""
+    """Required exit status of the command."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 30.0
 
 
 class Cpus(Frozen):
-    """Which processors do what. Empty: those of the host, shared out by the lab."""
+    """Processors of each role. Empty: the lab distributes the processors of the host."""
 
     generator: frozenset[int] = frozenset()
     dut: frozenset[int] = frozenset()
@@ -85,14 +85,14 @@ class Cpus(Frozen):
 
 
 class IsolationLevel(StrEnum):
-    """What a run may change on this machine, until its end, so that others disturb it less."""
+    """What a run can change on this machine until its end, to reduce disturbances."""
 
     OFF = "off"
     """Nothing."""
     SETTINGS = "settings"
-    """Settings of the run's processors and the kernel's: frequency, idle states, interrupts, work of the kernel that others can do."""
+    """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
     FULL = "full"
-    """Those, and other programs are kept off the run's processors."""
+    """The same, and other programs are kept off the run's processors."""
 
 
 class SiteHost(Frozen):
@@ -108,21 +108,21 @@ class SiteHost(Frozen):
 
 
 class Scenario(Frozen):
-    """What is measured, how, and with what."""
+    """The devices, methods, traffic and setup of a run."""
 
     name: str
     title: str = ""
     topology: Topology = Topology.P2P
     duts: tuple[DutChoice, ...] = Field(min_length=1)
-    """More than one: they are measured in turns, repetition by repetition."""
+    """Several devices are measured in turns, repetition by repetition."""
     physical: CableKind = CableKind.VETH
-    """What the generator's cables are made of."""
+    """Kind of the generator's cables."""
     physical_by_dut: dict[str, CableKind] = {}
-    """By label, where a device has others."""
+    """By label, for devices with another kind."""
     guest: str | None = None
-    """Kind of guest, of topologies that have one."""
+    """Kind of guest, for topologies with guests."""
     guest_cables: CableKind | None = None
-    """What the guests' cables are made of; None: the first that device and guest both carry."""
+    """Kind of the guests' cables; None: the first kind that device and guest both support."""
     generator: GeneratorChoice = GeneratorChoice()
     queues: Annotated[int, Field(ge=1, le=16)] = 1
     methods: tuple[MethodChoice, ...] = Field(min_length=1)
@@ -130,7 +130,7 @@ class Scenario(Frozen):
     steps: tuple[StepChoice, ...] = ()
     """Test steps, in this order."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
-    """How often each device is started anew and measured."""
+    """How often each device is restarted and measured."""
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1)] = 1
     vlans: tuple[VlanId, VlanId] = (0, 0)
@@ -138,20 +138,20 @@ class Scenario(Frozen):
     vnis: tuple[Vni, Vni] = (0, 0)
     """VXLAN network of the frames that the generator's ports 1 and 2 send; 0: no VXLAN."""
     link_bps: Annotated[float, Field(gt=0)] | None = None
-    """Nominal speed of the links, bit/s; None for links of memory, which have none."""
+    """Nominal speed of the links, bit/s; None for memory links, which have none."""
     huge_pages: bool = True
     private: bool = True
-    """Whether all runs in network, mount and process namespaces of its own; not where NICs or other hosts take part."""
+    """Whether everything runs in its own network, mount and process namespaces; not possible with NICs or other hosts."""
     cpus: Cpus = Cpus()
     disturbance: DisturbanceLimits = DisturbanceLimits()
     isolation: IsolationLevel = IsolationLevel.OFF
     hosts: tuple[SiteHost, ...] = ()
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
-    """So often the first device is measured against itself."""
+    """How often the first device is measured against itself."""
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
-    """A comparison that could have missed a relative difference of this does not say that there is none."""
+    """A comparison that could have missed a relative difference of this size does not report `no difference`."""
     labels: dict[str, str] = {}
 
     def generator_of(self, dut: DutChoice) -> GeneratorChoice:
-        """Return what offers the load to a device."""
+        """Return the generator that offers the load to a device."""
         return dut.generator or self.generator

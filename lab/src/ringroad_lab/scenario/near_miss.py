@@ -1,4 +1,4 @@
-"""Guesses the name that the user meant."""
+"""Suggests names for a mistyped name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def suggest(word: str, allowed: Iterable[str]) -> str:
-    """Return `; did you mean 'ovs-dpdk'?` where something allowed is close to the word, else what is allowed where that is short."""
+    """Return `; did you mean 'ovs-dpdk'?` if an allowed name is close to the word, else the allowed names if they are few."""
     names = sorted(set(allowed))
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

@@ -12,7 +12,7 @@ from ringroad_lab.scenario.resolve import check_table
 
 @dataclass(frozen=True)
 class ScenarioSummary:
-    """What a scenario's own file says."""
+    """The content of a scenario's own file."""
 
     name: str
     title: str
@@ -20,11 +20,11 @@ class ScenarioSummary:
     duts: tuple[str, ...]
     source: str
     problem: str = ""
-    """Why it cannot be used; the rest is empty then."""
+    """Why the scenario cannot be used; the other fields are then empty."""
 
 
 def summaries(library: Library) -> list[ScenarioSummary]:
-    """Return all scenarios by name. One that is broken does not hide the others."""
+    """Return all scenarios by name. An invalid scenario does not hide the others."""
     found = []
     for name, path in sorted(library.scenario_files().items()):
         try:

@@ -16,20 +16,20 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schedule import Round, Step, schedule
 
-# What a trial takes beside its duration: configuration, learning frames, settling of counters. From 0.2 to 0.4 s on two busy processors.
+# Time of a trial in addition to its duration: configuration, learning frames, settling of counters. 0.2 to 0.4 s on two busy processors.
 TRIAL_OVERHEAD_S = 0.3
-# What the generator's own ceiling takes, for each kind of cable and each frame size.
+# Time of the generator's self test, for each kind of cable and each frame size.
 SELF_TEST_S = 4.0
 
 
 @dataclass(frozen=True)
 class PlannedMeasurement:
-    """One method, once, of one frame size."""
+    """One method, once, at one frame size."""
 
     method: str
     frame: FrameMix
     trials: int
-    """As far as can be told: a search takes what it takes."""
+    """An estimate: the length of a search is not known before."""
     expected_s: float
 
 
@@ -40,9 +40,9 @@ class PlannedStart:
     scenario: Scenario
     dut: DutChoice
     repetition: int
-    """From 0; of the noise floor, which start of the same device."""
+    """From 0; for the noise floor, the number of the start of the same device."""
     is_noise_floor: bool
-    """Whether it only tells how far two measurements of the same thing lie apart."""
+    """Whether it only measures the difference between two measurements of the same device."""
     measurements: tuple[PlannedMeasurement, ...]
 
     cables: tuple[CableKind, ...]
@@ -58,7 +58,7 @@ class PlannedStart:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of a run."""
+    """The plan of a whole run."""
 
     starts: tuple[PlannedStart, ...]
     """In the order of measuring."""
@@ -74,17 +74,17 @@ class Plan:
 
     @property
     def measurements(self) -> int:
-        """How many there are."""
+        """The number of measurements."""
         return sum(len(start.measurements) for start in self.starts)
 
     @property
     def trials(self) -> int:
-        """How many there are, as far as can be told."""
+        """The estimated number of trials."""
         return sum(measurement.trials for start in self.starts for measurement in start.measurements)
 
 
 def make_method(choice: MethodChoice, methods: Mapping[str, type[Method]]) -> Method:
-    """Make a method of a checked scenario, out of those that there are."""
+    """Make a method of a checked scenario, from the available methods."""
     kind = methods[choice.name]
     return kind(kind.settings_type.model_validate(choice.settings))
 
@@ -95,7 +95,7 @@ def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ..
 
 
 def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bool) -> float:
-    """Return the expected time of a measurement, s: without the search for the throughput, where that was found just before."""
+    """Return the expected time of a measurement, s: without the search for the throughput if it was found just before."""
     search = getattr(method.settings, "throughput", None)
     expected_s = method.expected_s(trial_overhead_s)
     if knows_throughput and isinstance(search, ThroughputSettings):
@@ -137,7 +137,7 @@ def _planned(steps: Sequence[Step], methods: Mapping[str, Method]) -> Iterator[P
     for step in steps:
         method = methods[step.method.name]
         knows_throughput = step.frame.name in with_throughput
-        # A method tells its time alone. A second more for each trial makes as many seconds more as there are trials.
+        # A method reports only its time. One more second per trial adds as many seconds as there are trials.
         bare_s, longer_s, expected_s = (
             measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
         )

@@ -1,4 +1,4 @@
-"""Problems of settings, reported all together."""
+"""Problems of settings, reported together."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong."""
+    """A wrong setting."""
 
     path: KeyPath
     text: str
 
 
 def raise_problems(name: str, problems: Sequence[Problem], merged: Merged) -> None:
-    """Tell all problems, each with the place where the setting was made; return where there are none.
+    """Report all problems, each with the origin of the setting; return if there are none.
 
     Raises:
-        ScenarioError: there are some.
+        ScenarioError: there are problems.
     """
     if not problems:
         return
@@ -44,23 +44,23 @@ def raise_problems(name: str, problems: Sequence[Problem], merged: Merged) -> No
 
 
 def validate(type_: type[Model], value: object, path: KeyPath, problems: list[Problem], *, extra_keys: Sequence[str] = ()) -> Model | None:
-    """Check a value from files against a type; add what is wrong to the problems, and return None then.
+    """Check a value from files against a type; if it is invalid, add to the problems and return None.
 
-    Numbers have to be numbers and texts texts, as TOML tells them apart.
+    Numbers and texts are not converted: TOML distinguishes them.
     """
     try:
         return type_.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             if details["type"] == "too_short" and details["input"]:
-                # Each of its items is wrong, and told.
+                # Each of its items is wrong and reported.
                 continue
             problems.append(_problem(type_, details, path, extra_keys))
     return None
 
 
 def _problem(type_: type[BaseModel], details: ErrorDetails, path: KeyPath, extra_keys: Sequence[str]) -> Problem:
-    # A key that is wrong is named as such.
+    # Pydantic marks a wrong key with `[key]`.
     location = tuple(str(part) for part in details["loc"] if part != "[key]")
     here = (*path, *location)
     given: Any = details["input"]
@@ -76,7 +76,7 @@ def _problem(type_: type[BaseModel], details: ErrorDetails, path: KeyPath, extra
         case "value_error":
             return Problem(here, str(details["ctx"]["error"]))
         case "too_short":
-            return Problem(here, "needs one at least")
+            return Problem(here, "needs at least one")
         case "string_type" if isinstance(given, int | float):
             return Problem(here, f"has to be a text, not {given!r}: write it in quotes, as '\"{given}\"'")
         case "string_pattern_mismatch":
@@ -97,7 +97,7 @@ def _did_you_mean(word: str, allowed: Sequence[str]) -> str:
 
 
 def _fields(type_: type[BaseModel], location: KeyPath) -> list[str]:
-    """Names of the fields of the model that is at a location inside another."""
+    """Return the field names of the model at a location inside another model."""
     model: Any = type_
     for part in location:
         if isinstance(model, type) and issubclass(model, BaseModel):

@@ -1,4 +1,4 @@
-"""All drivers, guests, methods and generators that a scenario may name."""
+"""All drivers, guests, methods and generators that a scenario can name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringroad_lab.method.interface import Method
 
 @dataclass(frozen=True)
 class Registries:
-    """Classes by the names that scenarios use; those that are installed, unless others are given."""
+    """Classes by the names that scenarios use; by default the installed ones."""
 
     duts: Mapping[str, type[Dut]] = DUTS
     guests: Mapping[str, type[Guest]] = GUESTS

@@ -1,4 +1,4 @@
-"""The programs that a scenario needs, and those missing on their hosts."""
+"""The programs that a scenario needs, and the programs missing on their hosts."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from ringroad_lab.scenario.registries import Registries
 
 @dataclass(frozen=True)
 class RequiredProgram:
-    """A program, where it has to be."""
+    """A required program on a host."""
 
     program: str
     package: str
-    """Of Debian."""
+    """Package of Debian."""
     host: str
     path: str | None
-    """None: it is missing."""
+    """None: the program is missing."""
 
 
 class LookingHost(Host):
-    """Stands before a host while devices and guests look for what they need: notes what they ask for, and starts nothing.
+    """Wraps a host while devices and guests look for their programs: records the requested programs, and starts nothing.
 
-    A missing program is noted, and said to be there, so that the next is asked for too.
+    A missing program is recorded and reported as found, so that the next program is requested too.
     """
 
     def __init__(self, host: Host) -> None:
-        """Stand before `host`."""
+        """Wrap `host`."""
         self._host = host
         self.name = host.name
         self.folder = host.folder
         self.found: list[RequiredProgram] = []
 
     def require(self, program: str, package: str) -> str:
-        """Note that a program is needed."""
+        """Record a needed program."""
         path = self._host.find_program(program)
         self.found.append(RequiredProgram(program, package, self.name, path))
         return path or program
 
     def find_program(self, program: str) -> str | None:
-        """Look as the host does."""
+        """Look for a program on the host."""
         return self._host.find_program(program)
 
     def read_text(self, path: PurePosixPath) -> str:
-        """Read as the host does."""
+        """Read a file of the host."""
         return self._host.read_text(path)
 
     def run(
@@ -67,29 +67,29 @@ class LookingHost(Host):
         stdin: str = "",
         check: bool = True,
     ) -> Completed:
-        """Refuse: who only looks runs nothing."""
-        raise HostError(f"{self.name}: {argv[0]} is not run while programs are looked for")
+        """Fail: this host runs nothing."""
+        raise HostError(f"{self.name}: {argv[0]} is not run during the search for programs")
 
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
-        """Refuse, as `run` does."""
-        raise HostError(f"{self.name}: {name} is not started while programs are looked for")
+        """Fail, as `run` does."""
+        raise HostError(f"{self.name}: {name} is not started during the search for programs")
 
     def write_text(self, path: PurePosixPath, text: str) -> None:
-        """Refuse, as `run` does."""
-        raise HostError(f"{self.name}: {path} is not written while programs are looked for")
+        """Fail, as `run` does."""
+        raise HostError(f"{self.name}: {path} is not written during the search for programs")
 
     def close(self) -> None:
-        """Leave the host behind as it is."""
+        """Leave the host open."""
 
 
 def required_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> tuple[RequiredProgram, ...]:
-    """Return what the devices and guests of checked scenarios need on this machine, each program once, missing ones first.
+    """Return the programs that devices and guests of checked scenarios need on this machine, each once, missing programs first.
 
-    What other machines need is known only when they are reached, in the run. Builds that are there are looked at; those that are to be
-    unpacked are presumed to have what they are for.
+    Programs on other machines are checked in the run, when these are reached. Existing builds are inspected; builds that must be unpacked
+    are assumed to have their programs.
 
     Raises:
-        BuildError: a build has not what it is for, or does not run on this machine.
+        BuildError: a build lacks its program, or does not run on this machine.
     """
     looking = LookingHost(host)
 
@@ -127,5 +127,5 @@ def _look(prepare: Callable[[], object], looking: LookingHost) -> None:
     except MissingProgramError as error:
         looking.found.append(RequiredProgram(error.program, error.package, looking.name, None))
     except LabError:
-        # It wanted to run something it had found: there is nothing more to learn without running it.
+        # It tried to run a program that it found: nothing more can be found out without running programs.
         return

@@ -1,4 +1,4 @@
-"""From a scenario's name and the user's layers to scenarios that can run."""
+"""Makes runnable scenarios from the name of a scenario and the user's layers."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class ResolvedTopology:
 
     scenario: Scenario
     merged: Merged
-    """The settings that made it, each with its origin."""
+    """Its settings, each with its origin."""
 
 
 @dataclass(frozen=True)
 class ResolvedScenario:
-    """A scenario as all its layers made it: a value for each of its topologies, in the order of measuring."""
+    """A scenario, merged from all its layers: a value for each of its topologies, in the order of measuring."""
 
     name: str
     title: str
     topologies: tuple[ResolvedTopology, ...]
     warnings: tuple[str, ...] = field(default=())
-    """What may spoil the measurement."""
+    """Conditions that can distort the measurement."""
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """The values alone."""
+        """The scenarios without their settings' origins."""
         return tuple(resolved.scenario for resolved in self.topologies)
 
 
@@ -52,17 +52,17 @@ def resolve(
     *,
     online_cpus: frozenset[int] | None = None,
 ) -> ResolvedScenario:
-    """Lay all layers of a scenario over each other and check what comes out.
+    """Merge all layers of a scenario and check the result.
 
-    `user_layers` are the files and `--set` arguments of the command line. `online_cpus` are this machine's processors, None where they
-    shall not be checked.
+    `user_layers` are the files and `--set` arguments of the command line. `online_cpus` are this machine's processors, None to skip
+    their check.
 
     Raises:
         ScenarioError: with all problems together.
     """
     own = library.scenario(name)
     below, site = library.defaults(), library.site_layers()
-    # First without the layers of the hosts where devices are: where these are is only known then.
+    # First without the layers of the hosts of devices: only the result names these hosts.
     above = [own, *site, *library.host_layers(()), *user_layers]
     chosen = check_table(_own_name(own, name), merge([below, *above]))
     hosts = [chosen.dut[label].host for label in chosen.duts if label in chosen.dut]
@@ -72,19 +72,19 @@ def resolve(
     warnings: list[str] = []
     for topology in chosen.topologies:
         merged = _merge_for(library, above, chosen, topology)
-        scenario, told = _build(_own_name(own, name), merged, topology, registries, online_cpus)
+        scenario, found = _build(_own_name(own, name), merged, topology, registries, online_cpus)
         resolved.append(ResolvedTopology(scenario, merged))
-        warnings += told
+        warnings += found
     return ResolvedScenario(resolved[0].scenario.name, chosen.title, tuple(resolved), tuple(dict.fromkeys(warnings)))
 
 
-def _own_name(layer: Layer, asked: str) -> str:
-    """Return the name of a scenario: of a file given by its path, the file's name without suffix."""
-    return PurePath(layer.document.source).stem or asked
+def _own_name(layer: Layer, name: str) -> str:
+    """Return the name of a scenario; for a file, its name without the suffix."""
+    return PurePath(layer.document.source).stem or name
 
 
 def check_table(name: str, merged: Merged) -> ScenarioTable:
-    """Check settings by themselves, not yet against each other.
+    """Check each setting by itself, not yet in combination.
 
     Raises:
         ScenarioError: with all problems together.
@@ -114,7 +114,7 @@ def _build(
     name: str, merged: Merged, topology: Topology, registries: Registries, online_cpus: frozenset[int] | None
 ) -> tuple[Scenario, list[str]]:
     table = check_table(name, merged)
-    # Guests of topologies that have none: the scenario has others beside.
+    # A topology without guests ignores the guest: other topologies of the scenario use it.
     guest = table.guest if topology.guests else None
     physical = {label: _physical(table, merged, label) for label in table.duts}
     duts = []
@@ -177,7 +177,7 @@ def _rest(entry: Any) -> Mapping[str, Any]:  # noqa: ANN401
 
 
 def _physical(table: ScenarioTable, merged: Merged, label: str) -> CableKind:
-    """Cables of the generator, of one device: those of the later layer; within a layer the device's own go before the scenario's."""
+    """Return the generator's cables of a device: the setting of the later layer; within a layer the device's own wins."""
     own = table.dut[label].physical if label in table.dut else None
     if own is None or table.physical is None:
         return own or table.physical or CableKind.VETH

@@ -14,7 +14,7 @@ from ringroad_lab.statistics.interleave import turns
 
 @dataclass(frozen=True)
 class Step:
-    """One measurement to be made."""
+    """One measurement."""
 
     number: int
     """Order in the run; the same for the same scenarios, so that a run can be resumed."""
@@ -26,20 +26,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Round:
-    """What is measured between one start of a device and its end."""
+    """The measurements between a start of a device and its end."""
 
     scenario: Scenario
     dut: DutChoice
     repetition: int
     is_noise_floor: bool
-    """Whether it only tells how far two measurements of the same thing lie apart."""
+    """Whether it only measures the difference between two measurements of the same device."""
     steps: tuple[Step, ...]
 
 
 def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
-    """Lay out every measurement of checked scenarios, one scenario after the other.
+    """Return all measurements of checked scenarios in order, one scenario after the other.
 
-    Each repetition starts every device anew, in turns. The pairs of the noise floor come last, and are of the first device.
+    Each repetition restarts every device, in turns. The pairs of the noise floor come last and use the first device.
     """
     rounds: list[Round] = []
     number = 0

@@ -1,7 +1,7 @@
-"""The schema of files of settings.
+"""The schema of settings files.
 
-Lists choose, tables describe: `duts = ["ovs"]` says what is measured, `[dut.ovs]` how. So a layer may describe what a scenario does not
-choose, and `--set dut.ovs.settings.ports=afxdp` reaches one setting of one device.
+Lists choose, tables describe: `duts = ["ovs"]` selects the device, `[dut.ovs]` configures it. So a layer can describe devices that a
+scenario does not choose, and `--set dut.ovs.settings.ports=afxdp` changes one setting of one device.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DutTable(Frozen):
     build: BuildChoice | None = None
     guest_build: GuestBuildChoice | None = None
     generator: dict[str, Any] = {}
-    """Empty: that of the scenario."""
+    """Empty: the generator of the scenario."""
 
 
 class HostTable(Frozen):
@@ -65,11 +65,11 @@ class HostTable(Frozen):
 
 
 class ScenarioTable(Frozen):
-    """All that layers may say together. The meaning of each key is that of the scenario's field of that name."""
+    """All settings that the merged layers can contain. Each key has the meaning of the scenario's field of the same name."""
 
     title: str = ""
     topologies: Annotated[tuple[Topology, ...], Field(min_length=1)]
-    """A scenario of several is measured in one after the other; what concerns guests counts where there are some."""
+    """Several topologies are measured one after the other; settings of guests apply to topologies with guests."""
     duts: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Labels, in the order of measuring."""
     dut: dict[Name, DutTable] = {}
@@ -81,7 +81,7 @@ class ScenarioTable(Frozen):
     queues: Annotated[int, Field(ge=1, le=16)] = 1
     methods: Annotated[tuple[str, ...], Field(min_length=1)]
     method: dict[str, dict[str, Any]] = {}
-    """Settings of methods, of others than the chosen ones too."""
+    """Settings of methods, including methods that are not chosen."""
     frames: Annotated[tuple[FrameText, ...], Field(min_length=1)]
     steps: tuple[StepChoice, ...] = ()
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1

@@ -1,4 +1,4 @@
-"""Settings written as TOML, a line each, so that the output can be used as a file."""
+"""Writes settings as TOML, one per line, so that the output can be used as a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tree: Mapping[str, Any], comment: Callable[[KeyPath], str] | None = None) -> str:
-    """Write a tree with a dotted key in each line, and a comment behind it where there is one."""
+    """Write a tree with a dotted key in each line, and a comment after it if there is one."""
     entries = [(path, _line(path, value)) for path, value in _leaves(tree, ())]
     if comment is None:
         return "".join(f"{text}\n" for _, text in entries)
@@ -33,7 +33,7 @@ def _leaves(tree: Mapping[str, Any], path: KeyPath) -> list[tuple[KeyPath, Any]]
 
 def _line(path: KeyPath, value: Any) -> str:  # noqa: ANN401
     key = ".".join(part if _BARE.fullmatch(part) else _string(part) for part in path)
-    # TOML has no word for what is unset.
+    # TOML has no notation for an unset value.
     return f"# {key} is unset" if value is None else f"{key} = {_value(value)}"
 
 
@@ -48,5 +48,5 @@ def _value(value: Any) -> str:  # noqa: ANN401
 
 
 def _string(text: str) -> str:
-    # JSON's escapes are TOML's, but for the one character that JSON leaves as it is.
+    # JSON's escapes are valid in TOML, except for one character that JSON does not escape.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,4 +1,4 @@
-"""Confidence intervals of a ratio by the bootstrap: it assumes no distribution of the samples."""
+"""Bootstrap confidence intervals of a ratio, without an assumed distribution of the samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RatioEstimate:
     ratio: float
     interval: tuple[float, float]
     deviation: float
-    """Standard error of the ratio's logarithm, as far as the interval tells."""
+    """Standard error of the ratio's logarithm, derived from the interval."""
     freedom: int
     """Degrees of freedom of the standard error."""
 
@@ -36,21 +36,21 @@ class RatioEstimate:
 
 
 def needed_samples(confidence: float) -> int:
-    """Return how many samples an interval of that confidence needs at least.
+    """Return the minimum number of samples for an interval of this confidence.
 
-    With fewer, that all of them lie on the same side of the median is already likelier than what the confidence leaves.
+    With fewer samples, the probability that all lie on the same side of the median exceeds the permitted error.
     """
     return math.ceil(1 - math.log2(1 - confidence))
 
 
 def estimate_paired_ratio(baseline: Sequence[float], candidate: Sequence[float], confidence: float) -> RatioEstimate:
-    """Return the median of the ratios of pairs, each measured one right after the other: what both have in common cancels.
+    """Return the median ratio of pairs; each pair was measured back to back, so common influences cancel.
 
     Raises:
-        ValueError: there are too few, not as many of each, or one is not above 0.
+        ValueError: there are too few samples, the sides differ in number, or a sample is not above 0.
     """
     if len(baseline) != len(candidate):
-        raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are no pairs")
+        raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are not pairs")
     differences = _logarithms(candidate, confidence) - _logarithms(baseline, confidence)
     return _estimate((differences,), _median, confidence)
 
@@ -59,18 +59,18 @@ def estimate_ratio(baseline: Sequence[float], candidate: Sequence[float], confid
     """Return the ratio of the medians of samples that are not in pairs.
 
     Raises:
-        ValueError: there are too few, or one is not above 0.
+        ValueError: there are too few samples, or a sample is not above 0.
     """
     logarithms = _logarithms(candidate, confidence), _logarithms(baseline, confidence)
     estimate = _estimate(logarithms, _difference_of_medians, confidence)
     if tuple(candidate) != tuple(baseline):
         return estimate
-    # Neither way is the greater one, whatever the resamples are.
+    # Equal samples differ in no direction, whatever the resamples are.
     return RatioEstimate(estimate.ratio, symmetric(estimate.interval), estimate.deviation, estimate.freedom)
 
 
 def symmetric(interval: tuple[float, float]) -> tuple[float, float]:
-    """Return the least interval that holds this one and 1, and that is the same if the sides are exchanged."""
+    """Return the smallest interval that contains this interval and 1, and that stays the same if the sides are exchanged."""
     bound = max(1.0, 1 / interval[0], interval[1])
     return 1 / bound, bound
 
@@ -96,7 +96,7 @@ def _difference_of_medians(candidate: Samples, baseline: Samples, axis: int = -1
 def _estimate(samples: tuple[Samples, ...], statistic: Callable[..., Samples], confidence: float) -> RatioEstimate:
     freedom = min(len(values) for values in samples) - 1
     quantile = float(stats.t.ppf((1 + confidence) / 2, freedom))
-    # Of few samples percentile intervals are too narrow. Hesterberg (2015) widens them as Student's t widens the normal distribution's.
+    # With few samples, percentile intervals are too narrow. Hesterberg (2015) widens them as Student's t widens the normal distribution's.
     expanded = 1 - 2 * float(stats.norm.sf(math.sqrt((freedom + 1) / freedom) * quantile))
     found = stats.bootstrap(
         samples, statistic, confidence_level=expanded, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(_SEED)

@@ -1,9 +1,10 @@
-"""Change points of a series: where it went to another level and stayed there.
+"""Change points of a series: points at which it moves to another level and stays there.
 
-The place of a step is where the means before and after it differ most, by their standard error: the likelihood ratio of a step in normal
-noise. Whether it is one is asked of the same points in random orders (a permutation test), so no distribution of the noise is assumed. Each
-side of a step is searched again (binary segmentation). Where no step is found, a stretch is looked for whose mean differs from that of the
-rest (circular binary segmentation, Olshen and others 2004): a regression and its repair cancel in the means on either side of any place.
+A step is located where the means before and after it differ most, relative to their standard error: the likelihood ratio of a step in
+normal noise. Its significance is tested with the same points in random orders (a permutation test), so no distribution of the noise is
+assumed. Each side of a step is searched again (binary segmentation). If no step is found, the search is for a stretch whose mean differs
+from the mean of the rest (circular binary segmentation, Olshen and others 2004): a regression and its repair cancel in the means on the
+two sides of any point.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from ringroad_lab.record import Better
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.trial import Frozen
 
-# At this value fewer than 5 % of series without a step have a change point; the tests hold it to that.
+# At this value fewer than 5 % of series without a step have a change point; the tests check this.
 MAX_P_VALUE = 0.04
-# The part of that which is spent on steps; the rest is for stretches.
+# The share of the p-value for steps; the rest is for stretches.
 _STEP_SHARE = 0.75
-# Smaller steps than this are not told of: a level never holds better than this on a machine that others use too.
+# Smaller steps are not reported: on a shared machine a level is never more stable than this.
 MIN_CHANGE = 0.03
-# A level has at least so many points: one or two that lie apart are no level.
+# The minimum number of points of a level: one or two outliers are not a level.
 MIN_LEVEL_POINTS = 3
-# How often a step is found that is said to be visible.
+# The probability with which a visible step is found.
 POWER = 0.9
-# Nobody waits for more.
+# More points are impractical.
 MOST_POINTS = 1000
-# Steps of which it is told how many points they need.
-TOLD_STEPS = (0.05, 0.1, 0.2)
-# Fewer have so few orders that a clear step may have no small p-value.
+# Steps for which the number of needed points is reported.
+REPORTED_STEPS = (0.05, 0.1, 0.2)
+# Fewer points have so few orders that even a clear step can have a large p-value.
 _FEWEST_POINTS = 12
 _RESAMPLES = 1999
 _BATCH = 200
@@ -52,32 +53,32 @@ class ChangePoint(Frozen):
     """A step in a series."""
 
     index: Annotated[int, Field(ge=1)]
-    """Of the first point on the new level."""
+    """Index of the first point on the new level."""
     mean_before: float
-    """Of the points since the change point before this one."""
+    """Mean of the points since the previous change point."""
     mean_after: float
-    """Of the points up to the next change point."""
+    """Mean of the points up to the next change point."""
     p_value: float
 
     @property
     def change(self) -> float | None:
-        """Relative change, 0.05 for 5 % more; None where the level before was 0."""
+        """Relative change, 0.05 for 5 % more; None if the level before was 0."""
         return self.mean_after / self.mean_before - 1 if self.mean_before else None
 
     def verdict(self, better: Better) -> Verdict:
-        """Say whether a step of a metric that improves this way is a regression or an improvement."""
+        """Return whether a step of a metric with this better direction is a regression or an improvement."""
         if better is Better.NEITHER:
             return Verdict.INCONCLUSIVE
         return Verdict.IMPROVEMENT if (self.mean_after > self.mean_before) == (better is Better.HIGHER) else Verdict.REGRESSION
 
 
 class VisibleSteps(Frozen):
-    """What a series can show: steps in the middle of it that are found nine times of ten."""
+    """Visible steps of a series: steps in its middle that are found nine times out of ten."""
 
     smallest: float | None
-    """The smallest relative step that is; None where none is, or where the level is 0."""
+    """The smallest visible relative step; None if no step is visible, or if the level is 0."""
     needed_points: dict[float, int | None]
-    """From how many points on, half of them on either side, a relative step of this size is; None where more than 1000 would be needed."""
+    """The number of points, half of them on each side, that makes a relative step of this size visible; None if it is more than 1000."""
 
 
 def change_points(series: Sequence[float], *, min_change: float = MIN_CHANGE, max_p_value: float = MAX_P_VALUE) -> tuple[ChangePoint, ...]:
@@ -92,7 +93,7 @@ def change_points(series: Sequence[float], *, min_change: float = MIN_CHANGE, ma
         raise ValueError("the smallest change is 0 or more, the greatest p-value between 0 and 1")
     points = np.asarray(series, dtype=np.float64)
     p_values = _splits(points, 0, max_p_value)
-    # A step that looked large beside all of the rest may be small between the levels next to it.
+    # A step that looked large relative to all other points can be small between its neighbouring levels.
     while p_values:
         found = _between_levels(points, p_values)
         smallest = min(found, key=_size)
@@ -103,7 +104,7 @@ def change_points(series: Sequence[float], *, min_change: float = MIN_CHANGE, ma
 
 
 def visible_steps(series: Sequence[float], found: Sequence[ChangePoint], min_change: float = MIN_CHANGE) -> VisibleSteps:
-    """Return what a series can show, by the noise that is left around the levels that were found in it."""
+    """Return the visible steps of a series, from the noise around its levels."""
     points = np.asarray(series, dtype=np.float64)
     noise = _relative_noise(points, found)
 
@@ -119,12 +120,13 @@ def visible_steps(series: Sequence[float], found: Sequence[ChangePoint], min_cha
         return next((count for count in counts if (least := smallest(count)) is not None and least <= step), None)
 
     return VisibleSteps(
-        smallest=smallest(len(points)), needed_points={step: needed(step) for step in TOLD_STEPS if noise is not None and step > min_change}
+        smallest=smallest(len(points)),
+        needed_points={step: needed(step) for step in REPORTED_STEPS if noise is not None and step > min_change},
     )
 
 
 def _splits(points: Points, start: int, max_p_value: float) -> dict[int, float]:
-    """Return where a part of a series, which begins at `start`, changes its level, and the p-value of each."""
+    """Return the level changes in the part of a series that begins at `start`, with their p-values."""
     if len(points) < 2 * MIN_LEVEL_POINTS or not np.ptp(points):
         return {}
     places, p_value = _step(points)
@@ -135,32 +137,32 @@ def _splits(points: Points, start: int, max_p_value: float) -> dict[int, float]:
     found = {start + place: p_value for place in places}
     edges = [0, *places, len(points)]
     for edge, following in pairwise(edges):
-        # The parts share the chance of a false alarm.
+        # The parts share the probability of a false alarm.
         found |= _splits(points[edge:following], start + edge, max_p_value / (len(places) + 1))
     return dict(sorted(found.items()))
 
 
 def _step(points: Points) -> tuple[tuple[int, ...], float]:
-    """Return the likeliest place of a step, and its p-value."""
+    """Return the most likely position of a step, and its p-value."""
     starts = np.zeros(len(points) - 2 * MIN_LEVEL_POINTS + 1, dtype=np.int64)
     ends = np.arange(MIN_LEVEL_POINTS, len(points) - MIN_LEVEL_POINTS + 1)
     return (int(ends[_contrasts(points, starts, ends).argmax()]),), _p_value(points, starts, ends)
 
 
 def _stretch(points: Points) -> tuple[tuple[int, ...], float]:
-    """Return the likeliest first point of a stretch and the one behind it, and the p-value."""
+    """Return the first point of the most likely stretch, the point after its end, and the p-value."""
     count = len(points)
     if count < 3 * MIN_LEVEL_POINTS:
         return (), 1.0
     powers = range(1 + int(math.log(count / MIN_LEVEL_POINTS, 1.5)))
     lengths = sorted({round(MIN_LEVEL_POINTS * 1.5**power) for power in powers})
     last = count - MIN_LEVEL_POINTS
-    # Lengths and shifts of a few sizes stand for all others: every stretch lies mostly on one of them.
+    # A few lengths and shifts represent all others: every stretch mostly overlaps one of them.
     some = [(at, at + n) for n in lengths for at in range(MIN_LEVEL_POINTS, last - n + 1, max(1, n // 4))]
     starts, ends = np.array(some).T
     likeliest = int(_contrasts(points, starts, ends).argmax())
     start, end = int(starts[likeliest]), int(ends[likeliest])
-    # From there to the likeliest of all.
+    # Refine it to the most likely of all stretches.
     for _ in range(_REFINEMENTS):
         firsts = np.arange(MIN_LEVEL_POINTS, end - MIN_LEVEL_POINTS + 1)
         start = int(firsts[_contrasts(points, firsts, np.full_like(firsts, end)).argmax()])
@@ -170,7 +172,7 @@ def _stretch(points: Points) -> tuple[tuple[int, ...], float]:
 
 
 def _p_value(points: Points, starts: Indexes, ends: Indexes) -> float:
-    """Return how often the greatest contrast of points in random order is at least that of the series."""
+    """Return the share of random orders of the points whose greatest contrast is at least that of the series."""
     found = stats.permutation_test(
         (points,),
         lambda each, axis: _contrasts(each, starts, ends).max(axis=axis),
@@ -185,7 +187,7 @@ def _p_value(points: Points, starts: Indexes, ends: Indexes) -> float:
 
 
 def _contrasts(points: Points, starts: Indexes, ends: Indexes) -> Points:
-    """Return, for each stretch, the difference of its mean from that of the rest, by the standard error for a noise of 1."""
+    """Return, for each stretch, the difference of its mean from the mean of the rest, divided by the standard error for a noise of 1."""
     count, lengths = points.shape[-1], ends - starts
     sums = np.cumsum(points - points.mean(axis=-1, keepdims=True), axis=-1)
     sums = np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1)
@@ -205,7 +207,7 @@ def _size(point: ChangePoint) -> float:
 
 
 def _relative_noise(points: Points, found: Sequence[ChangePoint]) -> float | None:
-    """Return the standard deviation of a series around its levels, by its mean; None where that cannot be told."""
+    """Return the standard deviation of a series around its levels, divided by its mean; None if it is undefined."""
     levels = np.split(points, [point.index for point in found])
     freedom = len(points) - len(levels)
     if freedom < 1 or not points.mean():
@@ -214,10 +216,10 @@ def _relative_noise(points: Points, found: Sequence[ChangePoint]) -> float | Non
 
 
 def _visible_deviations(count: int) -> float | None:
-    """Return the step in the middle of so many points that is found nine times of ten, in standard deviations of normal noise.
+    """Return the step in the middle of `count` points that is found nine times out of ten, in standard deviations of normal noise.
 
-    It is Student's t with the chance shared among the places where a step may be, as far as these are independent. Both constants are
-    fitted to simulations from 12 to 200 points, and the tests hold them to that.
+    The threshold is Student's t with the error probability shared among the effective number of independent positions of a step. Both
+    constants are fitted to simulations with 12 to 200 points; the tests check them.
     """
     if count < _FEWEST_POINTS:
         return None

@@ -15,17 +15,17 @@ from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_MARGIN = 0.02
-"""Relative differences up to this do not matter to anyone."""
+"""Relative differences up to this are irrelevant."""
 DEFAULT_PAIRS = 12
-"""Pairs that find a difference of 5 % in 9 of 10 cases where single measurements have a standard deviation of up to 2.5 %."""
-# Aims a little higher than the 9 of 10 that are promised: the spread of so few samples is itself only known roughly.
+"""Pairs that find a difference of 5 % in 9 of 10 cases if single measurements have a standard deviation of up to 2.5 %."""
+# A little higher than the documented 9 of 10: the spread of few samples is only roughly known.
 _POWER = 0.95
-# Ratios of what is smaller or greater are beyond what can be calculated with.
+# Ratios of smaller or greater samples exceed the range of floating-point numbers.
 _LEAST_SAMPLE = 1e-30
 _GREATEST_SAMPLE = 1e30
-# An interval is never narrower than what can be calculated with.
+# A narrower interval is treated as this wide, to avoid a division by 0.
 _NARROWEST = 1e-12
-# Nobody waits for more.
+# More samples are impractical.
 _MOST_SAMPLES = 1000
 
 
@@ -42,27 +42,28 @@ def compare(
 ) -> Comparison:
     """Compare a candidate with a baseline.
 
-    They differ where the interval of their ratio leaves out 1, and the ratio itself lies outside of what the margin and the noise floor
-    allow. They do not where the whole interval lies inside of that, and a difference of the limit would have shown. Else the samples do
-    not tell. With the sides exchanged the ratio is the inverse, a regression an improvement, and all else the same.
+    They differ if the interval of their ratio excludes 1 and the ratio itself exceeds both the margin and the noise floor. They do not
+    differ if the whole interval lies within the larger of margin and noise floor, and a difference of the limit would have been detected.
+    Otherwise the result is inconclusive. If the sides are exchanged, the ratio is inverted, a regression becomes an improvement, and all
+    else stays the same.
 
     Args:
-        baseline: Samples, each of a device started anew.
-        candidate: The same.
-        better: Which way the metric improves.
-        is_paired: Sample by sample they were measured one right after the other.
-        noise_floor: Interval of the ratio of the same build to itself, where that was measured.
-        margin: Relative difference that does not matter.
-        limit: The smallest detectable relative difference must be no greater for a verdict of no difference.
-        confidence: Of the interval.
+        baseline: Samples, each from a restarted device.
+        candidate: Samples of the candidate, measured in the same way.
+        better: Direction in which the metric improves.
+        is_paired: Whether the samples are pairs that were measured back to back.
+        noise_floor: Interval of the ratio of the same build to itself, if it was measured.
+        margin: Irrelevant relative difference.
+        limit: Upper limit of the smallest detectable relative difference for a verdict of no difference.
+        confidence: Confidence of the interval.
 
     Raises:
-        ValueError: samples said to be in pairs are not.
+        ValueError: the sides of paired samples differ in number.
     """
     if is_paired and baseline and candidate and len(baseline) != len(candidate):
-        raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are no pairs")
+        raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are not pairs")
 
-    def say(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, judgement: _Judgement | None = None) -> Comparison:
+    def result(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, judgement: _Judgement | None = None) -> Comparison:
         return Comparison(
             baseline=tuple(baseline),
             candidate=tuple(candidate),
@@ -79,18 +80,18 @@ def compare(
     samples = [*baseline, *candidate]
     if not baseline or not candidate:
         sides = [name for name, side in (("baseline", baseline), ("candidate", candidate)) if not side]
-        return say(Verdict.INVALID, f"no valid figure of the {' and the '.join(sides)}")
+        return result(Verdict.INVALID, f"no valid figure for the {' and the '.join(sides)}")
     if not all(sample == 0 or _LEAST_SAMPLE <= sample <= _GREATEST_SAMPLE for sample in samples):
-        return say(Verdict.INVALID, "a sample is negative, or no number that was measured")
+        return result(Verdict.INVALID, "a sample is negative or not a measurable number")
     needed, fewest = needed_samples(confidence), min(len(baseline), len(candidate))
     if fewest < needed:
         sentence = f"{fewest} samples; an interval of {100 * confidence:g} % needs {needed}, finding 5 % needs {DEFAULT_PAIRS}"
-        return say(Verdict.INCONCLUSIVE, sentence)
+        return result(Verdict.INCONCLUSIVE, sentence)
     if not all(samples):
         if not any(samples):
-            return say(Verdict.NO_DIFFERENCE, "all samples are 0")
-        return say(Verdict.INCONCLUSIVE, "some samples are 0, which have no ratio")
-    # Whoever is called the baseline, the same numbers are calculated with.
+            return result(Verdict.NO_DIFFERENCE, "all samples are 0")
+        return result(Verdict.INCONCLUSIVE, "some samples are 0, which have no ratio")
+    # The calculation uses the same order of the sides, whichever is the baseline.
     is_exchanged = tuple(candidate) < tuple(baseline)
     first, second = (candidate, baseline) if is_exchanged else (baseline, candidate)
     estimate = (estimate_paired_ratio if is_paired else estimate_ratio)(first, second, confidence)
@@ -99,23 +100,23 @@ def compare(
     if is_exchanged:
         estimate = estimate.inverse()
     if judgement.change is None:
-        return say(Verdict.INCONCLUSIVE if judgement.reason else Verdict.NO_DIFFERENCE, judgement.reason, estimate, judgement)
+        return result(Verdict.INCONCLUSIVE if judgement.reason else Verdict.NO_DIFFERENCE, judgement.reason, estimate, judgement)
     if better is Better.NEITHER:
-        return say(Verdict.INCONCLUSIVE, "it differs, and neither way is better", estimate, judgement)
+        return result(Verdict.INCONCLUSIVE, "there is a difference, but neither direction is better", estimate, judgement)
     is_more = (judgement.change > 0) is not is_exchanged
     is_better = is_more is (better is Better.HIGHER)
-    return say(Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "", estimate, judgement)
+    return result(Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "", estimate, judgement)
 
 
 @dataclass(frozen=True)
 class _Judgement:
-    """What an estimate shows, whichever way is better."""
+    """The meaning of an estimate, independent of the better direction."""
 
     smallest_detectable: float
     change: float | None = None
-    """Logarithm of the ratio, where it shows a difference."""
+    """Logarithm of the ratio if it shows a difference."""
     reason: str = ""
-    """Why it shows neither a difference nor that there is none."""
+    """Why it shows neither a difference nor the absence of one."""
     more_samples: int | None = None
 
 
@@ -127,7 +128,7 @@ def _plain_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> float
 
 
 def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) -> _Judgement:
-    """Judge an estimate from so many samples of each side; ratios up to `allowed`, and from its inverse, are no difference."""
+    """Judge an estimate from this number of samples of each side; ratios from 1 / `allowed` to `allowed` are no difference."""
     low, high = map(math.log, estimate.interval)
     change, bound, most = math.log(estimate.ratio), math.log(allowed), math.log1p(limit)
     half_width, spread = (high - low) / 2, float(stats.t.ppf(_POWER, estimate.freedom)) * estimate.deviation
@@ -140,12 +141,12 @@ def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) 
     if is_within and detectable <= most:
         return _Judgement(smallest)
     if is_within:
-        reason = f"it could have missed a difference of {100 * smallest:.1f} %, and the limit is {100 * limit:g} %"
+        reason = f"a difference of {100 * smallest:.1f} % could have been missed; the limit is {100 * limit:g} %"
     elif leaves_out_one:
-        reason = f"there is a difference, but it may be within what noise floor and margin allow, {100 * math.expm1(bound):.1f} %"
+        reason = f"there is a difference, but it may be within the noise floor and margin, {100 * math.expm1(bound):.1f} %"
     else:
-        reason = f"the interval holds 1 and reaches beyond what noise floor and margin allow, {100 * math.expm1(bound):.1f} %"
-    # The interval gets narrower with the square root of the number.
+        reason = f"the interval contains 1 and exceeds the noise floor and margin, {100 * math.expm1(bound):.1f} %"
+    # The interval shrinks with the square root of the number of samples.
     if abs(change) > bound:
         narrower = abs(change) / half_width
     elif bound < most:

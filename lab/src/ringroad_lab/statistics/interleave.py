@@ -1,4 +1,4 @@
-"""The order in which devices take turns, so that slow changes affect all of them alike."""
+"""The order in which devices take turns, so that slow changes affect all devices equally."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def turns(labels: Sequence[str], repetitions: int) -> tuple[tuple[str, ...], ...]:
-    """Return the order of each repetition: forth and back in turn, A B, B A, A B, ...
+    """Return the order of each repetition, alternately forward and backward: A B, B A, A B, ...
 
-    A drift at a constant rate then adds to every device as much as to any other, over each two repetitions; an even number of them is best.
+    A constant drift then affects all devices equally over each two repetitions; an even number of repetitions is best.
     """
     return tuple(tuple(labels) if repetition % 2 == 0 else tuple(reversed(labels)) for repetition in range(repetitions))

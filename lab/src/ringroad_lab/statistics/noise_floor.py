@@ -1,4 +1,4 @@
-"""The difference between two measurements of the same build: the scale of every comparison on the same test bed."""
+"""The difference between two measurements of the same build: the reference for every comparison on the same test bed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
 
 
 def noise_floor_interval(first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of the ratio of the same build to itself, from pairs that were measured as a comparison's are.
+    """Return the interval of the ratio of the same build to itself, from pairs that were measured like those of a comparison.
 
-    Of pairs too few for an interval it is all that was seen. It reaches as far below 1 as above, for the two builds are the same one.
+    With too few pairs for a confidence interval, return the range of their ratios. The interval is symmetric: both builds are the same.
 
     Raises:
         ValueError: there are no pairs, or a sample is not above 0.
     """
     if not first or len(first) != len(second):
-        raise ValueError(f"{len(first)} and {len(second)} samples are no pairs")
+        raise ValueError(f"{len(first)} and {len(second)} samples are not pairs")
     if not all(sample > 0 for sample in (*first, *second)):
         raise ValueError("a ratio needs samples above 0")
     if len(first) >= needed_samples(confidence):

@@ -12,43 +12,43 @@ from ringroad_lab.record import Better
 from ringroad_lab.trial import Frozen
 
 DEFAULT_LIMIT = 0.03
-"""A comparison that could have missed a relative difference of this does not say that there is none."""
+"""A comparison that could have missed a relative difference of this size does not report `no difference`."""
 
 
 class Verdict(StrEnum):
-    """What came of a comparison. In the order of severity."""
+    """The result of a comparison, in the order of severity."""
 
     NO_DIFFERENCE = "no difference"
-    """The interval of the ratio lies within what the setup's own noise and the margin allow, and a change of the limit would have shown."""
+    """The interval of the ratio lies within the noise floor and margin, and a change of the limit would have been detected."""
     IMPROVEMENT = "improvement"
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
-    """The samples are too few or too far apart to tell."""
+    """The samples are too few or too widely spread for a decision."""
     INVALID = "invalid"
     """One side has no valid figure."""
 
 
 def by_severity(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
-    """Return how many there are of each verdict, the most severe first."""
+    """Return the number of each verdict, the most severe first."""
     found = list(verdicts)
     return {verdict: found.count(verdict) for verdict in reversed(Verdict) if verdict in found}
 
 
 class Comparison(Frozen):
-    """A candidate beside a baseline, in one metric."""
+    """A candidate compared with a baseline, in one metric."""
 
     baseline: tuple[float, ...]
     """Samples."""
     candidate: tuple[float, ...]
     better: Better
     ratio: float | None
-    """Candidate to baseline: the ratio of the medians, or of samples taken in pairs the median ratio; None where there is none."""
+    """Candidate to baseline: the ratio of the medians, or the median ratio of pairs; None if it is undefined."""
     interval: tuple[float, float] | None
     """Confidence interval of the ratio."""
     confidence: Annotated[float, Field(gt=0, lt=1)]
     smallest_detectable: float | None
-    """Smallest relative difference that so many samples of such spread would mostly have shown; None where that cannot be told."""
+    """Smallest relative difference that this number of samples with this spread usually detects; None if it is unknown."""
     more_samples: int | None = None
-    """About how many more of each side would decide an inconclusive comparison; None where no number would, or none is needed."""
+    """Approximate number of further samples of each side that decides an inconclusive comparison; None if none does or is needed."""
     verdict: Verdict
     reason: str = ""

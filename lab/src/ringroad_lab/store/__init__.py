@@ -1,1 +1,1 @@
-"""The store of results."""
+"""The result store."""

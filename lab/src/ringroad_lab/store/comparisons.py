@@ -1,4 +1,4 @@
-"""Comparisons in the store: their verdicts, so that lists show what came of a run without comparing anew."""
+"""Stored comparisons: their verdicts, so that lists of runs show them without comparing again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def write_comparison(session: Session, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
-    """Write what came of a comparison, in place of an earlier one of the same sides."""
+    """Write the result of a comparison; replace an earlier comparison of the same sides."""
     for each in sorted({baseline_run_id, run_id}):
-        # Locked in one order: two processes that compare the same runs wait for each other, and not for ever.
+        # Always locked in the same order, so that two processes that compare the same runs do not deadlock.
         existing_run(session, each, is_locked=True)
     is_within = baseline_run_id == run_id
     sides = {
@@ -48,13 +48,13 @@ def write_comparison(session: Session, baseline_run_id: str, run_id: str, compar
 
 
 def forget_comparisons(session: Session, run_id: str) -> None:
-    """Remove the comparisons of a run that goes on: they are of less than it has now."""
+    """Remove the comparisons of a run that continues: they do not cover its new measurements."""
     sides = models.Comparison
     session.execute(delete(sides).where(or_(sides.run_id == run_id, sides.baseline_run_id == run_id)))
 
 
 def read_comparisons(session: Session, run_ids: Sequence[str]) -> Mapping[str, tuple[StoredComparison, ...]]:
-    """Return what came of the comparisons of runs with others, by the id of the run; the newest first."""
+    """Return the comparisons of runs with other runs, by run id; the newest first."""
     query = (
         select(models.Comparison, models.Run.name)
         .join(models.Run, models.Run.run_id == models.Comparison.baseline_run_id)
@@ -68,7 +68,7 @@ def read_comparisons(session: Session, run_ids: Sequence[str]) -> Mapping[str, t
             Finding(each.topology, each.dut, each.method, each.frame, each.metric, Verdict(each.verdict), each.ratio)
             for each in row.findings
         )
-        told = StoredComparison(
+        stored = StoredComparison(
             run_id=row.run_id,
             baseline_run_id=row.baseline_run_id,
             baseline_name=name,
@@ -79,5 +79,5 @@ def read_comparisons(session: Session, run_ids: Sequence[str]) -> Mapping[str, t
             findings=findings,
             compared_at=row.compared_at,
         )
-        found[row.run_id] = (*found.get(row.run_id, ()), told)
+        found[row.run_id] = (*found.get(row.run_id, ()), stored)
     return found

@@ -1,4 +1,4 @@
-"""Filters as conditions of SQL."""
+"""Filters as SQL conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ringroad_lab.store.rows import indexed
 
 
 def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
-    """Return what a run has to fulfil."""
+    """Return the conditions on a run."""
     run, dut, label = models.Run, models.RunDut, models.RunLabel
     conditions = _equal({run.name: which.name, run.state: which.state})
     if which.since is not None:
@@ -43,7 +43,7 @@ def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def metric_conditions(which: MetricFilter) -> list[ColumnElement[bool]]:
-    """Return what a run, its measurement and its metric, joined, have to fulfil."""
+    """Return the conditions on a run joined with its measurements and metrics."""
     run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
     conditions = _equal(
         {
@@ -59,7 +59,7 @@ def metric_conditions(which: MetricFilter) -> list[ColumnElement[bool]]:
 
 
 def last_verdict() -> ScalarSelect[str]:
-    """Return what was last said of a run."""
+    """Return the latest tester verdict of a run."""
     query = select(models.Judgement.verdict).where(models.Judgement.run_id == models.Run.run_id)
     return query.order_by(models.Judgement.id.desc()).limit(1).correlate(models.Run).scalar_subquery()
 

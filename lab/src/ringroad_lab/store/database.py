@@ -1,4 +1,4 @@
-"""Opens the database of the store, brought to the present schema, for several processes at once."""
+"""Opens the database of the store for several processes at once and upgrades it to the current schema."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ringroad_lab.errors import StoreError, StoreFailedError
 
-# What a database fails with; the second is for texts that are no Unicode, the third for connections that were cut: pg8000 passes it on.
+# Errors that a database raises; UnicodeEncodeError for invalid Unicode, OSError for cut connections: pg8000 does not wrap it.
 DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OSError)
-# How long a process waits for another that writes, ms.
+# How long a process waits for another process that writes, ms.
 BUSY_TIMEOUT_MS = 30_000
-# Any number, the same in every process: the lock under which PostgreSQL's tables are brought up to date.
+# Any number, the same in every process: the lock under which PostgreSQL's tables are upgraded.
 _MIGRATION_LOCK = 2544
 _VERSION_TABLE = "alembic_version"
 # Set on connections that write: see _begin.
 _WRITES = "ringroad_lab_writes"
-# Else it prints a traceback where a connection that was cut cannot be closed; what failed by it is told by its error.
+# Without a handler, a cut connection that cannot be closed prints a traceback; the failed operation reports its own error.
 logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
 
 def open_database(url: URL) -> Engine:
-    """Open a database, make or upgrade its tables.
+    """Open a database and create or upgrade its tables.
 
     Raises:
-        StoreError: it cannot be opened, is not a result store, or is newer than this program.
+        StoreError: the database cannot be opened, is not a result store, or is newer than this program.
     """
     shown = url.database if url.drivername == "sqlite" else url.render_as_string()
     try:
         if url.drivername == "sqlite":
             path = Path(url.database or "")
             path.parent.mkdir(parents=True, exist_ok=True)
-            # It holds the digests of tokens, and results that are not everybody's.
+            # The file holds digests of tokens, and results that not all users may see.
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        # A run takes hours, in which the other end may have gone and come again.
+        # A run takes hours; the database server can restart in that time.
         engine = sqlalchemy.create_engine(url, pool_pre_ping=True)
         if url.drivername == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
@@ -63,13 +63,13 @@ def for_writing(engine: Engine) -> Engine:
 
 
 def why(error: Exception) -> str:
-    """Return what the database said, without SQLAlchemy's additions."""
-    said = getattr(error, "orig", None) or error
-    if isinstance(said, OSError):
-        return said.strerror or str(said)
-    # PostgreSQL's messages have parts, of which M is for people.
-    parts = said.args[0] if said.args else None
-    return str(parts["M"] if isinstance(parts, dict) and "M" in parts else said)
+    """Return the database's own error message, without SQLAlchemy's additions."""
+    original = getattr(error, "orig", None) or error
+    if isinstance(original, OSError):
+        return original.strerror or str(original)
+    # PostgreSQL's errors have fields; M is the message for users.
+    fields = original.args[0] if original.args else None
+    return str(fields["M"] if isinstance(fields, dict) and "M" in fields else original)
 
 
 def _migration_scripts(connection: Connection) -> Config:
@@ -80,20 +80,20 @@ def _migration_scripts(connection: Connection) -> Config:
 
 
 def _prepare_sqlite(dbapi_connection: Any, _record: object) -> None:  # noqa: ANN401
-    # Transactions are begun by _begin: the module's own begin neither covers changes of tables nor waits well.
+    # _begin starts the transactions: the sqlite3 module's own BEGIN does not cover schema changes and does not wait well.
     dbapi_connection.isolation_level = None
     cursor = dbapi_connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys = ON")
-    # Readers do not wait for a writer. Synced at each commit: a measurement that was told to be stored stays.
+    # Readers do not wait for a writer. Synced at each commit: a measurement that was reported as stored survives a crash.
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
 
 
 def _begin(connection: Connection) -> None:
-    # A transaction that reads first and then writes fails at once, without the wait, when another wrote in between.
-    # So those that write say so.
+    # A transaction that reads and then writes fails at once, without waiting, if another process wrote in between.
+    # So transactions that write take the lock at their start.
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -105,11 +105,11 @@ def _upgrade(connection: Connection, shown: str) -> None:
     scripts = ScriptDirectory.from_config(config)
     tables = inspect(connection).get_table_names()
     if tables and _VERSION_TABLE not in tables:
-        raise StoreError(f"result store {shown}: this database is another program's; name a new file or an empty database")
+        raise StoreError(f"result store {shown}: this database belongs to another program; name a new file or an empty database")
     revision = MigrationContext.configure(connection).get_current_revision()
     if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
         raise StoreError(
-            f"result store {shown}: it was made by a newer ringroad-lab (its schema is {revision}, this one knows up to "
+            f"result store {shown}: created by a newer ringroad-lab (schema {revision}; this ringroad-lab supports schemas up to "
             f"{scripts.get_current_head()}); upgrade ringroad-lab, or name another store"
         )
     if revision != scripts.get_current_head():

@@ -15,18 +15,18 @@ _SOCKET = "unix_sock"
 
 
 def default_path() -> Path:
-    """Return the file of SQLite that is used unless another is named."""
+    """Return the default SQLite file."""
     data_home = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification requires that relative paths are ignored.
     folder = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
     return folder / "ringroad-lab" / "results.db"
 
 
 def parse_location(location: str | None) -> URL:
-    """Read a path or a URL; None is the default path.
+    """Parse a path or a URL; None is the default path.
 
     Raises:
-        StoreError: it is neither.
+        StoreError: the location is neither a path nor a valid URL.
     """
     if location is None:
         return URL.create("sqlite", database=str(default_path()))
@@ -37,12 +37,12 @@ def parse_location(location: str | None) -> URL:
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
-        # Its text may hold a password.
-        raise StoreError("the URL of the result store cannot be read: write postgresql://USER:PASSWORD@HOST/DATABASE") from None
+        # The error text can contain a password.
+        raise StoreError("invalid URL of the result store: write postgresql://USER:PASSWORD@HOST/DATABASE") from None
     if unknown := set(url.query) - {_SOCKET}:
-        raise StoreError(f"the URL of the result store has a parameter {min(unknown)!r}: there is no other than {_SOCKET}")
+        raise StoreError(f"unknown parameter {min(unknown)!r} in the URL of the result store: only {_SOCKET} is allowed")
     if url.drivername in ("postgresql", "postgres", "postgresql+pg8000"):
         return url.set(drivername="postgresql+pg8000")
     if url.drivername == "sqlite" and url.database:
         return url
-    raise StoreError(f"result store {url.render_as_string()}: only a file of SQLite, or postgresql://..., can be one")
+    raise StoreError(f"result store {url.render_as_string()}: not a valid location: write the path of an SQLite file, or postgresql://...")

@@ -1,7 +1,7 @@
 """Tables of the result store.
 
-What a run is lies in the raw JSON of its heads and measurements, kept for ever and never edited. All other columns are an index of it for
-queries. Tables change by a migration (`migrations/versions`) alone, which a test compares with what is here.
+The raw JSON of a run's heads and measurements is the run; it is kept for ever and never edited. All other columns of a run are an index for
+queries. Only migrations (`migrations/versions`) change tables; a test compares their result with these models.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class Base(DeclarativeBase):
-    """Of all tables of the store, those of the web page as well."""
+    """Base class of all tables of the store, including the tables of the web page."""
 
     metadata = MetaData(
         naming_convention={
@@ -31,15 +31,15 @@ class Run(Base):
     run_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(Text, index=True)
     state: Mapped[str] = mapped_column(String(16))
-    """A `RunState`; what it would be if nothing more came, while the run is not ended."""
+    """A `RunState`; while the run is not ended, the state that it has if nothing more is written."""
     is_ended: Mapped[bool] = mapped_column(Boolean)
-    """False while it runs, and for ever where it was killed."""
+    """False while the run is active; stays False if it was killed."""
     started_at: Mapped[float] = mapped_column(Double, index=True)
     ended_at: Mapped[float] = mapped_column(Double)
     lab_version: Mapped[str] = mapped_column(Text)
     generator_version: Mapped[str] = mapped_column(Text)
     supersedes: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: a run can be imported without the one before it."""
+    """Not a foreign key: a run can be imported without the run that it supersedes."""
 
     heads: Mapped[list[RunHead]] = relationship(order_by="RunHead.sequence")
     labels: Mapped[list[RunLabel]] = relationship(cascade="all, delete-orphan", order_by="RunLabel.name")
@@ -47,7 +47,7 @@ class Run(Base):
 
 
 class RunHead(Base):
-    """A run without its measurements, raw: one is written when it begins, one whenever it ends; the last counts."""
+    """A run without its measurements, raw: one row is written when the run starts and one at each end; the last row counts."""
 
     __tablename__ = "run_head"
 
@@ -117,7 +117,7 @@ class StoredMeasurement(Base):
 
 
 class StoredMetric(Base):
-    """A figure of a measurement."""
+    """A metric of a measurement."""
 
     __tablename__ = "metric"
 
@@ -129,7 +129,7 @@ class StoredMetric(Base):
 
 
 class Comparison(Base):
-    """What came of comparing a run with another, or two devices of one run. One of the same sides takes its place."""
+    """The result of comparing two runs, or two devices of one run. A new comparison of the same sides replaces it."""
 
     __tablename__ = "comparison"
     __table_args__ = (Index("uq_comparison_sides", "run_id", "baseline_run_id", "dut", "baseline_dut", unique=True),)
@@ -139,10 +139,10 @@ class Comparison(Base):
     """The candidate."""
     baseline_run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id", ondelete="CASCADE"), index=True)
     dut: Mapped[str] = mapped_column(Text)
-    """Label of the candidate where both are devices of one run, else empty."""
+    """Label of the candidate if both sides are devices of one run, else empty."""
     baseline_dut: Mapped[str] = mapped_column(Text)
     verdict: Mapped[str] = mapped_column(String(16))
-    """A `Verdict`, of the whole."""
+    """The overall `Verdict`."""
     compared_at: Mapped[float] = mapped_column(Double)
 
     findings: Mapped[list[Finding]] = relationship(order_by="Finding.id")
@@ -165,7 +165,7 @@ class Finding(Base):
 
 
 class Baseline(Base):
-    """A name given to a run. Giving it to another adds a row; the last counts."""
+    """A name of a run. Moving the name to another run adds a row; the last row counts."""
 
     __tablename__ = "baseline"
 
@@ -176,7 +176,7 @@ class Baseline(Base):
 
 
 class Judgement(Base):
-    """What a tester said of a run. Saying something else adds a row; the last counts."""
+    """A tester's verdict on a run. A new verdict adds a row; the last row counts."""
 
     __tablename__ = "judgement"
 
@@ -189,7 +189,7 @@ class Judgement(Base):
 
 
 class Request(Base):
-    """A build that is to be measured by a scenario: the one truth about what is to be done, under way and done."""
+    """A request to measure a build with a scenario. This table is the authoritative state of queued, active and finished work."""
 
     __tablename__ = "request"
     __table_args__ = (
@@ -210,44 +210,44 @@ class Request(Base):
     order: Mapped[str] = mapped_column(Text)
     """Layers, settings, labels and baseline of the run, JSON."""
     package: Mapped[str] = mapped_column(Text)
-    """Of whose builds with the same tag the newest wins; empty: there is no such choice."""
+    """Of its builds with the same tag the newest supersedes the others; empty: no build supersedes another."""
     tag: Mapped[str] = mapped_column(Text)
     built_at: Mapped[float] = mapped_column(Double)
-    """When the build was made, by its message; else when that came."""
+    """Build time from the message; else the time at which the message was received."""
     priority: Mapped[int] = mapped_column(Integer)
     owner: Mapped[str] = mapped_column(Text)
     attempts: Mapped[int] = mapped_column(Integer)
     duplicates: Mapped[int] = mapped_column(Integer)
-    """How often the same came again."""
+    """How often the same request was received again."""
     last_error: Mapped[str] = mapped_column(Text)
     event: Mapped[str] = mapped_column(Text)
-    """What the source calls the kind of message."""
+    """The source's name for the kind of message."""
     delivery: Mapped[str] = mapped_column(Text)
-    """By what the source knows its message; empty where it has no such name."""
+    """The source's id of the message; empty if it has none."""
     payload: Mapped[bytes] = mapped_column(LargeBinary)
     """The message as it was received."""
     superseded_by: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
     engine: Mapped[str] = mapped_column(String(64))
     job_key: Mapped[str] = mapped_column(Text)
-    """By what the engine knows its job."""
+    """The engine's id of the job."""
     lease_holder: Mapped[str] = mapped_column(Text)
-    """The dispatcher that sees to it; empty: none."""
+    """The dispatcher that handles the request; empty: none."""
     lease_until: Mapped[float] = mapped_column(Double)
     not_before: Mapped[float] = mapped_column(Double)
-    """It is not tried again sooner."""
+    """Earliest time of the next attempt."""
     run_id: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: the id is there before the run."""
+    """Not a foreign key: the id is assigned before the run is stored."""
     verdict: Mapped[str] = mapped_column(String(32))
     created_at: Mapped[float] = mapped_column(Double)
     changed_at: Mapped[float] = mapped_column(Double)
     served_at: Mapped[float] = mapped_column(Double)
-    """When a dispatcher took it last; 0: never."""
+    """When a dispatcher last claimed the request; 0: never."""
     beds: Mapped[str] = mapped_column(Text, server_default="")
-    """Names of the beds of which its job may have one, in words; empty: the fleet has no beds, or there is no job."""
+    """Names of the beds that the job can take, separated by spaces; empty: the fleet has no beds, or there is no job."""
 
 
 class RequestChange(Base):
-    """A change of a request's state: when, by whom, why. Rows are added."""
+    """A change of a request's state: time, actor and reason. Rows are only added."""
 
     __tablename__ = "request_change"
 
@@ -255,14 +255,14 @@ class RequestChange(Base):
     request_id: Mapped[int] = mapped_column(ForeignKey("request.id"), index=True)
     changed_at: Mapped[float] = mapped_column(Double)
     old: Mapped[str] = mapped_column(String(16))
-    """Empty where it was made."""
+    """Empty at the creation of the request."""
     new: Mapped[str] = mapped_column(String(16))
     actor: Mapped[str] = mapped_column(Text)
     why: Mapped[str] = mapped_column(Text)
 
 
 class Notification(Base):
-    """What is to be told of a request to one, and how far that has come. Made in the transaction in which the request changes."""
+    """A notification about a request to one recipient, and its delivery state. Created in the transaction that changes the request."""
 
     __tablename__ = "notification"
     __table_args__ = (
@@ -273,34 +273,34 @@ class Notification(Base):
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     request_id: Mapped[int] = mapped_column(ForeignKey("request.id", ondelete="CASCADE"))
     round: Mapped[int] = mapped_column(Integer)
-    """How often the request was begun anew before."""
+    """How often the request was restarted before."""
     stage: Mapped[str] = mapped_column(String(16))
     target: Mapped[str] = mapped_column(Text)
-    """Who is told, by name; empty: everybody, for whom a dispatcher puts a row for each who is concerned in its place."""
+    """Name of the recipient; empty: not yet addressed; a dispatcher replaces the row with one row for each recipient."""
     state: Mapped[str] = mapped_column(String(16))
     """A `DeliveryState`."""
     run_id: Mapped[str | None] = mapped_column(String(64))
     outcome: Mapped[str] = mapped_column(String(32))
-    """Verdict, or the state in which the request ended without one; empty before its end."""
+    """The verdict, or the final state of a request without a verdict; empty before its end."""
     reason: Mapped[str] = mapped_column(Text)
     happened_at: Mapped[float] = mapped_column(Double)
     delivery: Mapped[str] = mapped_column(String(36))
-    """By which whoever is told knows it again: the same at each attempt."""
+    """Id by which the recipient recognizes duplicates: the same at each attempt."""
     attempts: Mapped[int] = mapped_column(Integer)
     last_error: Mapped[str] = mapped_column(Text)
     asked_at: Mapped[float] = mapped_column(Double)
-    """Since when it is tried."""
+    """When delivery was requested, at first or again."""
     not_before: Mapped[float] = mapped_column(Double)
-    """It is not tried again sooner."""
+    """Earliest time of the next attempt."""
     changed_at: Mapped[float] = mapped_column(Double)
-    """When it was delivered, given up, or tried last."""
+    """Time of the delivery, of giving up, or of the last attempt."""
     holder: Mapped[str] = mapped_column(Text)
-    """The dispatcher that tries now; empty: none."""
+    """The dispatcher that is sending now; empty: none."""
     held_until: Mapped[float] = mapped_column(Double)
 
 
 class SourceCount(Base):
-    """How many messages of a source came to what."""
+    """Number of messages of a source by outcome."""
 
     __tablename__ = "source_count"
 
@@ -311,37 +311,37 @@ class SourceCount(Base):
 
 
 class SourcePosition(Base):
-    """How far a source that is asked has been read: all up to there came to what it came to."""
+    """How far a polled source has been read: everything up to this position is processed."""
 
     __tablename__ = "source_position"
 
     source: Mapped[str] = mapped_column(String(64), primary_key=True)
     part: Mapped[str] = mapped_column(Text, primary_key=True)
-    """Of the source, which is read by itself: a tag of a Koji hub."""
+    """A part of the source that is read separately: a tag of a Koji hub."""
     position: Mapped[int] = mapped_column(BigInteger)
-    """A number of the source's own that grows: an event of a Koji hub."""
+    """An increasing number of the source: an event of a Koji hub."""
     changed_at: Mapped[float] = mapped_column(Double)
 
 
 class Bed(Base):
-    """A bed of `fleet.toml`, as far as the file cannot know it: who has it, and whether it may be had."""
+    """State of a bed of `fleet.toml`: its current holder, and whether it is in quarantine."""
 
     __tablename__ = "bed"
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     token: Mapped[int] = mapped_column(Integer)
-    """Grows each time it is taken; who took it with a smaller one has it no more."""
+    """Incremented each time the bed is taken; a holder with a smaller token has lost the bed."""
     holder: Mapped[str] = mapped_column(Text)
-    """The process of the run that has it; empty: none."""
+    """The process of the run that holds the bed; empty: none."""
     lease_until: Mapped[float] = mapped_column(Double)
     quarantine: Mapped[str] = mapped_column(Text)
-    """Why it is in quarantine; empty: it is not."""
+    """Reason of the quarantine; empty: not in quarantine."""
     quarantined_at: Mapped[float] = mapped_column(Double)
     quarantined_by: Mapped[str] = mapped_column(Text)
 
 
 class BedOccupancy(Base):
-    """A taking of a bed: which run had it, from when to when."""
+    """An occupancy of a bed: the run that held it, from start to end."""
 
     __tablename__ = "bed_occupancy"
     __table_args__ = (Index("uq_bed_occupancy_bed_token", "bed", "token", unique=True),)
@@ -350,19 +350,19 @@ class BedOccupancy(Base):
     bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
     token: Mapped[int] = mapped_column(Integer)
     run_id: Mapped[str] = mapped_column(String(64), index=True)
-    """Not a foreign key: the bed is taken before the run begins."""
+    """Not a foreign key: the bed is taken before the run starts."""
     request_id: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
     holder: Mapped[str] = mapped_column(Text)
     taken_at: Mapped[float] = mapped_column(Double, index=True)
     waited_s: Mapped[float | None] = mapped_column(Double)
-    """How long its request had waited; None without one."""
+    """How long its request waited; None without a request."""
     ended_at: Mapped[float | None] = mapped_column(Double)
-    """None while it has it, and where nobody has seen yet that it lost it."""
+    """None while the run holds the bed, and until another process detects that the run lost it."""
     outcome: Mapped[str] = mapped_column(Text)
 
 
 class BedCalibration(Base):
-    """What the generator of a bed carried by itself before a run."""
+    """The rate that the generator of a bed reached without a device, before a run."""
 
     __tablename__ = "bed_calibration"
     __table_args__ = (Index(None, "bed", "load_digest", "transport", "frame"),)
@@ -371,11 +371,11 @@ class BedCalibration(Base):
     bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
     run_id: Mapped[str] = mapped_column(String(64))
     load_digest: Mapped[str] = mapped_column(String(64))
-    """Of the generator's settings and what else of the scenario its ceiling depends on: only like is compared with like."""
+    """Digest of the generator's settings and the scenario settings that affect its ceiling: only equal digests are compared."""
     transport: Mapped[str] = mapped_column(Text)
     frame: Mapped[str] = mapped_column(Text)
     """Name of the frame mix."""
     ceiling_fps: Mapped[float] = mapped_column(Double)
     measured_at: Mapped[float] = mapped_column(Double)
     is_good: Mapped[bool] = mapped_column(Boolean)
-    """Whether later ones are compared with it."""
+    """Whether later calibrations are compared with this one."""

@@ -1,4 +1,4 @@
-"""Queries of the store, and their results."""
+"""Filters for store queries, and query results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringroad_lab.statistics.verdict import Verdict
 
 
 class TesterVerdict(StrEnum):
-    """What a tester says of a run."""
+    """A tester's verdict on a run."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -21,7 +21,7 @@ class TesterVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs; those that all fields given let through."""
+    """Selects runs that match all given fields."""
 
     name: str | None = None
     dut: str | None = None
@@ -31,13 +31,13 @@ class RunFilter:
     state: RunState | None = None
     verdict: TesterVerdict | None = None
     finding: Verdict | None = None
-    """What a comparison of it with another found in a headline metric."""
+    """Verdict on a headline metric in one of its comparisons."""
     since: float | None = None
     """Started at or after, seconds since 1970."""
     until: float | None = None
     """Started before, seconds since 1970."""
     superseded: bool = True
-    """Whether those that another run took the place of are among them."""
+    """Whether superseded runs are included."""
 
 
 @dataclass(frozen=True)
@@ -56,59 +56,59 @@ class Finding:
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """What came of comparing a run with another, or two devices of one."""
+    """The result of comparing two runs, or two devices of one run."""
 
     run_id: str
     baseline_run_id: str
     baseline_name: str
-    """Of the baseline's run."""
+    """Name of the baseline run."""
     dut: str | None
-    """Label of the candidate where both are devices of one run."""
+    """Label of the candidate if both sides are devices of one run."""
     baseline_dut: str | None
     verdict: Verdict
     counts: Mapping[Verdict, int]
-    """How many headline metrics have each verdict, the most severe first."""
+    """Number of headline metrics by verdict, the most severe first."""
     findings: tuple[Finding, ...]
     compared_at: float
 
     @property
     def baseline(self) -> str:
-        """For people: the name and the beginning of the id of the run, or the label of the device."""
+        """For users: the name and the short id of the run, or the label of the device."""
         return self.baseline_dut or f"{self.baseline_name} ({self.baseline_run_id[:8]})"
 
     @property
     def what_came(self) -> str:
-        """For people: `2 regressions, 1 no difference` and the like."""
+        """For users: `2 regression, 1 no difference`, for example."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items()) or self.verdict
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, as lists show it."""
+    """A run as shown in lists."""
 
     run_id: str
     name: str
     state: RunState
     is_ended: bool
-    """False while it runs, and where it was killed."""
+    """False while the run is active, and after it was killed."""
     started_at: float
     ended_at: float
     lab_version: str
     duts: tuple[tuple[str, str], ...]
-    """Label and driver of each."""
+    """Label and driver of each device."""
     versions: tuple[str, ...]
     """Program and version, each once."""
     labels: Mapping[str, str]
     statuses: Mapping[MeasurementStatus, int]
-    """How many measurements of each status."""
+    """Number of measurements by status."""
     verdict: TesterVerdict | None
     supersedes: str | None
     superseded_by: tuple[str, ...]
     comparisons: tuple[StoredComparison, ...]
-    """With others, the newest first."""
+    """Comparisons with other runs, the newest first."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return the summary for programs (JSON)."""
         return {
             "run_id": self.run_id,
             "name": self.name,
@@ -130,12 +130,12 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class MetricFilter:
-    """Which figures; those that all fields given let through."""
+    """Selects metrics that match all given fields."""
 
     name: str | None = None
-    """Of the run."""
+    """Name of the run."""
     dut: str | None = None
-    """Label."""
+    """Label of the device."""
     topology: str | None = None
     method: str | None = None
     frame: str | None = None
@@ -144,7 +144,7 @@ class MetricFilter:
 
 @dataclass(frozen=True)
 class MetricPoint:
-    """A figure of a measurement, for trends: of runs that ended and that none took the place of."""
+    """A metric of a measurement, for trends; only from runs that ended and are not superseded."""
 
     run_id: str
     run_started_at: float
@@ -157,7 +157,7 @@ class MetricPoint:
 
 @dataclass(frozen=True)
 class Choices:
-    """What there is to filter by."""
+    """Values to filter by."""
 
     names: tuple[str, ...]
     duts: tuple[str, ...]
@@ -166,7 +166,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class BaselineEntry:
-    """A name given to a run."""
+    """A baseline: a name of a run."""
 
     name: str
     run_id: str

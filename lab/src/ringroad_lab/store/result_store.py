@@ -48,7 +48,7 @@ from ringroad_lab.store.rows import (
 if TYPE_CHECKING:
     from ringroad_lab.comparison import RunComparison
 
-# Names of runs that nobody can give to a baseline.
+# Reserved names, which cannot name a baseline.
 LATEST = "latest"
 LAST_STABLE = "last-stable"
 _BASELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -56,16 +56,16 @@ _SHORTEST_PREFIX = 4
 
 
 class ResultStore:
-    """Runs, and what is said of them. Safe for several processes and threads at once.
+    """Stores runs, comparisons and verdicts. Safe for several processes and threads at once.
 
-    Every method raises StoreFailedError where the database fails.
+    Every method raises StoreFailedError if the database fails.
     """
 
     def __init__(self, location: str | None = None) -> None:
-        """Open a file of SQLite or the URL of a database; None is the user's own file.
+        """Open an SQLite file or the URL of a database; None is the user's default file.
 
         Raises:
-            StoreError: it cannot be opened, is not a result store, or is newer than this program.
+            StoreError: the store cannot be opened, is not a result store, or is newer than this program.
         """
         self._url = parse_location(location)
         self._engine = open_database(self._url)
@@ -74,7 +74,7 @@ class ResultStore:
 
     @property
     def location(self) -> str:
-        """What the store is, without a password; for people."""
+        """The path or URL of the store, without a password; for users."""
         return str(self._url.database) if self._url.drivername == "sqlite" else self._url.render_as_string()
 
     def close(self) -> None:
@@ -82,22 +82,22 @@ class ResultStore:
         self._engine.dispose()
 
     def fenced(self, check: Callable[[Session], None]) -> ResultStore:
-        """Return the same store, in which each transaction that writes begins by a check; nothing is written where that raises."""
+        """Return the same store with a check at the start of each write transaction; if the check raises, nothing is written."""
         fenced = copy.copy(self)
         fenced._check = check
         return fenced
 
     def __enter__(self) -> ResultStore:
-        """Return itself."""
+        """Return the store."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Close."""
+        """Close all connections."""
         self.close()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Give a session for queries."""
+        """Yield a session for queries."""
         try:
             with Session(self._engine) as session:
                 yield session
@@ -106,7 +106,7 @@ class ResultStore:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """Give a session whose changes are committed at its end; none of them where an exception ends it."""
+        """Yield a session; commit its changes at the end, or roll them back if an exception is raised."""
         try:
             with Session(self._writing_engine) as session, session.begin():
                 self._check(session)
@@ -117,69 +117,69 @@ class ResultStore:
     # Runs
 
     def begin_run(self, record: RunRecord) -> None:
-        """Store a run that begins: all that is known of it by now, as if it were stopped at once.
+        """Store a run that starts, with everything known so far, as if it were stopped immediately.
 
         Raises:
-            StoreError: its id is there already, or it has measurements.
+            StoreError: its id is already stored, or it has measurements.
         """
         if record.measurements:
             raise StoreError(f"run {record.run_id} has measurements before it begins")
         with self.writing() as session:
             if session.get(models.Run, record.run_id) is not None:
-                raise StoreError(f"run {record.run_id} is in the store already")
+                raise StoreError(f"run {record.run_id} is already in the store")
             write_head(session, record, is_ended=False)
 
     def add_measurement(self, run_id: str, measurement: Measurement) -> None:
         """Append a measurement to a run that is not finished.
 
         Raises:
-            StoreError: the run is not there, is finished, or has a measurement of this number.
+            StoreError: the run is unknown, is finished, or already has a measurement with this number.
         """
         with self.writing() as session:
             run = unfinished_run(session, run_id)
             taken = select(models.StoredMeasurement.id).filter_by(run_id=run_id, number=measurement.number)
             if session.scalar(taken) is not None:
-                raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
+                raise StoreError(f"run {run_id} already has a measurement {measurement.number}")
             run.is_ended = False
             session.add(measurement_row(run, measurement))
             forget_comparisons(session, run_id)
 
     def end_run(self, record: RunRecord) -> None:
-        """Store how a run ended, with all that is known of it now. One that was stopped or failed may go on, and end again.
+        """Store the end of a run, with everything known now. A stopped or failed run can resume and end again.
 
-        The measurements are those that were appended; `record.measurements` is empty, or the same ones.
+        The measurements were appended before; `record.measurements` is empty or equal to them.
 
         Raises:
-            StoreError: the run is not there, is finished, or has other measurements.
+            StoreError: the run is unknown, is finished, or has other measurements.
         """
         with self.writing() as session:
             unfinished_run(session, record.run_id)
             if record.measurements and read_measurements(session, record.run_id) != by_number(record.measurements):
-                raise StoreError(f"run {record.run_id} ends with other measurements than were stored")
+                raise StoreError(f"run {record.run_id} has other measurements than were stored before its end")
             write_head(session, record, is_ended=True)
 
     def add_run(self, record: RunRecord) -> bool:
-        """Store a whole run; False where the very same one is there already.
+        """Store a whole run; return False if the identical run is already stored.
 
         Raises:
-            RunConflictError: its id is there with other content.
-            RunRefusedError: it is no run.
+            RunConflictError: its id is stored with other content.
+            RunRefusedError: the record is not a valid run.
         """
         return self.add_runs((record,)) == 1
 
     def add_runs(self, records: Sequence[RunRecord]) -> int:
-        """Store whole runs, all or none; return how many were not there yet.
+        """Store whole runs, all or none; return how many were new.
 
         Raises:
-            RunConflictError: an id is there with other content.
-            RunRefusedError: what is given is no run.
+            RunConflictError: an id is stored with other content.
+            RunRefusedError: a record is not a valid run.
         """
         added = 0
         with self.writing() as session:
             for record in records:
                 numbers = [measurement.number for measurement in record.measurements]
                 if len(set(numbers)) < len(numbers):
-                    raise RunRefusedError(f"run {record.run_id} has several measurements of one number")
+                    raise RunRefusedError(f"run {record.run_id} has several measurements with the same number")
                 if session.get(models.Run, record.run_id) is None:
                     run = write_head(session, record, is_ended=True)
                     session.add_all(measurement_row(run, measurement) for measurement in record.measurements)
@@ -188,26 +188,26 @@ class ResultStore:
                 elif in_order(record) != read_run(session, record.run_id):
                     raise RunConflictError(
                         f"run {record.run_id} is in the store with other content; a run is never edited: "
-                        f"give the new one an id of its own, and name this one in its `supersedes`"
+                        f"give the new run its own id, and set its `supersedes` to this id"
                     )
         return added
 
     def get_run(self, run_id: str) -> RunRecord:
-        """Return a run, whole; of one that did not end what is there.
+        """Return a whole run; if the run has not ended, everything that is stored of it.
 
         Raises:
-            StoreError: it is not there.
+            StoreError: the run is unknown.
         """
         with self.reading() as session:
             return read_run(session, run_id)
 
     def resolve(self, text: str, beside: RunRecord | None = None) -> str:
-        """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
+        """Return the id of the run that is named by its id, the beginning of its id, a baseline, `latest` or `last-stable`.
 
-        Beside a run, `last-stable` is the last one of its scenario on its machine.
+        With `beside`, `last-stable` is the last stable run of the same scenario on the same machine.
 
         Raises:
-            StoreError: none is, or several are.
+            StoreError: no run matches, or several do.
         """
         if text == LATEST:
             latest = self.summaries(limit=1)
@@ -230,7 +230,7 @@ class ResultStore:
                 if len(found) == 1:
                     return found[0]
                 if found:
-                    raise StoreError(f"several runs begin with {text!r}: write more of the id")
+                    raise StoreError(f"several runs have an id that begins with {text!r}: write more of the id")
         raise StoreError(f"no run or baseline {text!r} in result store {self.location}: `ringroad-lab runs` lists all runs")
 
     # Queries
@@ -249,12 +249,12 @@ class ResultStore:
             return _summarize(session, session.scalars(query).all())
 
     def count(self, which: RunFilter | None = None) -> int:
-        """Return how many runs there are."""
+        """Return the number of runs."""
         with self.reading() as session:
             return session.scalar(select(func.count()).select_from(models.Run).where(*run_conditions(which or RunFilter()))) or 0
 
     def metric_points(self, which: MetricFilter) -> list[MetricPoint]:
-        """Return figures by time of the run, and number in it."""
+        """Return metrics, by start of the run and number of the measurement."""
         run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
         query = (
             select(run, measurement, metric)
@@ -279,7 +279,7 @@ class ResultStore:
             ]
 
     def choices(self) -> Choices:
-        """Return what there is to filter by."""
+        """Return the values to filter by."""
         with self.reading() as session:
 
             def distinct(*columns: InstrumentedAttribute[str]) -> tuple[str, ...]:
@@ -290,47 +290,47 @@ class ResultStore:
     # Comparisons
 
     def keep_comparison(self, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
-        """Keep what came of comparing two runs, or two devices of one, in place of an earlier comparison of the same.
+        """Store the comparison of two runs, or of two devices of one run; replace an earlier comparison of the same sides.
 
         Raises:
-            StoreError: a run is not there.
+            StoreError: a run is unknown.
         """
         with self.writing() as session:
             write_comparison(session, baseline_run_id, run_id, comparison)
 
     def comparisons(self, run_id: str) -> tuple[StoredComparison, ...]:
-        """Return what came of the comparisons of a run with others, the newest first."""
+        """Return the comparisons of a run with other runs, the newest first."""
         with self.reading() as session:
             return read_comparisons(session, [run_id]).get(run_id, ())
 
     # Baselines
 
     def set_baseline(self, name: str, run_id: str) -> None:
-        """Give a name to a run; it may have been another's before.
+        """Give a name to a run; if another run has the name, move it.
 
         Raises:
-            StoreError: the name cannot be one, or the run is not there.
+            StoreError: the name is invalid, or the run is unknown.
         """
         if not _BASELINE_NAME.fullmatch(name) or name in (LATEST, LAST_STABLE):
             raise StoreError(
-                f"{name!r} cannot name a baseline: write letters, digits, dots, dashes and underscores, up to 100, "
-                f"and neither {LATEST} nor {LAST_STABLE}"
+                f"{name!r} cannot name a baseline: use up to 100 letters, digits, dots, dashes and underscores, "
+                f"but not {LATEST} or {LAST_STABLE}"
             )
         with self.writing() as session:
             existing_run(session, run_id)
             session.add(models.Baseline(name=name, run_id=run_id, set_at=time.time()))
 
     def baselines(self) -> list[BaselineEntry]:
-        """Return the names that are given, in order, each with its run."""
+        """Return all baselines, sorted by name."""
         newest = select(func.max(models.Baseline.id)).group_by(models.Baseline.name)
         query = select(models.Baseline).where(models.Baseline.id.in_(newest)).order_by(models.Baseline.name)
         with self.reading() as session:
             return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
 
     def last_stable(self, name: str | None = None, facts: Mapping[str, Mapping[str, str]] | None = None) -> str | None:
-        """Return the id of the newest finished run whose last judgement is `pass`; None without one.
+        """Return the id of the newest finished run whose last judgement is `pass`; None if there is none.
 
-        Where they are given: of this name, and on the machine of which these are facts.
+        If given: with this name, and on the machine that these facts describe.
         """
         which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False)
         for summary in self.summaries(which, limit=1 if facts is None else self.count(which)):
@@ -347,13 +347,13 @@ class ResultStore:
         elsewhere = self.last_stable(beside.name) if beside else None
         if elsewhere is None:
             return (
-                f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable one: "
-                "`ringroad-lab judge RUN pass` makes one"
+                f"no finished run{of_scenario} has a tester's verdict `pass`, so there is no last stable run: "
+                "set the verdict with `ringroad-lab judge RUN pass`"
             )
         machine = self._head(elsewhere).facts.get("machine", {}).get("name", "another machine")
         return (
-            f"no run{of_scenario} on this machine has a tester's verdict `pass`; {elsewhere[:8]} has, and was measured on {machine}: "
-            f"what differs would be the machines' difference too. To compare with it nevertheless, name it: --baseline {elsewhere[:8]}"
+            f"no run{of_scenario} on this machine has a tester's verdict `pass`; run {elsewhere[:8]} has, but on {machine}: "
+            f"a difference can come from the machines. To compare with this run nevertheless, use --baseline {elsewhere[:8]}"
         )
 
 

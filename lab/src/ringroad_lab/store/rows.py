@@ -1,4 +1,4 @@
-"""Runs and measurements as rows: written, with their index, and read back from the raw JSON."""
+"""Writes runs and measurements as indexed rows, and reads them back from the raw JSON."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ringroad_lab.record import Measurement, RunRecord, RunState
 from ringroad_lab.store import models
 
 RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-# PostgreSQL indexes no longer texts. The raw JSON has them whole.
+# PostgreSQL cannot index longer texts. The raw JSON has the whole text.
 _INDEXED_CHARACTERS = 250
-# Of PostgreSQL's integers.
+# Maximum of PostgreSQL's integers.
 _GREATEST_NUMBER = 2**31 - 1
 
 
 class RunRefusedError(StoreError):
-    """What is given to the store is no run that it can hold."""
+    """The record is not a run that the store can hold."""
 
 
 class RunConflictError(RunRefusedError):
@@ -29,14 +29,14 @@ class RunConflictError(RunRefusedError):
 
 
 def indexed(text: str) -> str:
-    """Return a text as the indexed columns hold it."""
-    # PostgreSQL takes no NUL in a text.
+    """Return a text as stored in indexed columns."""
+    # PostgreSQL does not accept NUL in a text.
     return text.replace("\0", "\ufffd")[:_INDEXED_CHARACTERS]
 
 
 def existing_run(session: Session, run_id: str, *, is_locked: bool = False) -> models.Run:
-    """Return the row of a run, or raise StoreError; locked, other processes wait to change the run until this transaction ends."""
-    # SQLite has one writer at a time anyway.
+    """Return the row of a run, or raise StoreError; a locked run cannot be changed by other processes until this transaction ends."""
+    # SQLite ignores the lock: it has one writer at a time anyway.
     run = session.get(models.Run, run_id, with_for_update=is_locked)
     if run is None:
         raise StoreError(f"no run {run_id} in the result store")
@@ -44,22 +44,20 @@ def existing_run(session: Session, run_id: str, *, is_locked: bool = False) -> m
 
 
 def unfinished_run(session: Session, run_id: str) -> models.Run:
-    """Return the row of a run that measurements can still be added to, or raise StoreError."""
+    """Return the row of a run that accepts measurements, or raise StoreError."""
     run = existing_run(session, run_id, is_locked=True)
     if run.is_ended and run.state == RunState.FINISHED:
-        raise StoreError(f"run {run_id} is finished: nothing can be added; a new run can supersede it")
+        raise StoreError(f"run {run_id} is finished: no measurement can be added; a new run can supersede it")
     return run
 
 
 def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models.Run:
-    """Write all of a run but its measurements, and index it; return its row."""
+    """Write and index a run without its measurements; return its row."""
     head = record.model_copy(update={"measurements": ()})
     run = session.get(models.Run, record.run_id)
     if run is None:
         if not RUN_ID.fullmatch(record.run_id):
-            raise RunRefusedError(
-                f"{record.run_id[:80]!r} cannot be the id of a run: it has to be a UUID, or letters, digits and dashes, up to 64"
-            )
+            raise RunRefusedError(f"{record.run_id[:80]!r} cannot be the id of a run: use a UUID, or up to 64 letters, digits and dashes")
         run = models.Run(run_id=record.run_id)
         session.add(run)
     run.name = indexed(record.name)
@@ -71,7 +69,7 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models
     run.generator_version = indexed(record.generator_version)
     run.supersedes = indexed(record.supersedes)[:64] if record.supersedes else None
     run.heads.append(models.RunHead(sequence=len(run.heads), raw=head.model_dump_json()))
-    # The index is made anew: labels and versions may be known by now that were not before.
+    # The index is rebuilt: new labels and versions may be known now.
     run.labels.clear()
     run.duts.clear()
     session.flush()
@@ -119,17 +117,17 @@ def measurement_row(run: models.Run, measurement: Measurement) -> models.StoredM
 
 
 def by_number(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Return measurements in their order."""
+    """Return measurements sorted by number."""
     return tuple(sorted(measurements, key=lambda measurement: measurement.number))
 
 
 def in_order(record: RunRecord) -> RunRecord:
-    """Return a record with its measurements in their order, as the store returns it."""
+    """Return a record with its measurements sorted by number, as the store returns it."""
     return record.model_copy(update={"measurements": by_number(record.measurements)})
 
 
 def read_measurements(session: Session, run_id: str) -> tuple[Measurement, ...]:
-    """Return the measurements of a run, in their order."""
+    """Return the measurements of a run, sorted by number."""
     rows = select(models.StoredMeasurement.raw).filter_by(run_id=run_id).order_by(models.StoredMeasurement.number)
     return tuple(Measurement.model_validate_json(raw) for raw in session.scalars(rows))
 
@@ -146,7 +144,7 @@ def read_head(session: Session, run_id: str) -> RunRecord:
 
 
 def read_run(session: Session, run_id: str) -> RunRecord:
-    """Return a run, whole, or raise StoreError."""
+    """Return a whole run, or raise StoreError."""
     record = read_head(session, run_id)
     try:
         return record.model_copy(update={"measurements": read_measurements(session, run_id)})
@@ -155,4 +153,4 @@ def read_run(session: Session, run_id: str) -> RunRecord:
 
 
 def _unreadable(run_id: str, error: ValidationError) -> StoreError:
-    return StoreError(f"run {run_id} in the result store is not what this ringroad-lab can read: {error}")
+    return StoreError(f"run {run_id} in the result store cannot be read by this ringroad-lab: {error}")

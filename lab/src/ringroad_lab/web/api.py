@@ -32,26 +32,26 @@ def api(site: Site) -> APIRouter:
 
     @router.get("/runs")
     def runs(request: Request, query: Annotated[RunQuery, Query()]) -> dict[str, Any]:
-        """Return runs, the newest first."""
+        """Return runs, newest first."""
         site.api_reader(request)
         found = store.summaries(query.which, limit=query.page_runs, offset=query.offset)
         return {"total": store.count(query.which), "page": query.page, "runs": [run.as_json() for run in found]}
 
     @router.get("/runs/{run_id}")
     def run(request: Request, run_id: str) -> Response:
-        """Return the record of a run, whole."""
+        """Return the whole record of a run."""
         site.api_reader(request)
         return Response(store.get_run(check_run(store, run_id)).model_dump_json(), media_type="application/json")
 
     @router.get("/runs/{run_id}/review")
     def review(request: Request, run_id: str) -> dict[str, Any]:
-        """Return what testers say of a run."""
+        """Return the testers' review of a run."""
         site.api_reader(request)
         return read_review(store, check_run(store, run_id)).as_json()
 
     @router.get("/comparison")
     def comparison(request: Request, query: Annotated[ComparisonQuery, Query()]) -> RunComparison:
-        """Return two runs beside each other, or two devices of one."""
+        """Return the comparison of two runs, or of two devices of one run."""
         site.api_reader(request)
         try:
             return read_comparison(store, query)
@@ -60,15 +60,15 @@ def api(site: Site) -> APIRouter:
 
     @router.get("/trend")
     def trend(request: Request, query: Annotated[TrendQuery, Query()]) -> Trend:
-        """Return a figure over all runs of a scenario, with its change points."""
+        """Return a metric over all runs of a scenario, with its change points."""
         site.api_reader(request)
         values = {field: getattr(query, field) for field in SUBJECT_FIELDS}
         missing = [field for field, value in values.items() if value is None]
         if missing:
-            raise HTTPException(400, f"say which: {', '.join(missing)}")
+            raise HTTPException(400, f"missing parameters: {', '.join(missing)}")
         found = read_trend(store, TrendSubject(**values), query.min_change_percent / 100)
         if found is None:
-            raise HTTPException(404, "there is no such figure")
+            raise HTTPException(404, "there is no such metric")
         return found
 
     @router.post(RECORD_PATH.removeprefix("/api"))

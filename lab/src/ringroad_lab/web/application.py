@@ -1,4 +1,4 @@
-"""The web application: all pages and the API, behind their guards."""
+"""The web application: all pages and the API, behind the HTTP guard."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CACHED = {"Cache-Control": "public, max-age=3600"}
 def make_application(store: ResultStore, settings: WebSettings | None = None) -> ASGIApp:
     """Make the application of a store."""
     site = Site(store, settings or WebSettings())
-    # FastAPI's own pages about an API load their scripts from elsewhere.
+    # FastAPI's own API pages load scripts from other sites.
     application = FastAPI(title="Ringroad lab", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     application.include_router(login_pages(site))
     application.include_router(result_pages(site))
@@ -60,10 +60,10 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
 
     application.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     _handle_errors(application, site)
-    # Neither is a middleware of the application: answers to failures pass those by.
+    # Wrapped around the application, because error responses bypass its own middleware.
     sessions = SessionMiddleware(
         application,
-        # Made anew at each start of the server, so a restart ends all sessions.
+        # A new key at each start, so a restart ends all sessions.
         secret_key=secrets.token_hex(32),
         session_cookie=COOKIE_NAME,
         max_age=site.settings.session_s,
@@ -97,7 +97,7 @@ def _handle_errors(application: FastAPI, site: Site) -> None:
     def not_valid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         problems = [f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in error.errors()]
-        return problem(request, 400, "This cannot be asked", problems)
+        return problem(request, 400, "Invalid request", problems)
 
     @application.exception_handler(HTTPException)
     def http_problem(request: Request, error: Exception) -> Response:
@@ -108,10 +108,10 @@ def _handle_errors(application: FastAPI, site: Site) -> None:
 
     @application.exception_handler(StoreError)
     def store_problem(request: Request, error: Exception) -> Response:
-        # Its text may tell where the store lies.
+        # The text can contain the location of the store.
         _LOG.error("%s", error)
-        return problem(request, 503, "The result store failed", ["What it said is in the log of the server."])
+        return problem(request, 503, "The result store failed", ["The error is in the server's log."])
 
     @application.exception_handler(Exception)
     def failure(request: Request, error: Exception) -> Response:
-        return problem(request, 500, "The server failed", ["What happened is in its log."])
+        return problem(request, 500, "The server failed", ["The error is in the server's log."])

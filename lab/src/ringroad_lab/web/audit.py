@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 
 from ringroad_lab.web.tables import AuditEntry
 
-# Who did something: `user NAME`, `token NAME`, or
+# The actor of a change: `user NAME`, `token NAME`, or
 COMMAND_LINE = "command line"
 USER_PREFIX = "user "
 
 
 class Action(StrEnum):
-    """What was changed."""
+    """Kinds of changes."""
 
     VERDICT = "verdict"
     COMMENT = "comment"
@@ -32,12 +32,12 @@ def append(database: Session, at: float, actor: str, action: Action, *, run_id: 
 
 
 def last_change(database: Session, run_id: str) -> int:
-    """Return the number of the last entry about a run; 0 where there is none."""
+    """Return the number of the last entry about a run; 0 if there is none."""
     return database.scalar(select(func.max(AuditEntry.id)).where(AuditEntry.run_id == run_id)) or 0
 
 
 def entries(database: Session, *, run_id: str | None = None, limit: int, offset: int = 0) -> tuple[Sequence[AuditEntry], int]:
-    """Return entries, the newest first, and how many there are in all."""
+    """Return entries, newest first, and the total number."""
     query = select(AuditEntry)
     if run_id is not None:
         query = query.where(AuditEntry.run_id == run_id)

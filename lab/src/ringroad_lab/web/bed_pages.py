@@ -1,4 +1,4 @@
-"""The page of beds, and the same for programs."""
+"""The page of beds, and its JSON form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bed_pages(site: Site) -> APIRouter:
 
     @router.get("/api/beds")
     def list_beds(request: Request) -> dict[str, Any]:
-        """Return the beds, the requests that wait for them, and the newest takings."""
+        """Return the beds, the requests that wait for them, and the latest occupancies."""
         site.api_reader(request)
         return overview(site.store, site.settings.beds, site.settings.clock()).as_json()
 

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, as a URL names them."""
+"""The two sides of a comparison, from the query of a URL."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ringroad_lab.web.run_query import Text
 
 
 class UnknownRunError(Exception):
-    """What was named is no run."""
+    """The query does not name runs that can be compared."""
 
 
 class ComparisonQuery(BaseModel):
-    """Two runs; or two devices, where the runs are one."""
+    """Two runs; or two devices of one run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,22 +23,22 @@ class ComparisonQuery(BaseModel):
     """Id of a run, the beginning of it, name of a baseline, `latest` or `last-stable`."""
     candidate: Text = None
     baseline_dut: Text = None
-    """Label of a device; with `candidate_dut`, of one and the same run."""
+    """Label of a device; `candidate_dut` is then a device of the same run."""
     candidate_dut: Text = None
 
 
 def read_comparison(store: ResultStore, query: ComparisonQuery) -> RunComparison:
-    """Compare what the query names.
+    """Compare the runs or devices of the query.
 
     Raises:
-        UnknownRunError: it does not name two, or one of them is not there.
-        ReportError: they have nothing in common.
+        UnknownRunError: the query does not name two runs or devices, or a run does not exist.
+        ReportError: the two have nothing in common.
     """
     baseline = _resolve(store, "baseline", query.baseline)
     candidate = _resolve(store, "candidate", query.candidate)
     if query.baseline_dut is not None or query.candidate_dut is not None:
         if query.baseline_dut is None or query.candidate_dut is None or baseline != candidate:
-            raise UnknownRunError("Devices are compared within one run: name it twice, and two devices of it.")
+            raise UnknownRunError("Devices are compared within one run: name this run twice, and two of its devices.")
         return compare_labels(store.get_run(baseline), query.baseline_dut, query.candidate_dut)
     if baseline == candidate:
         raise UnknownRunError("Baseline and candidate are the same run.")
@@ -47,10 +47,10 @@ def read_comparison(store: ResultStore, query: ComparisonQuery) -> RunComparison
 
 def _resolve(store: ResultStore, side: str, text: str | None) -> str:
     if text is None:
-        raise UnknownRunError(f"Say which run is the {side}.")
+        raise UnknownRunError(f"The {side} run is missing.")
     try:
         return store.resolve(text)
     except StoreFailedError:
         raise
     except StoreError as error:
-        raise UnknownRunError(f"The {side}: no run, or not one alone, is meant by {text!r}.") from error
+        raise UnknownRunError(f"The {side}: {text!r} matches no run, or several runs.") from error

@@ -12,7 +12,7 @@ from ringroad_lab.store.result_store import LAST_STABLE, LATEST
 from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
 from ringroad_lab.web.site import Site
 
-# Runs that the form suggests; any other can be named too.
+# Number of runs that the form suggests; users can also name other runs.
 _SUGGESTED = 100
 
 

@@ -1,4 +1,4 @@
-"""Hooks: build systems send messages about builds, and each is answered when what came of it is in the store."""
+"""Hooks: build systems send messages about builds; a message is answered after its result is stored."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def hooks(site: Site) -> APIRouter:
 
     @router.post("/{source}")
     async def hook(request: Request, source: str) -> Response:
-        """Take a message of a build system, signed as that does it.
+        """Receive a message of a build system, with the signature of that system.
 
-        202: requests were made of it, or no rule matches. 200: it is a duplicate. 400: it is no JSON. 401: its signature is wrong.
-        413: it is too long. 429: nothing can be made of it, as of too many others in this hour.
+        202: the message made requests, or no rule matches. 200: duplicate. 400: invalid JSON. 401: missing or wrong signature.
+        413: the message is too long. 429: the message is invalid, and too many others were invalid in this hour.
         """
         known = site.settings.hooks.get(source)
         if known is None:

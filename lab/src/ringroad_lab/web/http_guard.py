@@ -1,4 +1,4 @@
-"""Guards before all pages: no forms of other sites, a limit to the size of requests, and headers by which browsers protect the reader."""
+"""Guards all pages: refuses forms of other sites, limits the size of requests, and sets the security headers for browsers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_RECORD_BYTES = 64 * 1024 * 1024
 RECORD_PATH = "/api/runs"
 HOOKS_PATH = "/hooks/"
 
-# They change nothing (RFC 9110, 9.2.1).
+# Methods that change nothing (RFC 9110, 9.2.1).
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 # Scripts and styles are files of this server.
@@ -25,9 +25,9 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# The library of charts makes an element of styles.
+# The chart library adds a style element.
 CHART_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-# A report brings its scripts along. It is shown as if it came from another site: it has no cookie, and reaches nothing here.
+# A report contains its scripts. The sandbox treats it as another site: it has no cookie, and cannot reach this server.
 REPORT_SECURITY_POLICY = (
     "sandbox allow-scripts allow-downloads allow-modals; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,7 +38,7 @@ class HttpGuard:
     """Wraps the application."""
 
     def __init__(self, app: ASGIApp, host_names: Collection[str] = ()) -> None:
-        """Take what is guarded, and the names by which it may be asked for; none given: by any."""
+        """Take the application, and the host names that requests are allowed to use; empty: all."""
         self._app = app
         self._host_names = frozenset(name.lower() for name in host_names)
 
@@ -48,11 +48,11 @@ class HttpGuard:
             await self._app(scope, receive, send)
             return
         if self._host_names and _host_name(Headers(scope=scope).get("host", "")) not in self._host_names:
-            text = "This server is not called so. Its --host-name says how it is called.\n"
+            text = "Unknown host name. The server's option --host-name sets its names.\n"
             await PlainTextResponse(text, 400)(scope, receive, send)
             return
         if scope["method"] not in _SAFE_METHODS and _is_from_another_site(Headers(scope=scope)):
-            text = "Another site sent this form. Load the page here, and send it once more.\n"
+            text = "Another site sent this form. Open the page of this server, and send the form again.\n"
             await PlainTextResponse(text, 403)(scope, receive, send)
             return
         limit = _limit(scope["path"])
@@ -82,14 +82,14 @@ class HttpGuard:
 
 
 def _limit(path: str) -> int:
-    """Bytes that a request may have."""
+    """Return the maximum size of a request, bytes."""
     if path.startswith(HOOKS_PATH):
         return MAX_PAYLOAD_BYTES
     return MAX_RECORD_BYTES if path == RECORD_PATH else MAX_FORM_BYTES
 
 
 def _is_from_another_site(headers: Headers) -> bool:
-    """Whether a browser says that a page of another site made it send this request. Programs that are no browsers say nothing."""
+    """Whether a browser reports that a page of another site sent this request. Other programs do not report this."""
     # https://www.w3.org/TR/fetch-metadata/; browsers before 2023 have only the other header.
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in ("same-origin", "none")

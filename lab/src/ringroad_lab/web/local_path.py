@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 
 def local_path(target: str, otherwise: str = "/runs") -> str:
-    """Return the target where it is a path of this site, else another path: nobody is sent elsewhere by a link to the login page."""
-    # Browsers read a backslash as a slash, skip control characters, and take two slashes for the beginning of a host's name.
+    """Return the target if it is a path of this site, else another path: a login link must not redirect to another site."""
+    # Browsers read a backslash as a slash, skip control characters, and read two slashes as the start of a host name.
     if not target.startswith("/") or target.startswith("//") or "\\" in target or not target.isprintable():
         return otherwise
     try:

@@ -24,11 +24,13 @@ def login_pages(site: Site) -> APIRouter:
 
     @router.get("/login")
     def show_login(request: Request, token: _Token = "", next: _Target = "/runs") -> Response:  # noqa: A002 - the name in the URL
-        # The server prints a link that has its owner's token. Nobody else can make a browser log in by a link.
+        # The server prints a link with its owner's token. Links with other tokens do not log in.
         if (site.is_owner(token) and site.log_in(request, token)) or site.visitor(request).user is not None:
             return RedirectResponse(local_path(next), 303)
         if token:
-            return login_form(request, next, status=401, problem="The link is of an earlier start of the server. It printed another one.")
+            return login_form(
+                request, next, status=401, problem="The link is from an earlier start of the server. The server printed a new link."
+            )
         return login_form(request, next)
 
     @router.post("/login")
@@ -38,7 +40,7 @@ def login_pages(site: Site) -> APIRouter:
         next: Annotated[_Target, Form()] = "/runs",  # noqa: A002
     ) -> Response:
         if not site.log_in(request, token.strip()):
-            return login_form(request, next, status=401, problem="This is no token of this server.")
+            return login_form(request, next, status=401, problem="This is not a token of this server.")
         return RedirectResponse(local_path(next), 303)
 
     @router.post("/logout")

@@ -20,12 +20,12 @@ from ringroad_lab.web.site import Site
 
 
 class ReportQuery(BaseModel):
-    """What is in a report beside the run."""
+    """Options of a report."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     baseline: Text = None
-    """Id of a run to compare to."""
+    """Id of a run to compare with."""
 
 
 def report_pages(site: Site) -> APIRouter:
@@ -52,7 +52,7 @@ def report_pages(site: Site) -> APIRouter:
         site.reader(request)
         record = store.get_run(check_run(store, run_id))
         if form not in REPORTERS:
-            raise HTTPException(404, f"There is no form of a report '{form}'{suggest(form, REPORTERS)}")
+            raise HTTPException(404, f"Unknown report format '{form}'{suggest(form, REPORTERS)}")
         reporter = REPORTERS[form]()
         attached = {"Content-Disposition": f'attachment; filename="{run_id}{reporter.suffix}"'}
         return Response(reporter.render(record, None), media_type=reporter.media_type, headers=attached)

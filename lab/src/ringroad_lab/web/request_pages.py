@@ -1,4 +1,4 @@
-"""Pages of requests, and the same for programs."""
+"""Pages of requests, and their JSON form."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def request_pages(site: Site) -> APIRouter:
             visitor,
             one=found,
             changes=requests.changes(request_id),
-            told=outbox.of_request(request_id),
+            notifications=outbox.of_request(request_id),
             payload=printable_lines(payload[:_SHOWN_PAYLOAD_BYTES].decode(errors="replace")),
             payload_bytes=len(payload),
             is_whole=len(payload) <= _SHOWN_PAYLOAD_BYTES,
@@ -103,7 +103,7 @@ def request_pages(site: Site) -> APIRouter:
 
     @router.get("/api/requests")
     def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
-        """Return requests, the newest first, and how many messages of each source came to what."""
+        """Return requests, newest first, and the number of messages by source and outcome."""
         site.api_reader(request)
         found = requests.find(query.which, limit=PAGE_REQUESTS, offset=query.offset)
         return {
@@ -117,17 +117,17 @@ def request_pages(site: Site) -> APIRouter:
 
     @router.get("/api/requests/{request_id}")
     def one_request(request: Request, request_id: RequestId) -> dict[str, Any]:
-        """Return a request, what became of it, and who was told."""
+        """Return a request with its history and its notifications."""
         site.api_reader(request)
         changes = [asdict(each) for each in requests.changes(request_id)]
-        return existing(request_id).as_json() | {"changes": changes, "told": [each.as_json() for each in outbox.of_request(request_id)]}
+        return existing(request_id).as_json() | {"changes": changes, "notifications": [each.as_json() for each in outbox.of_request(request_id)]}
 
     @router.get("/api/requests/{request_id}/payload")
     def payload(request: Request, request_id: RequestId) -> Response:
-        """Return the message that a request came of, as it was received."""
+        """Return the message that made a request, as received."""
         site.api_reader(request)
         existing(request_id)
-        # Whatever a stranger sent, no browser shows it.
+        # Untrusted content: browsers must not display it.
         headers = {"Content-Disposition": f'attachment; filename="request-{request_id}"'}
         return Response(requests.payload(request_id), media_type="application/octet-stream", headers=headers)
 

@@ -1,4 +1,4 @@
-"""The filters of lists of requests, as browsers and programs write them in a URL."""
+"""The filters of lists of requests, from the query of a URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE_REQUESTS = 50
 
 
 class RequestQuery(BaseModel):
-    """Filters and page of a list of requests. Everything that is not known is refused."""
+    """Filters and page of a list of requests. Unknown parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,7 +23,7 @@ class RequestQuery(BaseModel):
     source: Text = None
     owner: Text = None
     build: Text = None
-    """A part of it."""
+    """Part of the build's name."""
     page: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 1
 
     @property
@@ -33,7 +33,7 @@ class RequestQuery(BaseModel):
 
     @property
     def offset(self) -> int:
-        """How many requests are before the page."""
+        """Number of requests before the page."""
         return (self.page - 1) * PAGE_REQUESTS
 
     def url(self, page: int) -> str:

@@ -23,7 +23,7 @@ class ReviewForm(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     last_change: Annotated[int, Field(ge=0, le=2**31)]
-    """What the form shows: the last entry of the audit log about the run."""
+    """The last audit log entry of the run when the form was shown."""
     verdict: str = ""
     comment: str = ""
     bug_link: str = ""
@@ -38,19 +38,19 @@ def review_pages(site: Site) -> APIRouter:
         visitor = site.writer(request)
         check_run(site.store, run_id)
 
-        def refused(status: int, title: str, problems: list[str]) -> Response:
+        def rejected(status: int, title: str, problems: list[str]) -> Response:
             return site.page(request, "refused.html.j2", visitor, status=status, title=title, problems=problems, form=form, run_id=run_id)
 
         try:
             wanted = Review.model_validate({"verdict": form.verdict or None, "comment": form.comment, "bug_link": form.bug_link})
             change_review(site.store, run_id, wanted, f"{USER_PREFIX}{visitor.user}", form.last_change, site.settings.clock)
         except ValidationError as error:
-            return refused(400, "This review cannot be taken", review_problems(error))
+            return rejected(400, "Invalid review", review_problems(error))
         except ReviewChangedError:
-            problem = "Somebody else changed it since you opened the page. Copy what you need from below, and open the run again."
-            return refused(409, "The review has changed", [problem])
+            problem = "Another user changed the review since you opened the page. Copy your text from below, and open the run again."
+            return rejected(409, "The review has changed", [problem])
         except RunNotEndedError as error:
-            return refused(409, "This run cannot be judged yet", [str(error)])
+            return rejected(409, "This run cannot be judged yet", [str(error)])
         return RedirectResponse(f"/runs/{run_id}#review", 303)
 
     @router.get("/audit")

@@ -25,15 +25,15 @@ MAX_LINK_CHARACTERS = 2_000
 
 
 class ReviewChangedError(LabError):
-    """Somebody else changed the review meanwhile."""
+    """Another user changed the review in the meantime."""
 
 
 class RunNotEndedError(LabError):
-    """A run that has not ended can have no verdict."""
+    """A run that has not ended cannot have a verdict."""
 
 
 class Review(Frozen):
-    """What is said of a run."""
+    """A tester's review of a run."""
 
     verdict: TesterVerdict | None = None
     comment: str = ""
@@ -46,7 +46,7 @@ class Review(Frozen):
         if len(comment) > MAX_COMMENT_CHARACTERS:
             raise ValueError(f"a comment has at most {MAX_COMMENT_CHARACTERS} characters")
         if "\0" in comment:
-            raise ValueError("a comment has no NUL in it")
+            raise ValueError("a comment must not contain NUL")
         return comment
 
     @field_validator("bug_link")
@@ -59,28 +59,28 @@ class Review(Frozen):
 
 
 class StoredReview(Frozen):
-    """A review, as it lies in the store."""
+    """A review as stored."""
 
     review: Review
     tester: str = ""
-    """Who changed it last; empty where nobody did."""
+    """The user who changed the review last; empty if there is no review."""
     changed_at: float | None = None
     """Seconds since 1970."""
     last_change: int = 0
     """Number of the last entry of the audit log about the run."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return the review for programs (JSON)."""
         return {**self.review.model_dump(mode="json"), "tester": self.tester, "changed_at": self.changed_at}
 
 
 def review_problems(error: ValidationError) -> list[str]:
-    """Return why something is no review, a sentence each."""
+    """Return the problems of an invalid review, a sentence each."""
     return [f"{one['loc'][0]}: {one['msg'].removeprefix('Value error, ')}" for one in error.errors()]
 
 
 def is_web_link(link: str) -> bool:
-    """Whether a text is an address of the web, which can be put into a page as a link."""
+    """Whether a text is an HTTP or HTTPS URL that can be shown as a link."""
     if len(link) > MAX_LINK_CHARACTERS or not link.isprintable() or " " in link:
         return False
     try:
@@ -91,10 +91,10 @@ def is_web_link(link: str) -> bool:
 
 
 def read_review(store: ResultStore, run_id: str) -> StoredReview:
-    """Return what is said of a run.
+    """Return the review of a run.
 
     Raises:
-        StoreError: the run is not there.
+        StoreError: the run does not exist.
     """
     with store.reading() as database:
         existing_run(database, run_id)
@@ -102,18 +102,18 @@ def read_review(store: ResultStore, run_id: str) -> StoredReview:
 
 
 def change_review(store: ResultStore, run_id: str, review: Review, actor: str, seen_change: int, clock: Callable[[], float] = time) -> None:
-    """Write what a tester says of a run, where it is something else than before; the actor is as in the audit log.
+    """Store a tester's review of a run if it differs from the stored review; `actor` is as in the audit log.
 
     Raises:
-        StoreError: the run is not there.
-        RunNotEndedError: there is a verdict, and the run has not ended.
-        ReviewChangedError: it was changed since `seen_change`.
+        StoreError: the run does not exist.
+        RunNotEndedError: the review has a verdict, and the run has not ended.
+        ReviewChangedError: the review was changed since `seen_change`.
     """
     with store.writing() as database:
         run = existing_run(database, run_id, is_locked=True)
         stored = _read(database, run_id)
         if stored.last_change != seen_change:
-            raise ReviewChangedError(f"somebody else changed the review of run {run_id} meanwhile: look at it, and try again")
+            raise ReviewChangedError(f"another user changed the review of run {run_id} in the meantime: read it, and try again")
         old, now, tester = stored.review, clock(), actor.removeprefix(USER_PREFIX)
         if review.verdict is not None and review.verdict is not old.verdict:
             if not run.is_ended:
@@ -131,9 +131,9 @@ def change_review(store: ResultStore, run_id: str, review: Review, actor: str, s
 def _read(database: Session, run_id: str) -> StoredReview:
     judgement = database.scalar(select(Judgement).filter_by(run_id=run_id).order_by(Judgement.id.desc()).limit(1))
     note = database.scalar(select(Annotation).filter_by(run_id=run_id).order_by(Annotation.id.desc()).limit(1))
-    said = [(row.judged_at, row.tester) for row in [judgement] if row] + [(row.annotated_at, row.tester) for row in [note] if row]
-    changed_at, tester = max(said, default=(None, ""))
-    # What lies in the database was checked when it came in.
+    changes = [(row.judged_at, row.tester) for row in [judgement] if row] + [(row.annotated_at, row.tester) for row in [note] if row]
+    changed_at, tester = max(changes, default=(None, ""))
+    # Stored reviews were checked before they were stored.
     review = Review.model_construct(
         verdict=TesterVerdict(judgement.verdict) if judgement else None,
         comment=note.comment if note else "",

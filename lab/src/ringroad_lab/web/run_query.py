@@ -1,4 +1,4 @@
-"""The filters of lists of runs, as browsers and programs write them in a URL."""
+"""The filters of lists of runs, from the query of a URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PAGE_RUNS = 500
 
 
 def none_if_empty(value: Any) -> Any:  # noqa: ANN401
-    """Fields of a form that nothing was written in are in the URL all the same."""
+    """Return None for an empty text: empty fields of a form are in the URL too."""
     return None if value == "" else value
 
 
@@ -27,19 +27,19 @@ Day = Annotated[date | None, Field(ge=date(1970, 1, 1), le=date(9000, 1, 1)), Be
 
 
 class RunQuery(BaseModel):
-    """Filters and page of a list of runs. Everything that is not known is refused: a misspelt filter must not show all runs."""
+    """Filters and page of a list of runs. Unknown parameters are rejected: a misspelt filter must not show all runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     scenario: Text = None
     dut: Text = None
-    """Label or driver."""
+    """Label or driver of a device."""
     version: Text = None
     """Part of the version of one of the devices' programs, or of a label."""
     state: Annotated[RunState | None, BeforeValidator(none_if_empty)] = None
     verdict: Annotated[TesterVerdict | None, BeforeValidator(none_if_empty)] = None
     finding: Annotated[Verdict | None, BeforeValidator(none_if_empty)] = None
-    """What a stored comparison of the run found."""
+    """Verdict of a stored comparison of the run."""
     since: Day = None
     """The first day, UTC."""
     until: Day = None
@@ -68,7 +68,7 @@ class RunQuery(BaseModel):
 
     @property
     def offset(self) -> int:
-        """How many runs are before the page."""
+        """Number of runs before the page."""
         return (self.page - 1) * self.page_runs
 
     def url(self, page: int) -> str:

@@ -20,24 +20,24 @@ class WebSettings:
     public_read: bool = False
     """Whether reading needs no login. Writing always does."""
     host_names: tuple[str, ...] = ()
-    """Names by which browsers may reach the page; empty: any."""
+    """Host names by which browsers are allowed to reach the page; empty: all."""
     owner: str = "owner"
-    """Who started the server."""
+    """The user who started the server."""
     owner_token: str = ""
-    """The owner's token, good until the server ends; empty: there is none."""
+    """The owner's token, valid until the server ends; empty: there is none."""
     proxy_token_name: str = ""
-    """Name of the token by which a proxy shows that a request comes from it; empty: there is no proxy."""
+    """Name of the token that a proxy sends with its requests; empty: there is no proxy."""
     proxy_header: str = "X-Forwarded-User"
-    """The header in which the proxy names who is logged in there."""
+    """The header in which the proxy names the logged-in user."""
     session_s: int = 12 * 3600
     """How long a login lasts after the last page, s."""
     is_encrypted: bool = False
-    """Whether browsers reach the page by HTTPS alone."""
+    """Whether browsers reach the page only by HTTPS."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """Sources that send messages about builds, by name."""
     rules: Sequence[Rule] = ()
-    """What is made of those messages."""
+    """Rules that turn those messages into requests."""
     beds: Mapping[str, Bed] = field(default_factory=dict)
-    """Those of the fleet, by name."""
+    """Beds of the fleet, by name."""
     clock: Callable[[], float] = time
-    """Seconds since 1970; another in tests."""
+    """Returns seconds since 1970; tests set another clock."""

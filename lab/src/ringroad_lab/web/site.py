@@ -16,67 +16,67 @@ from ringroad_lab.web.settings import WebSettings
 from ringroad_lab.web.templating import ENVIRONMENT
 from ringroad_lab.web.tokens import digest, is_name, token_name
 
-# What a session holds: the digest of the token that was its login.
+# The key in a session for the digest of the login's token.
 _SESSION_DIGEST = "token"
 
 
 class LoginNeededError(Exception):
-    """The page is for those who are logged in."""
+    """The page requires a login."""
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who asks."""
+    """The sender of a request."""
 
     user: str | None
-    """None where nobody is logged in."""
+    """None: not logged in."""
 
 
 class Site:
-    """What all pages share."""
+    """The store, permissions and rendering of all pages."""
 
     def __init__(self, store: ResultStore, settings: WebSettings) -> None:
-        """Take the store, and what is set."""
+        """Take the store and the settings."""
         self.store = store
         self.requests = Requests(store, settings.clock)
         self.refused: Counter[str] = Counter()
-        """Messages with a wrong signature, by source: since the server's start, as strangers are to have nothing written."""
+        """Number of messages with a wrong signature since the server's start, by source; not stored, since anyone can send them."""
         self.settings = settings
 
     def is_owner(self, token: str) -> bool:
-        """Whether a token is that of the server's owner."""
+        """Whether a token is the token of the server's owner."""
         return bool(self.settings.owner_token) and hmac.compare_digest(digest(token), digest(self.settings.owner_token))
 
     def log_in(self, request: Request, token: str) -> bool:
-        """Begin a session of the token's owner; False where there is no such token."""
+        """Start a session for the token's owner; False if there is no such token."""
         if self._name_of(digest(token)) is None:
             return False
         request.session[_SESSION_DIGEST] = digest(token)
         return True
 
     def visitor(self, request: Request) -> Visitor:
-        """Return who asks: whom the proxy names, else who is logged in here."""
-        if self.settings.proxy_token_name and self._shown_name(request) == self.settings.proxy_token_name:
+        """Return the visitor: the user named by the proxy, else the user who is logged in here."""
+        if self.settings.proxy_token_name and self._sent_token_name(request) == self.settings.proxy_token_name:
             name = request.headers.get(self.settings.proxy_header, "")
             return Visitor(name if is_name(name) else None)
         token_digest = request.session.get(_SESSION_DIGEST)
         return Visitor(self._name_of(token_digest) if isinstance(token_digest, str) else None)
 
     def _name_of(self, token_digest: str) -> str | None:
-        # In constant time: the digest that a session shows was signed by this server, but one at a login was not.
+        # In constant time: this server signed the digest of a session, but not the digest of a login.
         if self.settings.owner_token and hmac.compare_digest(token_digest, digest(self.settings.owner_token)):
             return self.settings.owner
         return token_name(self.store, token_digest)
 
-    def _shown_name(self, request: Request) -> str | None:
+    def _sent_token_name(self, request: Request) -> str | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         return token_name(self.store, digest(token.strip())) if scheme.lower() == "bearer" else None
 
     def reader(self, request: Request) -> Visitor:
-        """Return who asks, where reading is allowed.
+        """Return the visitor if reading is allowed.
 
         Raises:
-            LoginNeededError: it is not.
+            LoginNeededError: reading is not allowed.
         """
         visitor = self.visitor(request)
         if visitor.user is None and not self.settings.public_read:
@@ -84,10 +84,10 @@ class Site:
         return visitor
 
     def writer(self, request: Request) -> Visitor:
-        """Return who is logged in.
+        """Return the visitor if a user is logged in.
 
         Raises:
-            LoginNeededError: nobody.
+            LoginNeededError: no user is logged in.
         """
         visitor = self.visitor(request)
         if visitor.user is None:
@@ -95,7 +95,7 @@ class Site:
         return visitor
 
     def api_reader(self, request: Request) -> None:
-        """Let through who may read: by login, or by token.
+        """Check that the sender is allowed to read, by login or by token.
 
         Raises:
             LoginNeededError: reading is not allowed.
@@ -104,11 +104,11 @@ class Site:
             self.reader(request)
 
     def token_name(self, request: Request) -> str | None:
-        """Return the name of the token that a program shows; None where it shows none that is good.
+        """Return the name of the token that a program sends; None if there is no valid token.
 
-        The proxy's own token says only that a request comes from the proxy.
+        The proxy's own token does not count: it only shows that a request comes from the proxy.
         """
-        name = self._shown_name(request)
+        name = self._sent_token_name(request)
         return name if name != self.settings.proxy_token_name else None
 
     def page(self, request: Request, template: str, visitor: Visitor, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Tables of the web page, beside those of the results. Verdicts are the store's own: baselines go by them."""
+"""Tables of the web page, besides the tables of the results. Verdicts are in the store's tables, because baselines depend on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringroad_lab.store.models import Base
 
 
 class Token(Base):
-    """What somebody logs in with, or a program shows."""
+    """A token, with which a user logs in or a program authenticates."""
 
     __tablename__ = "api_token"
 
@@ -20,7 +20,7 @@ class Token(Base):
 
 
 class Annotation(Base):
-    """A tester's comment on a run, and the bug that it is about. Changing either adds a row; the last counts."""
+    """A tester's comment on a run, and a link to a bug. A change adds a row; the last row counts."""
 
     __tablename__ = "annotation"
 
@@ -33,7 +33,7 @@ class Annotation(Base):
 
 
 class AuditEntry(Base):
-    """A change: who, when, what, from what to what. Rows are added, and neither changed nor removed; the database itself refuses that."""
+    """A change: time, actor, action, old and new value. Rows are only added; the database itself refuses to change or remove them."""
 
     __tablename__ = "audit_entry"
 

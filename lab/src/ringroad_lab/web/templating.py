@@ -1,4 +1,4 @@
-"""Templates of pages, and how values are written in them."""
+"""Templates of pages, and the format of values."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def format_time(seconds: float | None) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds is not None else ""
     except (OverflowError, ValueError, OSError):
-        return "no time"
+        return "invalid time"
 
 
 def iso_time(seconds: float) -> str:
-    """Write a time, seconds since 1970, as machines read it; empty where it is none."""
+    """Write a time, seconds since 1970, for machines (ISO 8601); empty if it is invalid."""
     text = format_time(seconds)
     return text.replace(" ", "T") + "Z" if ":" in text else ""
 
 
 def format_change(change: float | None) -> str:
-    """Write a relative change: +5.0 %; nothing where there is none."""
+    """Write a relative change: +5.0 %; empty if there is none."""
     return "" if change is None else percent_change(1 + change)
 
 
 def _environment() -> Environment:
-    # Every value is escaped: names, comments and logs come from anywhere.
+    # Every value is escaped: names, comments and logs are untrusted.
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

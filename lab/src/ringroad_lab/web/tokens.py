@@ -1,4 +1,4 @@
-"""Tokens: people log in with one, and programs show one to send results and to read them."""
+"""Tokens: users log in with them, and programs use them to send and read results."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ringroad_lab.web.audit import COMMAND_LINE, Action, append
 from ringroad_lab.web.tables import Token
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
-# So that people, and programs that look for secrets, know one when they see it.
+# So that users and secret scanners recognize a token.
 _PREFIX = "ringroad-lab_"
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may name somebody."""
+    """Whether a text is a valid user or token name."""
     return _NAME.fullmatch(text) is not None
 
 
 def new_token() -> str:
-    """Make a token. Nobody can guess it: it has 256 random bits."""
+    """Create a token. It cannot be guessed: it has 256 random bits."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(token: str) -> str:
-    """Return what is kept of a token: its SHA-256, hexadecimal. A token is random and long, so a plain digest keeps it."""
+    """Return the digest under which a token is stored: its SHA-256, hexadecimal. A plain digest is safe for a long random token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def add_token(store: ResultStore, name: str) -> str:
-    """Make a token for somebody, and return it: it is not kept.
+    """Create a token, and return it: only its digest is stored.
 
     Raises:
-        LabError: the name is none, or taken.
+        LabError: the name is invalid, or taken.
     """
     if not is_name(name):
         raise LabError(f"name {name!r}: up to 64 letters, digits and . _ @ -, beginning with a letter or digit")
@@ -59,7 +59,7 @@ def token_names(store: ResultStore) -> Sequence[str]:
 
 
 def remove_token(store: ResultStore, name: str) -> None:
-    """Remove a token: it is good for nothing from now on, and its logins end.
+    """Remove a token: it becomes invalid, and its logins end.
 
     Raises:
         StoreError: there is no such token.
@@ -73,6 +73,6 @@ def remove_token(store: ResultStore, name: str) -> None:
 
 
 def token_name(store: ResultStore, token_digest: str) -> str | None:
-    """Return the name of the token with this digest; None where there is none."""
+    """Return the name of the token with this digest; None if there is none."""
     with store.reading() as database:
         return database.scalar(select(Token.name).where(Token.digest == token_digest))

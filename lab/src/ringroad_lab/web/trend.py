@@ -1,4 +1,4 @@
-"""One figure over all runs of a scenario, with its change points."""
+"""One metric over all runs of a scenario, with its change points."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.trial import Frozen
 from ringroad_lab.web.run_query import Text
 
-# What a measurement of these is worth can be set beside others.
-
 
 def _default_if_empty(value: Any) -> Any:  # noqa: ANN401
     return 100 * MIN_CHANGE if value == "" else value
 
 
 class TrendQuery(BaseModel):
-    """Which figure, as a URL says it."""
+    """The metric of a trend, from the query of a URL."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,16 +36,16 @@ class TrendQuery(BaseModel):
     frame: Text = None
     metric: Text = None
     min_change_percent: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
-    """Smaller steps are no change points."""
+    """Smaller steps are not change points."""
 
 
 class TrendSubject(Frozen):
-    """Which figure."""
+    """The metric of a trend."""
 
     scenario: str
     topology: str
     dut: str
-    """Label."""
+    """Label of the device."""
     method: str
     frame: str
     metric: str
@@ -58,31 +56,31 @@ SUBJECT_FIELDS = ("scenario", "topology", "dut", "method", "frame", "metric")
 
 
 class TrendPoint(Frozen):
-    """What came of one run: the median of its repetitions, and how far they lie apart."""
+    """The result of one run: the median and the range of its repetitions."""
 
     run_id: str
     started_at: float
-    """Of the run, seconds since 1970."""
+    """Start of the run, seconds since 1970."""
     median: float
     lowest: float
     highest: float
     repetitions: int
     has_lower_bound: bool
-    """Whether the generator's ceiling passed in one of them: the device may do more."""
+    """Whether a repetition reached the generator's ceiling: the device could be faster."""
 
 
 class TrendStep(Frozen):
-    """A change point, as it is shown."""
+    """A change point for display."""
 
     point: ChangePoint
     run_id: str
     """The first run on the new level."""
     verdict: Verdict
-    """Improvement or regression; inconclusive, where neither way is the better one."""
+    """Improvement or regression; inconclusive if the metric has no better direction."""
 
 
 class Trend(Frozen):
-    """A figure over all runs of a scenario that ended and that none took the place of."""
+    """A metric over all runs of a scenario that ended and were not superseded."""
 
     subject: TrendSubject
     unit: str
@@ -90,13 +88,13 @@ class Trend(Frozen):
     points: tuple[TrendPoint, ...]
     steps: tuple[TrendStep, ...]
     visible: VisibleSteps
-    """Which steps so many runs with such noise can show."""
+    """The steps that are detectable with this number of runs and this noise."""
     left_out: int
-    """Measurements with a figure that is inconclusive, and so neither shown nor counted."""
+    """Number of measurements whose value is inconclusive, and therefore neither shown nor counted."""
 
 
 class TrendChoice(Frozen):
-    """One choice of a trend's figure: what there is to choose from under the choices before it, and what is chosen."""
+    """One choice of a trend's metric: the options under the previous choices, and the chosen option."""
 
     field: str
     options: tuple[str, ...]
@@ -104,7 +102,7 @@ class TrendChoice(Frozen):
 
 
 def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> Trend | None:
-    """Return a trend; None where the store has no such figure."""
+    """Return a trend; None if the store has no such metric."""
     points = store.metric_points(
         MetricFilter(
             name=subject.scenario,
@@ -117,7 +115,7 @@ def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> 
     )
     if not points:
         return None
-    # A figure whose unit changed began anew.
+    # A metric whose unit changed starts a new series.
     unit, better = points[-1].unit, points[-1].better
     counted = [point for point in points if point.status.is_sample and point.unit == unit]
     by_run = tuple(_of_run(run_id, group) for run_id, group in groupby(counted, key=lambda point: point.run_id))
@@ -135,9 +133,9 @@ def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> 
 
 
 def choose(store: ResultStore, query: TrendQuery) -> tuple[TrendChoice, ...]:
-    """Return the choices of a trend's figure. What is not chosen, or not there, becomes the first that is.
+    """Return the choices of a trend's metric. A missing or unknown choice becomes the first option.
 
-    Empty where the store has no figure.
+    Empty if the store has no measurements.
     """
     run, measurement, metric = Run, StoredMeasurement, StoredMetric
     with store.reading() as database:
@@ -146,20 +144,20 @@ def choose(store: ResultStore, query: TrendQuery) -> tuple[TrendChoice, ...]:
             return ()
         scenario = query.scenario if query.scenario in names else names[0]
         columns = (measurement.topology, measurement.dut, measurement.method, measurement.frame, metric.name, measurement.headline)
-        figures = (
+        metrics = (
             select(*columns)
             .join(run, run.run_id == measurement.run_id)
             .join(metric, metric.measurement_id == measurement.id)
             .where(run.name == scenario)
             .distinct()
         )
-        rows = [tuple(row) for row in database.execute(figures)]
+        rows = [tuple(row) for row in database.execute(metrics)]
     choices = [TrendChoice(field="scenario", options=names, chosen=scenario)]
     for position, field in enumerate(SUBJECT_FIELDS[1:]):
         options = {row[position] for row in rows}
-        # What most ask for comes first: throughput, and of a method's metrics the headline.
-        asked = {"method": {"throughput"}, "metric": {row[5] for row in rows}}.get(field, set())
-        first = sorted(options, key=lambda option: (option not in asked, _natural(option)))
+        # The most requested options come first: throughput, and the headline metric of a method.
+        preferred = {"method": {"throughput"}, "metric": {row[5] for row in rows}}.get(field, set())
+        first = sorted(options, key=lambda option: (option not in preferred, _natural(option)))
         wanted = getattr(query, field)
         chosen = wanted if wanted in options else next(iter(first), "")
         choices.append(TrendChoice(field=field, options=tuple(first), chosen=chosen))
@@ -182,5 +180,5 @@ def _of_run(run_id: str, group: Iterable[MetricPoint]) -> TrendPoint:
 
 
 def _natural(text: str) -> tuple[int, str]:
-    """64 comes before 1518, and numbers before names."""
+    """Return a sort key: 64 comes before 1518, and numbers come before names."""
     return (int(text), "") if text.isdecimal() and len(text) < 10 else (10**10, text)

@@ -12,7 +12,7 @@ from ringroad_lab.web.trend import Trend, TrendPoint
 
 
 def trend_chart(trend: Trend) -> dict[str, Any]:
-    """Return points, levels and steps. Texts are escaped: the chart's library reads some HTML in them."""
+    """Return points, levels and steps. Texts are escaped: the chart library interprets some HTML."""
     starts = [0, *(step.point.index for step in trend.steps)]
     ends = [*starts[1:], len(trend.points)]
     levels = [

@@ -1,1 +1,1 @@
-"""What carries out the jobs of requests; a file for each engine."""
+"""Engines, which run the jobs of requests; one module or package for each engine."""

@@ -1,4 +1,4 @@
-"""What an engine is: it carries out jobs, and tells what became of them. What is to be done stands in the store, not here."""
+"""The interface of an engine: it runs jobs and reports their state. The store, not the engine, decides which jobs run."""
 
 from __future__ import annotations
 
@@ -18,111 +18,111 @@ PROGRAM = (sys.executable, "-P", "-m", "ringroad_lab.cli.main")
 
 
 class EngineError(LabError):
-    """The engine did not take a job; it may later."""
+    """The engine failed to accept or query a job; a later try may succeed."""
 
 
 class JobState(StrEnum):
-    """How far a job has come."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
     ENDED = "ended"
-    """Nothing of it goes on: it ended, or never began. The store tells which."""
+    """The job ended or never started; the store shows which."""
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """What an engine knows of a job."""
+    """State of a job, as the engine reports it."""
 
     state: JobState
     exit_status: int | None = None
-    """Of `ringroad-lab`, where the job ended and the engine knows it; negative: the signal."""
+    """Exit status of `ringroad-lab`, if the job ended and the engine knows the status; negative: the signal."""
     output: str = ""
-    """The end of what it said."""
+    """The end of the job's output."""
     is_lost: bool = False
-    """It ended, or never began, since the engine lost it: no fault of the build."""
+    """The engine lost the job, so it ended or never started: this is no failure of the build."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What an engine is to carry out."""
+    """A job for an engine."""
 
     name: str
-    """Also the id of its run: unlike an engine's number, it is known before the job is."""
+    """Also the id of its run. Unlike an engine's job number, the name is known before the submission."""
     arguments: tuple[str, ...]
-    """Of `ringroad-lab`: run or resume, and what follows."""
+    """Arguments of `ringroad-lab`: run or resume, and its arguments."""
     beds: Mapping[str, Bed] = field(default_factory=dict)
-    """By name, those of which it may have one, rather the first; none: the fleet has no beds but the engine's machine."""
+    """By name, the beds that the job can use, in order of preference; empty: the fleet has no beds, only the engine's machine."""
 
 
 class NoSettings(Frozen):
-    """Of an engine that has none of its own."""
+    """Settings type of an engine without settings of its own."""
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What all engines are given."""
+    """Settings that all engines get."""
 
     store: str | None = field(repr=False)
     """Location of the result store, for the jobs; None: the user's own."""
     folder: Path
-    """Where they may keep what jobs say."""
+    """Folder in which engines can keep the output of jobs."""
     program: tuple[str, ...] = PROGRAM
-    """How `ringroad-lab` is called."""
+    """Command of `ringroad-lab`."""
     own: Frozen = field(default_factory=NoSettings)
-    """The engine's table in `fleet.toml`, of its `settings_type`."""
+    """The engine's table in `fleet.toml`, as its `settings_type`."""
 
 
 class Engine(ABC):
-    """Carries out jobs. Dispatchers come and go, and a job that one submitted is looked at by another, by key or name."""
+    """Runs jobs. Dispatchers start and stop; a dispatcher can query a job of another one by key or name."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     settings_type: ClassVar[type[Frozen]] = NoSettings
-    """Of its table `[engine.NAME]` in `fleet.toml`; without one it gets the defaults."""
+    """Type of its table `[engine.NAME]` in `fleet.toml`; without the table, the engine gets the defaults."""
     is_of_machine: ClassVar[bool] = False
-    """Whether its jobs run on the dispatcher's machine, so that none elsewhere can look at them, and are stopped as the dispatcher ends."""
+    """Whether jobs run on the dispatcher's machine. Other machines cannot query them, and they stop when the dispatcher ends."""
     outlives_dispatchers: ClassVar[bool] = False
-    """Whether its jobs go on all the same as the dispatcher ends."""
+    """Whether jobs of the dispatcher's machine nevertheless continue when the dispatcher ends."""
 
     def __init__(self, settings: EngineSettings) -> None:
         """Take the settings."""
         self.settings = settings
 
     def reserve(self) -> bool:
-        """Make room for a job, kept until `submit` or `release`; False where there is none."""
+        """Reserve room for a job until `submit` or `release`; return False if there is none."""
         return True
 
     def release(self) -> None:
-        """Give up the room that no job was submitted into."""
+        """Release the reserved room if no job was submitted."""
 
     def expected_key(self, name: str) -> str:
-        """Return the key that a job of a name will have; empty where that is known only once it is submitted."""
+        """Return the key that a job of this name will have; empty if the key is known only after the submission."""
         return ""
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a run that the job of this key began can be gone on with by a new job."""
+        """Whether a new job can resume the run that the job of this key began."""
         return True
 
     @abstractmethod
     def submit(self, job: Job) -> str:
-        """Have a job carried out; return its key.
+        """Submit a job; return its key.
 
         Raises:
-            EngineError: the engine does not take it now.
+            EngineError: the engine does not accept the job now.
         """
 
     @abstractmethod
     def state(self, key: str) -> JobReport:
-        """Return how far a job has come.
+        """Return the state of a job.
 
         Raises:
-            EngineError: the engine cannot tell now.
+            EngineError: the engine cannot be queried now.
         """
 
     @abstractmethod
     def cancel(self, key: str) -> None:
-        """Have a job end; at once if it is asked again long after. Its state tells when it has.
+        """Request the end of a job; a repeated call long after ends it at once. `state` reports when it has ended.
 
         Raises:
             EngineError: the engine cannot be reached now.
@@ -130,8 +130,8 @@ class Engine(ABC):
 
     @abstractmethod
     def find(self, name: str) -> str | None:
-        """Return the key of a job by its name; None where none is under way.
+        """Return the key of an active job by its name; None if there is none.
 
         Raises:
-            EngineError: the engine cannot tell now.
+            EngineError: the engine cannot be queried now.
         """

@@ -1,4 +1,4 @@
-"""The folder in which an engine keeps what its jobs say."""
+"""The folder in which an engine keeps the output of its jobs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LAST_WORDS_BYTES = 3000
 KEPT_JOBS = 500
 
 
-def make_job_folder(folder: Path, remedy: str = "--jobs names another folder") -> None:
-    """Make the folder, unless it is there.
+def make_job_folder(folder: Path, remedy: str = "choose another folder with --jobs") -> None:
+    """Create the folder if it does not exist.
 
     Raises:
-        LabError: it cannot be made; the remedy stands in it.
+        LabError: the folder cannot be created; the message contains the remedy.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def make_job_folder(folder: Path, remedy: str = "--jobs names another folder") -
 
 
 def last_words(file: Path) -> str:
-    """Return the end of what a job said; empty where that cannot be read."""
+    """Return the end of a job's output; empty if it cannot be read."""
     try:
         with file.open("rb") as output:
             output.seek(max(0, output.seek(0, os.SEEK_END) - LAST_WORDS_BYTES))
@@ -35,5 +35,5 @@ def last_words(file: Path) -> str:
 
 
 def all_but_newest(paths: Iterable[Path], kept: int) -> list[Path]:
-    """Return the paths that are not among the newest, the oldest first."""
+    """Return all paths except the `kept` newest, oldest first."""
     return sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]

@@ -1,7 +1,7 @@
-"""This machine: one job at a time, under the machine's lock. The queue is the store's, so that it outlives a reboot.
+"""Runs jobs on this machine, one at a time, under the machine's lock. The queue is in the store, so it survives a reboot.
 
-A job inherits the lock, so it holds the machine for as long as it lives, whatever becomes of the dispatcher; and who holds the lock names
-its run, so that another dispatcher finds the job again.
+A job inherits the lock, so it holds the machine until it ends, even if the dispatcher ends first. The lock file names the holder's run, so
+another dispatcher can find the job.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last
 from ringroad_lab.run.job import BED_VARIABLE, job_environment
 from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
 
-# The first signal ends a run after the trial under way, the second at once.
+# The first signal ends a run after the current trial, the second at once.
 _SECOND_SIGNAL_S = 60.0
 _KILL_S = 90.0
 
 
 class LocalEngine(Engine):
-    """Carries out jobs on this machine."""
+    """Runs jobs on this machine."""
 
     name = "local"
     title = "This machine: one run at a time"
     is_of_machine = True
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Take the settings, and make the folder for what jobs say.
+        """Take the settings, and create the folder for the output of jobs.
 
         Raises:
-            LabError: it cannot be made.
+            LabError: the folder cannot be created.
         """
         super().__init__(settings)
         self._machine = socket.gethostname()
@@ -46,7 +46,7 @@ class LocalEngine(Engine):
         make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
-        """Take the machine's lock; False where a run has it."""
+        """Take the machine's lock; return False if a run holds it."""
         for process in self._processes.values():
             process.poll()
         if self._lock is None:
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
         return self._lock is not None
 
     def release(self) -> None:
-        """Let the lock go. A job that was submitted holds it by itself."""
+        """Release the lock. A submitted job holds the lock itself."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -65,7 +65,7 @@ class LocalEngine(Engine):
         return f"{self._machine}/{name}"
 
     def may_go_on(self, key: str) -> bool:
-        """Whether it was this machine's: figures of several would be in one run else."""
+        """Whether the job ran on this machine: a run must not mix results of several machines."""
         return key.rpartition("/")[0] == self._machine
 
     def submit(self, job: Job) -> str:
@@ -85,7 +85,7 @@ class LocalEngine(Engine):
         if job.beds:
             environment[BED_VARIABLE] = next(iter(job.beds))
         if self.settings.store is not None:
-            # Not as an argument, which all users see: it may hold a password.
+            # Not as an argument, which all users can see: the location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             write_holder(lock, job.name)
@@ -98,7 +98,7 @@ class LocalEngine(Engine):
                     stderr=subprocess.STDOUT,
                     env=environment,
                     pass_fds=(lock,),
-                    # Ctrl-C is the dispatcher's, which tells the run itself.
+                    # Ctrl-C goes to the dispatcher only, which stops the run itself.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -108,10 +108,10 @@ class LocalEngine(Engine):
         return key
 
     def state(self, key: str) -> JobReport:
-        """Look at the process; where another dispatcher started it, at who holds the machine.
+        """Check the process, or if another dispatcher started it, the holder of the machine's lock.
 
         Raises:
-            EngineError: the machine's lock cannot be looked at.
+            EngineError: the machine's lock cannot be read.
         """
         process = self._processes.get(key)
         if process is not None and process.poll() is None:
@@ -122,10 +122,10 @@ class LocalEngine(Engine):
         return JobReport(JobState.ENDED, process.returncode if process is not None else None, last_words(self._output(key)))
 
     def cancel(self, key: str) -> None:
-        """Send the run a signal; another, if it goes on for long.
+        """Send the run a signal, and another one if it does not end for long.
 
         Raises:
-            EngineError: the machine's lock cannot be looked at.
+            EngineError: the machine's lock cannot be read.
         """
         if (pid := self._pid(key)) is None:
             return
@@ -140,10 +140,10 @@ class LocalEngine(Engine):
             _send(pid, signal.SIGTERM)
 
     def find(self, name: str) -> str | None:
-        """Return the key where the run of this name holds the machine.
+        """Return the key if the run of this name holds the machine's lock.
 
         Raises:
-            EngineError: the machine's lock cannot be looked at.
+            EngineError: the machine's lock cannot be read.
         """
         holder = self._holder()
         return self.expected_key(name) if holder is not None and holder.run_id == name else None
@@ -153,7 +153,7 @@ class LocalEngine(Engine):
         if process is not None and process.poll() is None:
             return process.pid
         holder = self._holder()
-        # As long as it holds the lock, no other process has its number.
+        # While the process holds the lock, its PID is not reused.
         is_it = holder is not None and self.expected_key(holder.run_id) == key and holder.pid != os.getpid()
         return holder.pid if holder is not None and is_it else None
 

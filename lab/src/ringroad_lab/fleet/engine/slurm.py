@@ -1,15 +1,15 @@
-"""Slurm: a node is a machine of a bed, and a job has a whole bed.
+"""Runs jobs in Slurm: a node is a machine of a bed, and a job gets a whole bed.
 
-What was seen of Slurm decides how it is used:
+Observed behaviour of Slurm, and its consequences:
 
-- Its answer to sbatch is not durable, and numbers of jobs are given again. So the key of a job is its name, the run's id; a job of which
-  there is no trace was lost, and is submitted again. `--dependency=singleton` has two of one name follow each other.
-- Where a node's slurmd is lost, Slurm begins the job anew, while its first copy may go on. So a job goes on only on the nodes where it
-  began, which the batch script writes down once; and a run takes a lease on its bed.
-- A job that is begun anew waits for two minutes. It is released as soon as its nodes are back: their slurmd has ended the first copy.
-- A heterogeneous job cannot ask for its parts to be of one bed; matching OR of features (`[bed-a|bed-b]`) can. The batch script runs on the
-  first node by name, which has to be the generator. `--batch=generator` would have it run there whatever the names are, but Slurm 22.05
-  looks for the script on the first node all the same when nodes register, and begins the job anew as it does not find it.
+- The answer of sbatch is not durable, and Slurm reuses job numbers. So the key of a job is its name, the run's id. A job without any trace
+  was lost, and is submitted again. With `--dependency=singleton`, two jobs of one name run one after the other.
+- After the loss of a node's slurmd, Slurm requeues the job, while its first copy may continue. So a job continues only on the nodes where
+  it began, which the batch script records once; and a run takes a lease on its bed.
+- A requeued job waits for two minutes. The engine releases it as soon as its nodes are back: their slurmd has ended the first copy.
+- A heterogeneous job cannot request parts of one bed; a matching OR of features (`[bed-a|bed-b]`) can. The batch script runs on the first
+  node by name, which must be the generator. `--batch=generator` would select the generator regardless of names. But when nodes register,
+  Slurm 22.05 still expects the script on the first node, does not find it there, and requeues the job.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ringroad_lab.fleet.inventory import Bed, fleet_file
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
-# A run that is told to end does so after the trial under way; after that time Slurm ends it.
+# A run that gets the signal to stop ends after its current trial; after this time Slurm kills it.
 _SECOND_SIGNAL_S = 60.0
-# From here on a status tells of a signal: also that of a run that was told to stop.
+# Statuses from here on mean a signal, including that of a run that was requested to stop.
 _SIGNAL_STATUS = 128
 
 
 @dataclass(frozen=True)
 class _Files:
-    """What the batch script leaves of a job in the folder that all share."""
+    """Files that the batch script writes about a job in the shared folder."""
 
     folder: Path
     name: str
@@ -48,11 +48,11 @@ class _Files:
         return self.folder / f"{self.name}.toml"
 
     def began_on(self) -> str:
-        """Return the nodes where the job began, joined by commas; empty where it did not."""
+        """Return the nodes where the job began, joined by commas; empty if it did not begin."""
         return self._read("nodes")
 
     def ending(self) -> tuple[int, int] | None:
-        """Return the job's number and its exit status; None where it has not ended, or was killed."""
+        """Return the job's number and its exit status; None if the job has not ended, or was killed."""
         try:
             number, status = map(int, self._read("exit").split())
         except ValueError:
@@ -60,12 +60,12 @@ class _Files:
         return number, status
 
     def forget_ending(self) -> None:
-        """Have none: a new job of this name is to be submitted."""
+        """Delete the recorded end before a new job of this name is submitted."""
         with suppress(OSError):
             (self.folder / f"{self.name}.exit").unlink(missing_ok=True)
 
     def last_words(self) -> str:
-        """Return the end of what it said."""
+        """Return the end of the job's output."""
         return last_words(self.folder / f"{self.name}.log")
 
     def _read(self, what: str) -> str:
@@ -75,17 +75,17 @@ class _Files:
 
 
 class SlurmEngine(Engine):
-    """Submits jobs to Slurm, by its programs."""
+    """Submits jobs to Slurm with Slurm's command line programs."""
 
     name = "slurm"
-    title = "Slurm: a run at a time on each bed"
+    title = "Slurm: one run at a time on each bed"
     settings_type = SlurmSettings
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Take the settings, and make the folder that nodes and dispatchers share.
+        """Take the settings, and create the folder that nodes and dispatchers share.
 
         Raises:
-            LabError: it cannot be made.
+            LabError: the folder cannot be created.
         """
         super().__init__(settings)
         assert isinstance(settings.own, SlurmSettings)
@@ -95,30 +95,30 @@ class SlurmEngine(Engine):
         self._folder = Path(self._own.folder) if self._own.folder else settings.folder.absolute()
         self._end_requested_at: dict[str, float] = {}
         self._without_bed_since: dict[str, float] = {}
-        make_job_folder(self._folder, "[engine.slurm] folder in fleet.toml names another")
+        make_job_folder(self._folder, "choose another with [engine.slurm] folder in fleet.toml")
 
     def reserve(self) -> bool:
-        """Whether Slurm has not got more to do than it can begin soon: what waits in the store is in the dispatchers' order.
+        """Whether few jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         return self._queue.waiting() < self._own.most_waiting
 
     def may_go_on(self, key: str) -> bool:
-        """Whether the nodes where it began take jobs: figures of several machines would be in one run else.
+        """Whether the nodes where the run began accept jobs: a run must not mix results of several machines.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         nodes = self._files(key).began_on()
         return not nodes or self._are_usable(nodes)
 
     def submit(self, job: Job) -> str:
-        """Hand a job to Slurm, unless it has it already.
+        """Submit a job to Slurm, unless Slurm already has it.
 
         Raises:
-            EngineError: Slurm cannot be asked, or does not take it.
+            EngineError: Slurm cannot be queried, or does not accept the job.
         """
         self._queue.forget()
         if self.find(job.name) is not None:
@@ -132,7 +132,7 @@ class SlurmEngine(Engine):
         beds = self._beds(job.beds, began_on)
         environment = job_environment(job.name)
         if self.settings.store is not None:
-            # Not as an argument, which all users see: it may hold a password.
+            # Not as an argument, which all users can see: the location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             files.beds.write_text(fleet_file(beds))
@@ -145,7 +145,7 @@ class SlurmEngine(Engine):
                 "sbatch", *self._options(job.name, beds, began_on), *script, *self._own.program, *job.arguments, **environment
             )
         except EngineError:
-            # It may have been taken all the same.
+            # Slurm may nevertheless have accepted the job.
             self._queue.forget()
             if self.find(job.name) is None:
                 raise
@@ -153,58 +153,58 @@ class SlurmEngine(Engine):
         return job.name
 
     def state(self, key: str) -> JobReport:
-        """Look for the job in Slurm, then for what it left; see to one that Slurm begins anew.
+        """Query Slurm, then read the files of the job; handle a job that Slurm requeued.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         files = self._files(key)
         if not self._queue.jobs(key):
-            # What was asked a moment ago may be older than a job that another dispatcher submitted.
+            # The cached queue may be older than a job that another dispatcher submitted.
             self._queue.forget()
         jobs, under_way = self._queue.jobs(key), self._under_way(key)
         if under_way is not None:
-            if under_way.state is JobState.QUEUED and (why := self._see_to_waiting(under_way, files)) is not None:
+            if under_way.state is JobState.QUEUED and (why := self._handle_requeued(under_way, files)) is not None:
                 return JobReport(JobState.ENDED, _status(files, under_way), why)
             return JobReport(under_way.state)
         if not jobs and files.ending() is None:
-            return JobReport(JobState.ENDED, None, f"Slurm has no trace of it, and {self._folder} has none of its end", is_lost=True)
+            return JobReport(JobState.ENDED, None, f"Slurm has no trace of the job, and {self._folder} no exit status", is_lost=True)
         last = jobs[-1] if jobs else None
-        said = files.last_words()
+        output = files.last_words()
         if last is not None and not files.began_on():
-            said += f"\nSlurm: {last.job_state[0]} {last.state_reason}; it left nothing in {self._folder}: do the nodes share it?"
-        return JobReport(JobState.ENDED, _status(files, last), said.strip())
+            output += f"\nSlurm: {last.job_state[0]} {last.state_reason}; the job wrote no files to {self._folder}: do the nodes share it?"
+        return JobReport(JobState.ENDED, _status(files, last), output.strip())
 
     def cancel(self, key: str) -> None:
-        """Take a job that waits back; tell one that runs to end, and have Slurm end it if it goes on for long.
+        """Cancel a waiting job. Signal a running job to stop, and have Slurm kill it if it does not end for long.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         job = self._under_way(key)
         if job is None:
             return
         now = time.monotonic()
-        told_at = self._end_requested_at.get(key)
+        requested_at = self._end_requested_at.get(key)
         if job.state is JobState.QUEUED:
             self._programs.call("scancel", "--state=PENDING", f"--name={key}")
-        elif told_at is None:
+        elif requested_at is None:
             self._programs.call("scancel", "--signal=USR1", "--batch", f"--name={key}")
             self._end_requested_at[key] = now
-        elif now - told_at > _SECOND_SIGNAL_S:
+        elif now - requested_at > _SECOND_SIGNAL_S:
             self._programs.call("scancel", f"--name={key}")
         self._queue.forget()
 
     def find(self, name: str) -> str | None:
-        """Return the name where a job of it waits or runs.
+        """Return the name if a job of this name waits or runs.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         return None if self._under_way(name) is None else name
 
     def _under_way(self, name: str) -> QueuedJob | None:
-        """Return the job of a name that has not ended. Of two, which a lost answer may lead to, the one that came first."""
+        """Return the job of this name that has not ended; the first of two, which a lost answer can cause."""
         return next((job for job in self._queue.jobs(name) if job.state is not JobState.ENDED), None)
 
     def _files(self, name: str) -> _Files:
@@ -214,19 +214,19 @@ class SlurmEngine(Engine):
         wanted = set(nodes.split(","))
         return wanted <= usable_nodes(self._programs, wanted)
 
-    def _see_to_waiting(self, job: QueuedJob, files: _Files) -> str | None:
-        """See to a job that waits though it began: Slurm begins it anew. Return why it was taken back, where it was."""
+    def _handle_requeued(self, job: QueuedJob, files: _Files) -> str | None:
+        """Handle a job that waits although it began: Slurm requeued it. If it was cancelled, return the reason."""
         nodes = files.began_on()
         if not nodes or not (job.restart_cnt or job.required_nodes):
             return None
         ending = files.ending()
         if job.restart_cnt and ending is not None and ending[0] == job.job_id and ending[1] < _SIGNAL_STATUS:
-            # Its first copy went on though Slurm had lost it, and was not ended by a signal, as by its slurmd that came back.
-            return self._take_back(job, files.last_words())
+            # The first copy ended by itself after Slurm lost it. A slurmd that comes back ends it by a signal.
+            return self._cancel_waiting(job, files.last_words())
         if not self._are_usable(nodes):
             since = self._without_bed_since.setdefault(job.name, time.monotonic())
             if time.monotonic() - since > self._own.bed_patience_s:
-                return self._take_back(job, f"the nodes {nodes} where it began are down or drained")
+                return self._cancel_waiting(job, f"the nodes {nodes} where the run began are down or drained")
         else:
             self._without_bed_since.pop(job.name, None)
         if job.restart_cnt and not job.required_nodes:
@@ -238,22 +238,22 @@ class SlurmEngine(Engine):
         self._queue.forget()
         return None
 
-    def _take_back(self, job: QueuedJob, why: str) -> str:
+    def _cancel_waiting(self, job: QueuedJob, why: str) -> str:
         self._programs.call("scancel", "--state=PENDING", f"--name={job.name}")
         self._queue.forget()
         return why
 
     def _beds(self, beds: Mapping[str, Bed], began_on: str) -> Mapping[str, Bed]:
-        """Return those of some beds that one job can ask for: of as many machines each; of several numbers, that with most usable beds.
+        """Return the beds that one job can request: all have the same number of machines, the number with most usable beds.
 
         Raises:
-            EngineError: Slurm cannot be asked now, or has not got the bed where the run began any more.
+            EngineError: Slurm cannot be queried now, or the bed where the run began is no longer one of the beds.
         """
         if began_on and beds:
             beds = {name: bed for name, bed in beds.items() if _nodes(bed) == began_on}
             if not beds:
                 raise EngineError(
-                    f"the run began on the nodes {began_on}, which are none of its beds any more: `cancel` and `retry` its request"
+                    f"the run began on the nodes {began_on}, which are no longer one of its beds: `cancel` and `retry` its request"
                 )
         by_size: defaultdict[int, dict[str, Bed]] = defaultdict(dict)
         for name, bed in beds.items():
@@ -295,7 +295,7 @@ class SlurmEngine(Engine):
 
 
 def _status(files: _Files, job: QueuedJob | None) -> int | None:
-    """Return the exit status: as the batch script wrote it, unless that was another job of this name; else as Slurm has it."""
+    """Return the exit status from the batch script's record; if another job of this name wrote it, the status from Slurm."""
     ending = files.ending()
     if ending is not None and (job is None or ending[0] == job.job_id):
         return ending[1]

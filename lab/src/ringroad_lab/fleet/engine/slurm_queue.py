@@ -1,4 +1,4 @@
-"""Slurm as its programs tell of it: the jobs that it knows, and the nodes that take some."""
+"""Queries Slurm with its command line programs: its jobs, and the nodes that accept jobs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from ringroad_lab.fleet.engine.interface import EngineError, JobState
 
-# What the programs, and so the jobs, have of this process's environment. Not SBATCH_*, which would be more options.
+# Variables of this process that the programs, and so the jobs, inherit. Not SBATCH_*, which would add options.
 _ENVIRONMENT = ("HOME", "LANG", "LOGNAME", "PATH", "USER")
-# So old may be what is told of all jobs: a dispatcher asks for each of its own. A Slurm that is down takes 9 s to say so.
+# Maximum age of the cached queue: a dispatcher queries each of its jobs. If Slurm is down, a query takes 9 s to fail.
 _FRESH_S = 1.0
 _FRESH_ERROR_S = 5.0
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
@@ -34,25 +34,25 @@ _OVER = frozenset(
         "TIMEOUT",
     ]
 )
-# Of nodes that run jobs, or would. The others, and those that do not answer (*), may stay away for long.
+# States of nodes that accept jobs. Other nodes, and nodes that do not respond (*), may be unavailable for long.
 _USABLE = frozenset(["allocated", "completing", "idle", "mixed", "planned", "reserved"])
 
 
 class SlurmPrograms:
-    """Calls Slurm's programs, each within a time."""
+    """Calls Slurm's programs with a time limit."""
 
     def __init__(self, config: str | None, within_s: float) -> None:
-        """Take the configuration, unless it is the usual one, and the time."""
+        """Take the configuration file (None: the default one) and the time limit."""
         self._within_s = within_s
         self._environment = {name: os.environ[name] for name in (*_ENVIRONMENT, "SLURM_CONF") if name in os.environ}
         if config:
             self._environment["SLURM_CONF"] = config
 
     def call(self, *argv: str, **environment: str) -> str:
-        """Run a program, with more in its environment; return what it printed.
+        """Run a program with additional environment variables; return its output.
 
         Raises:
-            EngineError: it failed, is not there, or did not end in time.
+            EngineError: the program failed, does not exist, or did not end in time.
         """
         try:
             done = subprocess.run(
@@ -62,34 +62,34 @@ class SlurmPrograms:
                 capture_output=True,
                 timeout=self._within_s,
                 check=False,
-                # Ctrl-C is the dispatcher's.
+                # Ctrl-C goes to the dispatcher only.
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise EngineError(f"Slurm: {argv[0]} did not answer within {self._within_s:g} s: is slurmctld reached?") from error
+            raise EngineError(f"Slurm: {argv[0]} did not answer within {self._within_s:g} s: is slurmctld reachable?") from error
         except OSError as error:
             raise EngineError(f"Slurm: {argv[0]} cannot be run: {error.strerror}; it is in the package slurm-client") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()[-1000:]
-            raise EngineError(f"Slurm: {argv[0]} failed: {said or f'status {done.returncode}'}")
+            message = done.stderr.decode(errors="replace").strip()[-1000:]
+            raise EngineError(f"Slurm: {argv[0]} failed: {message or f'status {done.returncode}'}")
         return done.stdout.decode(errors="replace")
 
 
 class QueuedJob(BaseModel):
-    """A job, as `squeue --json` has it; versions of Slurm write some values in different ways."""
+    """A job from `squeue --json`; the format of some values depends on the version of Slurm."""
 
     job_id: int
     name: str
     comment: str = ""
     job_state: tuple[str, ...]
-    """A list since 23.11; a text before, with what is special of the state in place of the state."""
+    """A list since 23.11; before that a string, in which a flag such as COMPLETING replaces the state."""
     exit_code: int | None = None
-    """Of the batch script; negative: the signal."""
+    """Exit status of the batch script; negative: the signal."""
     restart_cnt: int = 0
     submit_time: int = 0
     required_nodes: str = ""
     state_reason: str = ""
-    """Why it waits, or ended."""
+    """Why the job waits, or why it ended."""
 
     @field_validator("job_state", mode="before")
     @classmethod
@@ -108,7 +108,7 @@ class QueuedJob(BaseModel):
             signal = value.get("signal")
             number = _number(signal.get("id", signal.get("signal_id"))) if isinstance(signal, dict) else 0
             return -number if number else _number(value["return_code"])
-        # As wait() has it; where there is none, a number that it never has.
+        # A wait() status; without a status, a value that wait() never returns.
         status = _number(value) if value is not None else -1
         return os.waitstatus_to_exitcode(status) if 0 <= status < 1 << 16 and status & 0x7F != 0x7F else None
 
@@ -119,7 +119,7 @@ class QueuedJob(BaseModel):
 
     @property
     def state(self) -> JobState:
-        """How far it has come. One of a state that is not known here is taken for running: nobody begins it anew."""
+        """State of the job. An unknown state counts as running, so that the job is not submitted again."""
         states = set(self.job_state)
         if "COMPLETING" in states:
             return JobState.RUNNING
@@ -129,7 +129,7 @@ class QueuedJob(BaseModel):
 
 
 def _number(value: Any) -> int:  # noqa: ANN401
-    """A number, or an object that says whether there is one."""
+    """Return a number that is plain, or an object that states whether it is set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else 0
     return value if isinstance(value, int) else 0
@@ -146,67 +146,67 @@ class _Answer(BaseModel):
 
 
 def read_jobs(text: str) -> list[QueuedJob]:
-    """Read what `squeue --json` printed.
+    """Read the output of `squeue --json`.
 
     Raises:
-        EngineError: it is no such thing, or squeue did not reach slurmctld, of which its exit status says nothing. A job that was left
-            out would be taken for lost.
+        EngineError: the output is invalid, or reports that squeue did not reach slurmctld, which the exit status does not show. A missing
+            job would count as lost.
     """
     try:
         answer = _Answer.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise EngineError(f"Slurm: squeue --json printed what is not known here: {where}: {first['msg']}: {text[:100]!r}") from error
+        raise EngineError(f"Slurm: squeue --json printed an unknown format: {where}: {first['msg']}: {text[:100]!r}") from error
     if answer.errors:
         raise EngineError("Slurm: squeue failed: " + "; ".join(f"{each.description} {each.error}".strip() for each in answer.errors))
     return answer.jobs
 
 
 class SlurmQueue:
-    """The jobs that Slurm knows, by their names; those that ended for as long as its MinJobAge says."""
+    """Jobs that Slurm knows, by name. Slurm keeps ended jobs for its MinJobAge."""
 
     def __init__(self, programs: SlurmPrograms) -> None:
-        """Take how Slurm is asked."""
+        """Take the programs that query Slurm."""
         self._programs = programs
-        self._asked_at = float("-inf")
+        self._queried_at = float("-inf")
         self._jobs: Mapping[str, Sequence[QueuedJob]] = {}
         self._error: EngineError | None = None
 
     def forget(self) -> None:
-        """Have Slurm asked at the next look: what it knows was changed."""
-        self._asked_at = float("-inf")
+        """Discard the cache after a change in Slurm."""
+        self._queried_at = float("-inf")
 
     def jobs(self, name: str) -> Sequence[QueuedJob]:
-        """Return those of a name, the one submitted last at the end.
+        """Return the jobs of this name in the order of their submission.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         return self._all().get(name, ())
 
     def waiting(self) -> int:
-        """Return how many wait that dispatchers submitted: they, and no others, have their name as comment too.
+        """Return the number of waiting jobs from dispatchers: only these jobs have their name also as comment.
 
         Raises:
-            EngineError: Slurm cannot be asked now.
+            EngineError: Slurm cannot be queried now.
         """
         return sum(job.state is JobState.QUEUED and job.comment == name for name, jobs in self._all().items() for job in jobs)
 
     def _all(self) -> Mapping[str, Sequence[QueuedJob]]:
-        if time.monotonic() - self._asked_at > (_FRESH_ERROR_S if self._error else _FRESH_S):
+        if time.monotonic() - self._queried_at > (_FRESH_ERROR_S if self._error else _FRESH_S):
             self._jobs, self._error = {}, None
             try:
-                self._jobs = self._ask()
+                self._jobs = self._query()
             except EngineError as error:
                 self._error = error
-            self._asked_at = time.monotonic()
+            self._queried_at = time.monotonic()
         if self._error:
             raise EngineError(str(self._error)) from self._error
         return self._jobs
 
-    def _ask(self) -> Mapping[str, Sequence[QueuedJob]]:
-        # Up to 22.05 squeue leaves out what narrows --json.
+    def _query(self) -> Mapping[str, Sequence[QueuedJob]]:
+        # Up to 22.05, squeue --json ignores options that select jobs.
         found: dict[str, list[QueuedJob]] = {}
         for job in sorted(read_jobs(self._programs.call("squeue", "--states=all", "--json")), key=lambda job: job.submit_time):
             found.setdefault(job.name, []).append(job)
@@ -214,14 +214,14 @@ class SlurmQueue:
 
 
 def usable_nodes(programs: SlurmPrograms, nodes: Collection[str]) -> set[str]:
-    """Return those of some nodes that take jobs: not down, not drained.
+    """Return the nodes that accept jobs: not down, not drained.
 
     Raises:
-        EngineError: Slurm cannot be asked now.
+        EngineError: Slurm cannot be queried now.
     """
-    told = programs.call("sinfo", "--noheader", "--Node", f"--nodes={','.join(sorted(nodes))}", "--format=%N %T")
+    listing = programs.call("sinfo", "--noheader", "--Node", f"--nodes={','.join(sorted(nodes))}", "--format=%N %T")
     usable = set()
-    for line in told.splitlines():
+    for line in listing.splitlines():
         node, _, state = line.partition(" ")
         if state.rstrip("~#!%$@^+-") in _USABLE:
             usable.add(node)

@@ -1,4 +1,4 @@
-"""What `[engine.slurm]` of `fleet.toml` holds."""
+"""`[engine.slurm]` of `fleet.toml`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from ringroad_lab.fleet.request import Word
 from ringroad_lab.trial import Frozen
 
-# Those that say what a job is, or where it runs: the engine's own.
+# Options that the engine sets itself: they define a job or its place.
 _OWN_OPTIONS = frozenset(
     [
         "array",
@@ -43,17 +43,17 @@ _OWN_OPTIONS = frozenset(
 
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
-        raise ValueError("has to be an absolute path, as it is on the nodes")
+        raise ValueError("must be an absolute path that is valid on the nodes")
     if "%" in path or "\\" in path:
-        raise ValueError("has a % or a backslash, which Slurm takes for more than that")
+        raise ValueError("contains % or a backslash, which Slurm interprets")
     return path
 
 
 def _option(text: str) -> str:
     if not text.startswith("--") or text == "--":
-        raise ValueError("has to be one long option of sbatch, as --NAME or --NAME=VALUE")
+        raise ValueError("must be one long option of sbatch: --NAME or --NAME=VALUE")
     if (name := text[2:].partition("=")[0]) in _OWN_OPTIONS:
-        raise ValueError(f"--{name} is the engine's own")
+        raise ValueError(f"--{name} is reserved for the engine")
     return text
 
 
@@ -61,31 +61,31 @@ AbsolutePath = Annotated[Word, AfterValidator(_absolute)]
 
 
 class SlurmSettings(Frozen):
-    """How jobs are submitted, and what they find on the nodes."""
+    """How jobs are submitted, and the environment of jobs on the nodes."""
 
     partition: Word = ""
-    """Empty, as all that follows: what Slurm has as default."""
+    """Empty, here and below: Slurm's default."""
     account: Word = ""
     qos: Word = ""
     time_limit: Annotated[Word, Field(pattern=r"^[0-9:-]*$")] = ""
-    """As sbatch takes it: minutes, `8:00:00`, `1-00:00:00`."""
+    """In the format of sbatch: minutes, `8:00:00`, `1-00:00:00`."""
     stop_before_limit_s: Annotated[int, Field(ge=1, le=65535)] = 300
-    """So long before the time limit a run is told to stop after its trial; its next attempt goes on."""
+    """How long before the time limit a run is signalled to stop after its trial; the next attempt resumes the run."""
     licenses: Word = ""
-    """Of what beds share, as sbatch takes them: `ixia:1`. Each job has them."""
+    """Licenses of devices that beds share, in the format of sbatch: `ixia:1`. Each job requests them."""
     options: Annotated[tuple[Annotated[Word, AfterValidator(_option)], ...], Field(max_length=50)] = ()
-    """More options of sbatch."""
+    """Additional options of sbatch."""
     most_waiting: Annotated[int, Field(ge=1, le=1000)] = 8
-    """So many jobs wait in Slurm; the other requests wait in the store, whose order counts."""
+    """Maximum number of jobs that wait in Slurm; other requests wait in the store, whose order counts."""
     program: Annotated[tuple[Word, ...], Field(min_length=1, max_length=20)] = ("ringroad-lab",)
-    """How `ringroad-lab` is called on the nodes."""
+    """Command of `ringroad-lab` on the nodes."""
     environment_file: AbsolutePath | None = None
-    """Of the nodes: lines NAME=VALUE as a shell reads them, read before the run. There may be RINGROAD_LAB_STORE, with its password."""
+    """File on the nodes with lines NAME=VALUE in shell syntax, read before the run. It can set RINGROAD_LAB_STORE with its password."""
     folder: AbsolutePath | None = None
-    """Which the dispatchers and the nodes share: what jobs say, where they began, how they ended. None: the dispatcher's `--jobs`."""
+    """Folder that dispatchers and nodes share: output, nodes and exit status of jobs. None: the dispatcher's `--jobs`."""
     bed_patience_s: Annotated[float, Field(ge=0, le=1e6)] = 900.0
-    """So long a run that has begun waits for its bed to come back; then it is measured anew on another."""
+    """How long a run that has begun waits for its bed to come back; then another bed repeats the measurement."""
     config: AbsolutePath | None = None
-    """The dispatcher's slurm.conf. None: as $SLURM_CONF says, or Slurm's own."""
+    """The dispatcher's slurm.conf. None: $SLURM_CONF, or Slurm's default."""
     answer_within_s: Annotated[float, Field(gt=0, le=600)] = 20.0
-    """A call of a program of Slurm that takes longer has failed."""
+    """Time limit for a call of a Slurm program."""

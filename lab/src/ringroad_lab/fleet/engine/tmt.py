@@ -1,6 +1,6 @@
-"""tmt: a job is a run of tmt, over the machines of a bed that are reached by SSH. Without a server: tmt runs here, as a process of its own.
+"""Runs jobs with tmt on the machines of a bed, over SSH. A job is one run of tmt in its own process on this machine; no server is needed.
 
-What is known of a job is in its folder, which has the job's name: so every dispatcher of this machine finds it.
+The state of a job is in a folder with the job's name, so every dispatcher of this machine finds it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from ringroad_lab.fleet.engine.tmt_process import GO, JobFiles, Orders, end_left
 from ringroad_lab.fleet.inventory import Bed
 
 _KEPT_JOBS = 100
-# The first signal ends the run after its trial, the second ends tmt, the third kills it; after that the machines are put in order.
+# The first signal ends the run after its trial, the second ends tmt, the third kills tmt; then the machines are cleaned up.
 _SIGNALS_S = ((0.0, signal.SIGTERM), (120.0, signal.SIGTERM), (180.0, signal.SIGTERM), (900.0, signal.SIGKILL))
 
 
 class TmtEngine(Engine):
-    """Carries out jobs by tmt."""
+    """Runs jobs with tmt."""
 
     name = "tmt"
-    title = "tmt: on the machines of a bed, reached by SSH"
+    title = "tmt: on the machines of a bed, over SSH"
     settings_type = TmtSettings
     is_of_machine = True
     outlives_dispatchers = True
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Take the settings, and make the folder of jobs.
+        """Take the settings, and create the folder of jobs.
 
         Raises:
-            LabError: it cannot be made.
+            LabError: the folder cannot be created.
         """
         super().__init__(settings)
         assert isinstance(settings.own, TmtSettings)
@@ -50,7 +50,7 @@ class TmtEngine(Engine):
         self._folder = settings.folder.absolute() / "tmt"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._signals: dict[str, tuple[float, int]] = {}
-        """Since when a job is to end, and how many signals it got."""
+        """By key, when the end of a job was requested, and the number of signals sent."""
         make_job_folder(self._folder)
 
     def expected_key(self, name: str) -> str:
@@ -61,14 +61,14 @@ class TmtEngine(Engine):
         """Start tmt.
 
         Raises:
-            EngineError: no bed is free, a machine is not known, or tmt cannot be started.
+            EngineError: no bed is free, a host key is unknown, or tmt cannot be started.
         """
         key, files = self.expected_key(job.name), self._files(job.name)
         if not job.beds:
-            raise EngineError("tmt needs a bed: fleet.toml has none, or none that this request may have")
+            raise EngineError("tmt needs a bed: fleet.toml has none, or none that this request is allowed to use")
         program = shutil.which(self._own.program)
         if program is None:
-            raise EngineError(f"there is no program {self._own.program}: install tmt, or name it in [engine.tmt] program")
+            raise EngineError(f"there is no program {self._own.program}: install tmt, or set program in [engine.tmt]")
         with self._alone():
             if find_process(files) is not None:
                 return key
@@ -77,7 +77,7 @@ class TmtEngine(Engine):
             try:
                 self._forget_old_jobs()
                 shutil.rmtree(files.folder, ignore_errors=True)
-                # The store's location, with its password, is in there.
+                # The folder will contain the store's location with its password.
                 files.folder.mkdir(mode=0o700)
                 write_plan(files.tree, job, name, bed, self._own, self.settings.store)
                 tmt = (program, "--root", str(files.tree))
@@ -88,19 +88,19 @@ class TmtEngine(Engine):
         return key
 
     def state(self, key: str) -> JobReport:
-        """Look at the job's process, and at what it left. One of another machine, which is gone, has ended."""
+        """Check the job's process and its files. A job of another machine, which is gone, has ended."""
         machine, _, name = key.rpartition("/")
         if machine != self._machine:
             return JobReport(JobState.ENDED)
         files = self._files(name)
         if find_process(files) is not None:
             return JobReport(JobState.RUNNING)
-        # A process that was killed had no time for that.
+        # A killed process had no time to clean up.
         end_leftovers(files)
         return JobReport(JobState.ENDED, _exit_status(files), last_words(_results(files, "output.txt") or files.output))
 
     def cancel(self, key: str) -> None:
-        """Send the job's process a signal; another, if it goes on for long."""
+        """Send the job's process a signal, and further ones if it does not end for long."""
         machine, _, name = key.rpartition("/")
         pid = find_process(self._files(name))
         if pid is None or machine != self._machine:
@@ -113,7 +113,7 @@ class TmtEngine(Engine):
         self._signals[key] = (since, sent)
 
     def find(self, name: str) -> str | None:
-        """Return the key where the process of a job of this name goes on."""
+        """Return the key if the process of the job with this name is running."""
         return None if find_process(self._files(name)) is None else self.expected_key(name)
 
     def _start(self, files: JobFiles) -> None:
@@ -124,7 +124,7 @@ class TmtEngine(Engine):
         assert process.stdin
         with process.stdin:
             keep_process(files, process.pid)
-            # Nothing begins of which nobody could know: where this process is killed before, the other one ends.
+            # The job starts only after its process is recorded: if this process is killed before, the other one ends.
             process.stdin.write(GO.encode())
 
     @contextmanager
@@ -143,7 +143,7 @@ class TmtEngine(Engine):
         for name, bed in beds.items():
             if name not in taken:
                 return name, bed
-        raise EngineError(f"no bed is free: runs have {', '.join(sorted(taken))}")
+        raise EngineError(f"no bed is free: runs use {', '.join(sorted(taken))}")
 
     def _jobs(self) -> list[JobFiles]:
         return [JobFiles(path) for path in self._folder.iterdir() if path.is_dir()]
@@ -160,7 +160,7 @@ class TmtEngine(Engine):
 
 
 def _results(files: JobFiles, name: str) -> Path | None:
-    """Return a file of the test's results; None where it was not fetched."""
+    """Return a file of the test's results; None if it was not fetched."""
     return next(iter(files.run.glob(f"plan/execute/data/**/{name}")), None)
 
 
@@ -170,5 +170,5 @@ def _exit_status(files: JobFiles) -> int | None:
         status = int(file.read_text()) if file else None
     except (OSError, ValueError):
         return None
-    # The shell tells a signal as 128 + its number.
+    # The shell reports a signal as 128 + its number.
     return 128 - status if status is not None and status > 130 else status

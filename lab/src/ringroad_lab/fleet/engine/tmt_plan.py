@@ -1,7 +1,7 @@
-"""A job as a plan of tmt: machines of a bed by their roles, and a test on the generator that runs `ringroad-lab`.
+"""Writes a job as a tmt plan: the machines of a bed by role, and a test on the generator that runs `ringroad-lab`.
 
-All prepare, then the test runs, then all finish: tmt's phases are the barriers. The generator reaches the other machines by SSH with a key
-that is made for the job, and taken back at its end.
+All machines prepare, then the test runs, then all machines finish: tmt's phases are the barriers. The generator connects to the other
+machines by SSH with a key that is created for the job and removed at its end.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _JOBS = "/run/ringroad-lab-tmt"
 
 
 class TmtSettings(Frozen):
-    """`[engine.tmt]`: how tmt is called, and how it reaches the machines of the beds."""
+    """`[engine.tmt]`: the command of tmt, and SSH access to the machines of the beds."""
 
     program: Word = "tmt"
     user: Word = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     key_file: Word | None = None
-    """Private key; None: the user's usual ones."""
+    """Private key; None: the user's default keys."""
     known_hosts_file: Word = "~/.ssh/known_hosts"
-    """Has the keys of the machines themselves: others are refused."""
+    """Contains the host keys of the machines; unknown keys are rejected."""
     lab: Word = "ringroad-lab"
-    """How the laboratory is called on the generators."""
+    """Command of the laboratory on the generators."""
     longest_s: Annotated[int, Field(ge=60, le=30 * 86400)] = 86400
-    """After that tmt ends a run."""
+    """After this time tmt ends a run."""
 
     @property
     def known_hosts(self) -> Path:
-        """Return that file."""
+        """Return the path of the known hosts file."""
         return Path(self.known_hosts_file).expanduser()
 
 
@@ -54,7 +54,7 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSet
     """Write the tree of files that tmt reads.
 
     Raises:
-        EngineError: a machine's own key is not known.
+        EngineError: a machine's host key is unknown.
         OSError: the files cannot be written.
     """
     _check_machines(bed, settings)
@@ -72,11 +72,11 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSet
     environment = {**job_environment(job.name), BED_VARIABLE: bed_name, FLEET_VARIABLE: f"{_JOBS}/{job.name}/fleet.toml"}
     if store is not None:
         environment["RINGROAD_LAB_STORE"] = store
-    # Not in the plan, which tmt shows to all: the store's location may hold a password.
+    # Not in the plan, which tmt shows to all: the store's location may contain a password.
     _write_secret(folder / "job.environment", "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()))
-    # A run that goes on has them as it was recorded.
+    # A resumed run has these settings in its record.
     reach = [line for role in others for line in _reach(job.name, bed, role, settings)] if job.arguments[0] == "run" else []
-    # JSON is YAML, too.
+    # JSON is also YAML.
     (folder / "main.fmf").write_text(
         json.dumps(
             {
@@ -101,8 +101,8 @@ def _plan(job: Job, bed: Bed, others: list[str], settings: TmtSettings) -> dict[
     prepare = [phase("the generator", [GENERATOR], "./prepare-generator.sh", job.name)]
     finish = [phase("the generator", [GENERATOR], "./finish-generator.sh", job.name)]
     if others:
-        prepare.append(phase("ways to the other machines", others, "./authorize.sh", "add"))
-        finish.append(phase("ways to the other machines", others, "./authorize.sh", "remove"))
+        prepare.append(phase("access to the other machines", others, "./authorize.sh", "add"))
+        finish.append(phase("access to the other machines", others, "./authorize.sh", "remove"))
     finish.append(phase("secrets", sorted(bed.machines), "./forget-secrets.sh", *SECRETS))
     return {
         "summary": f"Run {job.name} of ringroad-lab",
@@ -134,11 +134,11 @@ def _check_machines(bed: Bed, settings: TmtSettings) -> None:
             raise EngineError(f"{known}: {getattr(error, 'strerror', None) or error}") from error
         if not any(found):
             add = f"ssh-keyscan -p {settings.port} {address} >>{known}"
-            raise EngineError(f"the key of {address} ({role}) is not in {known}: check it, then add it: {add}")
+            raise EngineError(f"the host key of {address} ({role}) is not in {known}: verify the key, then add it: {add}")
 
 
 def _reach(job: str, bed: Bed, role: str, settings: TmtSettings) -> list[str]:
-    """Return the settings by which the laboratory reaches a machine; what the bed says of it itself stands."""
+    """Return the settings with which the laboratory connects to a machine; settings of the bed take precedence."""
     reach = {
         "address": bed.machines[role],
         "port": settings.port,
@@ -147,8 +147,8 @@ def _reach(job: str, bed: Bed, role: str, settings: TmtSettings) -> list[str]:
         "known_hosts_file": f"{_JOBS}/{job}/known_hosts",
     }
     lines = toml_text({"host": {role: reach}}).splitlines()
-    said = {setting.partition("=")[0].strip() for setting in bed.settings}
-    return [f"--set={line}" for line in lines if line.partition("=")[0].strip() not in said]
+    own = {setting.partition("=")[0].strip() for setting in bed.settings}
+    return [f"--set={line}" for line in lines if line.partition("=")[0].strip() not in own]
 
 
 def _write_secret(file: Path, text: str) -> None:
@@ -157,18 +157,18 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def stop_command(job: str, bed: Bed, settings: TmtSettings) -> tuple[str, ...]:
-    """Return what tells the run of a job on its generator once to end after its trial; it fails where the run has not begun."""
+    """Return the command that requests, once, the end of a job's run after its trial; it fails if the run has not begun."""
     folder = f"{_JOBS}/{job}"
     start = "$(sed 's/.*) //' /proc/$pid/stat | cut -d' ' -f20)"
-    told = f'read -r pid start <{folder}/process && [ "{start}" = "$start" ] && mkdir {folder}/told && kill -s TERM "$pid"'
+    script = f'read -r pid start <{folder}/process && [ "{start}" = "$start" ] && mkdir {folder}/told && kill -s TERM "$pid"'
     become = () if settings.user == "root" else ("sudo",)
     options = ["BatchMode=yes", "ConnectTimeout=10", "ControlPath=none", f"UserKnownHostsFile={settings.known_hosts}"]
     options += ["StrictHostKeyChecking=yes"]
     key = () if settings.key_file is None else ("-i", str(Path(settings.key_file).expanduser()), "-oIdentitiesOnly=yes")
     where = ("-p", str(settings.port), f"{settings.user}@{bed.machines[GENERATOR]}")
-    return ("ssh", *(f"-o{option}" for option in options), *key, *where, shlex.join([*become, "sh", "-c", told]))
+    return ("ssh", *(f"-o{option}" for option in options), *key, *where, shlex.join([*become, "sh", "-c", script]))
 
 
 def ssh_environment(settings: TmtSettings) -> dict[str, str]:
-    """Return what has tmt refuse machines whose keys are not known; by itself it takes all."""
+    """Return the variables that make tmt reject unknown host keys; by default it accepts all."""
     return {"TMT_SSH_STRICT_HOST_KEY_CHECKING": "yes", "TMT_SSH_USER_KNOWN_HOSTS_FILE": str(settings.known_hosts)}

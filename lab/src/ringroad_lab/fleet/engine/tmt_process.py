@@ -1,7 +1,7 @@
-"""One job of tmt as a process of its own, which outlives dispatchers: `python -m ringroad_lab.fleet.engine.tmt_process FOLDER`.
+"""The process of one tmt job, which outlives dispatchers: `python -m ringroad_lab.fleet.engine.tmt_process FOLDER`.
 
-It runs tmt, and sees to it that nothing of tmt is left. SIGTERM has the run end after the trial under way, so that
-results are fetched and the machines left in order; a second one ends tmt.
+It runs tmt, and then ends all processes that tmt left. SIGTERM ends the run after the current trial, so that tmt fetches the results and
+cleans up the machines. A second SIGTERM ends tmt.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ringroad_lab.tied import tied
 
 GO = "go\n"
 SECRETS = ("job.key", "job.environment")
-"""Names of the files that are gone when the job has ended, here as on the machines."""
+"""Names of the files that are deleted at the end of the job, here and on the machines."""
 _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
-_LOOKS_S = 5.0
+_POLL_S = 5.0
 _STOP_LIMIT_S = 30.0
 _FINISH_LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)
 class JobFiles:
-    """Where a job is on disk."""
+    """Paths of a job's files."""
 
     folder: Path
 
     @property
     def tree(self) -> Path:
-        """What tmt reads."""
+        """Input of tmt."""
         return self.folder / "tree"
 
     @property
@@ -48,47 +48,47 @@ class JobFiles:
 
     @property
     def orders(self) -> Path:
-        """What the process is to do."""
+        """The process's `Orders`."""
         return self.folder / "orders.json"
 
     @property
     def process(self) -> Path:
-        """Which process it is."""
+        """Identity of the process."""
         return self.folder / "process.json"
 
     @property
     def output(self) -> Path:
-        """What tmt says."""
+        """Output of tmt."""
         return self.folder / "tmt.log"
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a job's process is to do."""
+    """Instructions for a job's process."""
 
     bed: str
     tmt: tuple[str, ...]
-    """tmt's command, up to the steps."""
+    """tmt's command line, without the steps."""
     stop: tuple[str, ...]
-    """What has the run end after its trial, on the generator."""
+    """Command that ends the run on the generator after its trial."""
     environment: dict[str, str]
 
     def write(self, file: Path) -> None:
-        """Keep them."""
+        """Write the orders to a file."""
         write_whole(file, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, file: Path) -> Orders:
-        """Read them.
+        """Read the orders from a file.
 
         Raises:
-            OSError: they are not there.
+            OSError: the file cannot be read.
         """
         return cls(**json.loads(file.read_text()))
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file, whole or not at all, and so that it is there after a loss of power."""
+    """Write a file atomically and durably: it survives a loss of power."""
     unfinished = file.with_name(f".{file.name}.unfinished")
     with unfinished.open("w") as opened:
         opened.write(text)
@@ -98,24 +98,24 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def keep_process(files: JobFiles, pid: int) -> None:
-    """Write down which process a job's is."""
+    """Record the identity of a job's process."""
     write_whole(files.process, json.dumps({"pid": pid, "started": _started(pid)}))
 
 
 def find_process(files: JobFiles) -> int | None:
-    """Return the number of a job's process; None where it has ended: a number that another process has by now is not it."""
+    """Return the PID of a job's process; None if it has ended, also if the PID was reused."""
     try:
-        told = json.loads(files.process.read_text())
-        return int(told["pid"]) if told["started"] == _started(int(told["pid"])) else None
+        recorded = json.loads(files.process.read_text())
+        return int(recorded["pid"]) if recorded["started"] == _started(int(recorded["pid"])) else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _started(pid: int) -> str:
-    """Return when a process was started: in the kernel's ticks of this boot, which no setting of the clock changes.
+    """Return the start time of a process in kernel ticks of this boot, which setting the clock does not change.
 
     Raises:
-        ProcessLookupError: it has ended.
+        ProcessLookupError: the process has ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -127,7 +127,7 @@ def _started(pid: int) -> str:
 
 
 def end_leftovers(files: JobFiles) -> None:
-    """Kill what tmt left: connections by SSH, which have the folder of the run among their arguments."""
+    """Kill the processes that tmt left: SSH connections, which have the run's folder among their arguments."""
     for process in psutil.process_iter(["cmdline"]):
         if process.pid != os.getpid() and any(str(files.run) in argument for argument in process.info["cmdline"] or ()):
             with suppress(psutil.Error):
@@ -141,13 +141,13 @@ class _Supervisor:
         self._stops = 0
 
     def run(self) -> None:
-        """Carry the job out."""
-        # Taken by sigtimedwait, one after the other.
+        """Run the job."""
+        # sigtimedwait takes them one by one.
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         with self._files.output.open("ab") as output:
             status = self._call(output, "run", "--id", str(self._files.run), "--all")
             if self._stops > 1 or status < 0:
-                # It came to no end by itself: the machines are left in order all the same.
+                # tmt did not end by itself: clean up the machines nevertheless.
                 self._call(output, "run", "--id", str(self._files.run), "finish", "cleanup", limit_s=_FINISH_LIMIT_S, obeys=False)
         end_leftovers(self._files)
         for name in SECRETS:
@@ -155,7 +155,7 @@ class _Supervisor:
                 secret.unlink(missing_ok=True)
 
     def _call(self, output: BinaryIO, *arguments: str, limit_s: float = float("inf"), obeys: bool = True) -> int:
-        # The thread that starts it has no other to disturb.
+        # preexec_fn is safe: this process has no other threads.
         tmt = subprocess.Popen(
             tied([*self._orders.tmt, *arguments]),
             cwd=self._files.tree,
@@ -167,19 +167,19 @@ class _Supervisor:
         )
         ends = time.monotonic() + limit_s
         while tmt.poll() is None:
-            got = signal.sigtimedwait(_AWAITED, _LOOKS_S)
-            is_asked = obeys and got is not None and got.si_signo != signal.SIGCHLD
-            self._stops += is_asked
-            if time.monotonic() > ends or (is_asked and self._stops > 2):
+            got = signal.sigtimedwait(_AWAITED, _POLL_S)
+            is_stop = obeys and got is not None and got.si_signo != signal.SIGCHLD
+            self._stops += is_stop
+            if time.monotonic() > ends or (is_stop and self._stops > 2):
                 tmt.kill()
-            elif is_asked and self._stops == 2:
+            elif is_stop and self._stops == 2:
                 tmt.terminate()
             elif self._stops == 1 and tmt.poll() is None:
                 self._stop_run(output)
         return tmt.returncode
 
     def _stop_run(self, output: BinaryIO) -> None:
-        """Have the run end after its trial, once it has begun; the machine may not be reached now, and is asked again."""
+        """Request the end of the run after its trial; repeated until the run has begun and the machine can be reached."""
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 self._orders.stop, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=_STOP_LIMIT_S, check=False
@@ -187,7 +187,7 @@ class _Supervisor:
 
 
 def main() -> None:
-    """Carry out the job of a folder, once whoever starts it has written down which process this is."""
+    """Run the job of a folder after the starting process has recorded this process."""
     if sys.stdin.readline() == GO:
         _Supervisor(JobFiles(Path(sys.argv[1]))).run()
 

@@ -1,1 +1,1 @@
-"""Where messages about builds come from; a file for each kind of source."""
+"""Sources of messages about builds; a file for each kind of source."""

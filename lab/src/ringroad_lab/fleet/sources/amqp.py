@@ -1,4 +1,4 @@
-"""A broker of AMQP 0-9-1 as a source: messages in fedora-messaging's wire format, as Fedora and CentOS Stream send them.
+"""An AMQP 0-9-1 broker as a source: messages in fedora-messaging's wire format, as Fedora and CentOS Stream send them.
 
 The format: https://fedora-messaging.readthedocs.io/en/stable/api/wire-format.html.
 """
@@ -20,54 +20,54 @@ from ringroad_lab.fleet.requests import Outcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 
-# Of a message that is too long.
+# Of an oversized message.
 _KEPT_BYTES = 1 << 16
-# How often to ask whether the broker still knows that we wait for messages: a queue may hang, and its broker seem well.
-_ASK_EVERY_S = 30.0
+# How often to check that the broker still has us as a consumer: a queue can hang while its broker seems well.
+_CHECK_EVERY_S = 30.0
 
 
 class AmqpSource(Source, BrokerSettings):
-    """A queue, and what is to come into it."""
+    """A queue and its bindings."""
 
     kind = "amqp"
-    title = "A broker of AMQP 0-9-1, with messages as fedora-messaging sends them"
+    title = "An AMQP 0-9-1 broker, with messages in the format of fedora-messaging"
 
     queue: Word = ""
     queue_type: Literal["quorum", "classic", "temporary", "existing"] = "quorum"
-    """quorum, classic: of ours, and it lasts. temporary: it ends with the connection. existing: somebody else made and bound it."""
+    """quorum, classic: our own durable queue. temporary: deleted with the connection. existing: made and bound by others."""
     exchange: Annotated[Word, Field(min_length=1)] = "amq.topic"
     topics: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(max_length=100)] = ()
-    """Which messages of the exchange: their topics, with `*` for a word and `#` for any number of them."""
+    """Topics of the messages to receive from the exchange; `*` stands for a word, `#` for any number of words."""
     prefetch: Annotated[int, Field(ge=1, le=1000)] = 4
-    """So many messages are held in memory at most, each as long as the broker lets it be."""
+    """Maximum number of messages in memory; the broker limits their length."""
     kept_as: Annotated[Name | None, Field(alias="as")] = None
-    """The name of the source under which its requests are kept; its own unless given."""
+    """Source name under which its requests are kept; its own name if not given."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.queue and self.queue_type != "temporary":
-            raise ValueError('name the queue, or have queue_type = "temporary"')
+            raise ValueError('set queue, or queue_type = "temporary"')
         if bool(self.topics) is (self.queue_type == "existing"):
-            raise ValueError("give topics; none for an existing queue, which others have bound")
+            raise ValueError("set topics, except for an existing queue, which others have bound")
         return self
 
     def watcher(self, name: str, intake: Intake) -> Watcher:
-        """Return what takes the messages.
+        """Return the watcher that takes the messages.
 
         Raises:
-            ScenarioError: the URL or a certificate is not there, or not right.
+            ScenarioError: the URL or a certificate is missing or invalid.
         """
         return AmqpWatcher(name, self, intake)
 
 
 class AmqpWatcher(OwnThreadWatcher):
-    """Takes messages as they come, and acknowledges each when what came of it is in the store."""
+    """Takes messages as they arrive, and acknowledges each when its result is stored."""
 
     def __init__(self, name: str, source: AmqpSource, intake: Intake, patience: Patience | None = None) -> None:
-        """Take the source's name and settings, and what is made of its messages.
+        """Take the source's name and settings, and the intake of its messages.
 
         Raises:
-            ScenarioError: the URL or a certificate is not there, or not right.
+            ScenarioError: the URL or a certificate is missing or invalid.
         """
         super().__init__(name, patience)
         self._source = source
@@ -76,18 +76,18 @@ class AmqpWatcher(OwnThreadWatcher):
         self._runner: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
 
     def work(self) -> float:
-        """Take messages until something fails, or it is to end."""
+        """Take messages until something fails, or the watcher is stopped."""
         asyncio.run(self._consume())
         return 0.0
 
     def interrupt(self) -> None:
-        """Have it end."""
+        """Make `work` return."""
         if runner := self._runner:
             loop, ended = runner
             try:
                 loop.call_soon_threadsafe(_end, ended)
             except RuntimeError:
-                # It has ended by itself.
+                # `work` has returned already.
                 return
 
     async def _consume(self) -> None:
@@ -111,19 +111,19 @@ class AmqpWatcher(OwnThreadWatcher):
                             self._take(message)
                             await message.ack()
                         except Exception as error:
-                            # It is not acknowledged: the broker sends it again.
+                            # The message is not acknowledged: the broker sends it again.
                             _end(ended, error)
 
                 channel.close_callbacks.add(lambda _channel, error: _end(ended, error or BrokerError("the broker closed the channel")))
                 await queue.consume(take)
             self.works_again()
             while not self.stopping.is_set():
-                await asyncio.wait({ended}, timeout=_ASK_EVERY_S)
+                await asyncio.wait({ended}, timeout=_CHECK_EVERY_S)
                 if ended.done():
                     return ended.result()
                 async with asyncio.timeout(answer_s):
                     if not await self._is_known(channel, queue):
-                        raise BrokerError(f"{self._broker.name} forgot that we wait for messages of the queue {queue.name}")
+                        raise BrokerError(f"{self._broker.name} no longer has us as a consumer of the queue {queue.name}")
         return None
 
     async def _declare(self, channel: AbstractChannel) -> AbstractQueue:
@@ -138,15 +138,15 @@ class AmqpWatcher(OwnThreadWatcher):
         return await channel.declare_queue(name, passive=True)
 
     async def _is_known(self, channel: AbstractChannel, queue: AbstractQueue) -> bool:
-        """Whether the broker counts us among those who wait for messages of the queue; one whose queue hangs counts none."""
+        """Whether the broker has us as a consumer of the queue; a queue that hangs has no consumers."""
         answer = await (await channel.get_underlay_channel()).queue_declare(queue.name, passive=True)
         return bool(answer.consumer_count)
 
     def _take(self, message: AbstractIncomingMessage) -> None:
-        """Have a message kept: all is in the store when this returns.
+        """Process a message; the result is stored when this returns.
 
         Raises:
-            StoreError: it is not.
+            StoreError: the result is not stored.
         """
         body, now = message.body, self._intake.clock()
         name = self._source.kept_as or self.name
@@ -162,8 +162,8 @@ class AmqpWatcher(OwnThreadWatcher):
             except StoreError:
                 raise
             except Exception as error:
-                # Whatever is wrong with it, it would be so the next time.
-                received = self._dead(kept, f"the laboratory failed at the message: {type(error).__name__}: {error}")
+                # The message would fail again at the next delivery.
+                received = self._dead(kept, f"the laboratory failed to process the message: {type(error).__name__}: {error}")
         if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
             self._intake.say(f"source '{self.name}': message {kept.delivery}: {received.text}")
 
@@ -182,7 +182,7 @@ def _end(ended: asyncio.Future[None], error: BaseException | None = None) -> Non
 
 
 def _sent_at(message: AbstractIncomingMessage, now: float) -> float:
-    """When a message was sent, as it says, unless that is to come: a build is older than another whose message overtook its own."""
+    """Return the sending time that a message states, at most now: the order of arrival is not the order of builds."""
     try:
         moment = datetime.fromisoformat(str(message.headers["sent-at"]))
         return min((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), now)

@@ -1,4 +1,4 @@
-"""A folder of packages as a source: each new Debian or RPM package makes a message, for those without a build system that sends any."""
+"""A folder of packages as a source: each new Debian or RPM package makes a message, for users whose build system sends none."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ class FolderSource(Source):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.folder.is_absolute():
-            raise ValueError(f"'{self.folder}' is no absolute path: begin it with /")
+            raise ValueError(f"'{self.folder}' is not an absolute path: begin it with /")
         return self
 
     def watcher(self, name: str, intake: Intake) -> Watcher:
-        """Return what looks into the folder."""
+        """Return the watcher that polls the folder."""
         return FolderWatcher(name, self.folder, intake)
 
 
 class FolderWatcher(Watcher):
-    """Looks into a folder, and takes a file once two looks saw the same size and time of change: it is whole then.
+    """Polls a folder, and takes a file after two polls found the same size and modification time: then the file is complete.
 
-    A file that was renamed into the folder is whole at once, but that cannot be told from one that is being copied.
+    A file that was renamed into the folder is complete at once, but cannot be distinguished from one that is being copied.
     """
 
     def __init__(self, name: str, folder: Path, intake: Intake) -> None:
-        """Take the source's name, its folder, and what is made of its messages."""
+        """Take the source's name, its folder, and the intake of its messages."""
         self._name = name
         self._folder = folder
         self._intake = intake
         self._seen: dict[str, str] = {}
-        """The mark of each file at the last look."""
+        """The mark of each file at the last poll."""
         self._done: dict[str, str] = {}
-        """The mark with which each was taken."""
+        """The mark with which each file was taken."""
 
     def look(self) -> None:
-        """Look once; take the files that are new and whole.
+        """Poll once; take the files that are new and complete.
 
         Raises:
-            LabError: the folder cannot be looked at, or the store failed. What was not taken is found again.
+            LabError: the folder cannot be read, or the store failed. Files that were not taken are found again.
         """
         marks = dict(self._marks())
-        whole = [path for path, mark in marks.items() if self._seen.get(path) == mark and self._done.get(path) != mark]
+        complete = [path for path, mark in marks.items() if self._seen.get(path) == mark and self._done.get(path) != mark]
         self._seen = marks
         self._done = {path: mark for path, mark in self._done.items() if path in marks}
-        for path in sorted(whole):
+        for path in sorted(complete):
             self._take(path, marks[path])
             self._done[path] = marks[path]
 
@@ -109,10 +109,10 @@ class FolderWatcher(Watcher):
 
 
 def describe_package(path: Path) -> dict[str, str | int]:
-    """Return the fields of a message about a package: what it says of itself where a program that reads it is there, else its name's.
+    """Return the fields of a message about a package: from its metadata if a program can read them, else from its file name.
 
     Raises:
-        LabError: it cannot be read, or is no package.
+        LabError: the file cannot be read, or is not a package.
     """
     kind = path.suffix[1:]
     try:
@@ -128,29 +128,29 @@ def describe_package(path: Path) -> dict[str, str | int]:
 
 def _debian_fields(path: Path) -> dict[str, str]:
     if (program := shutil.which("dpkg-deb")) is not None:
-        said = _ask(path, [program, "--show", "--showformat=${Package}\\n${Version}\\n${Architecture}", str(path)])
+        values = _query(path, [program, "--show", "--showformat=${Package}\\n${Version}\\n${Architecture}", str(path)])
     else:
-        # NAME_VERSION_ARCH.deb; the colon of an epoch is left out there.
-        said = path.name.removesuffix(".deb").split("_")
-    if len(said) != 3 or not all(said):
-        raise LabError(f"{path}: no Debian package tells its name, version and architecture so: {' '.join(said)[:200]}")
-    name, full, arch = said
+        # NAME_VERSION_ARCH.deb; file names omit the colon of an epoch.
+        values = path.name.removesuffix(".deb").split("_")
+    if len(values) != 3 or not all(values):
+        raise LabError(f"{path}: a Debian package needs a name, version and architecture: {' '.join(values)[:200]}")
+    name, full, arch = values
     version, _, release = full.rpartition("-") if "-" in full else (full, "", "")
     return {"name": name, "version": version.rpartition(":")[2], "release": release, "arch": arch, "full_version": full}
 
 
 def _rpm_fields(path: Path) -> dict[str, str]:
     if (program := shutil.which("rpm")) is not None:
-        said = _ask(
+        values = _query(
             path, [program, "-qp", "--nosignature", "--qf", "%{NAME}\\n%{VERSION}\\n%{RELEASE}\\n%{ARCH}\\n%|EPOCH?{%{EPOCH}}|", str(path)]
         )
     else:
         # NAME-VERSION-RELEASE.ARCH.rpm
         rest, _, arch = path.name.removesuffix(".rpm").rpartition(".")
-        said = [*rest.rsplit("-", 2), arch, ""]
-    if len(said) != 5 or not all(said[:4]):
-        raise LabError(f"{path}: no RPM package tells its name, version, release and architecture so: {' '.join(said)[:200]}")
-    name, version, release, arch, epoch = said
+        values = [*rest.rsplit("-", 2), arch, ""]
+    if len(values) != 5 or not all(values[:4]):
+        raise LabError(f"{path}: an RPM package needs a name, version, release and architecture: {' '.join(values)[:200]}")
+    name, version, release, arch, epoch = values
     return {
         "name": name,
         "version": version,
@@ -160,11 +160,11 @@ def _rpm_fields(path: Path) -> dict[str, str]:
     }
 
 
-def _ask(path: Path, argv: Sequence[str]) -> list[str]:
+def _query(path: Path, argv: Sequence[str]) -> list[str]:
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_TOOL_S, stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"{path}: {argv[0]} did not end within {_TOOL_S:.0f} s") from error
+        raise LabError(f"{path}: {argv[0]} timed out after {_TOOL_S:.0f} s") from error
     if done.returncode:
-        raise LabError(f"{path}: {done.stderr.decode(errors='replace').strip()[-500:] or 'it is no package'}")
+        raise LabError(f"{path}: {done.stderr.decode(errors='replace').strip()[-500:] or 'not a package'}")
     return done.stdout.decode(errors="replace").split("\n")

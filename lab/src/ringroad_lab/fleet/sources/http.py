@@ -1,4 +1,4 @@
-"""Build systems that send by HTTP: how each signs its messages, and names their kind and delivery."""
+"""Build systems that send messages by HTTP: how each signs them, and identifies their kind and delivery."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ class Dialect:
     """The headers of a kind of build system."""
 
     secret: str
-    """Signature, or the secret itself."""
+    """With the signature, or the secret itself."""
     event: str
     deliveries: tuple[str, ...]
-    """Of these the first that is there names the delivery; the same where a message is sent again."""
+    """The first of these headers that is present identifies the delivery; a repeated message has the same identifier."""
     prefix: str = ""
     """Of the signature."""
     is_token: bool = False
-    """Whether the header has the secret itself."""
+    """Whether the header contains the secret itself."""
 
 
 @dataclass(frozen=True)
 class HttpHook(Hook):
-    """A source that sends by HTTP, with its secret."""
+    """Verifies and identifies the messages of an HTTP source, by its secret."""
 
     dialect: Dialect
     secret: bytes = field(repr=False)
 
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is the source's. It takes as long whatever is wrong."""
-        shown = headers.get(self.dialect.secret, "").encode("utf-8", "surrogateescape")
+        """Whether a message is from the source. The check takes constant time."""
+        received = headers.get(self.dialect.secret, "").encode("utf-8", "surrogateescape")
         if self.dialect.is_token:
-            return hmac.compare_digest(hashlib.sha256(shown).digest(), hashlib.sha256(self.secret).digest())
-        right = self.dialect.prefix + hmac.new(self.secret, body, hashlib.sha256).hexdigest()
-        return hmac.compare_digest(shown, right.encode())
+            return hmac.compare_digest(hashlib.sha256(received).digest(), hashlib.sha256(self.secret).digest())
+        expected = self.dialect.prefix + hmac.new(self.secret, body, hashlib.sha256).hexdigest()
+        return hmac.compare_digest(received, expected.encode())
 
     def event(self, headers: Mapping[str, str]) -> str:
-        """Return what the source calls the kind of message; empty where it says nothing."""
+        """Return the source's name for the kind of message; empty if there is none."""
         return headers.get(self.dialect.event, "")
 
     def delivery(self, headers: Mapping[str, str]) -> str:
-        """Return by what the source knows the message; empty where it says nothing."""
+        """Return the source's identifier of the message; empty if there is none."""
         return next((headers[name] for name in self.dialect.deliveries if headers.get(name)), "")
 
 
@@ -62,7 +62,7 @@ class HttpSource(Source):
 
     secret_file: Path | None = None
     secret_env: Word | None = None
-    """Where the secret is by which its messages are known."""
+    """Where to find the secret that authenticates its messages."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -71,10 +71,10 @@ class HttpSource(Source):
         return self
 
     def hook(self, name: str) -> Hook:
-        """Return what takes its messages.
+        """Return the hook that takes its messages.
 
         Raises:
-            ScenarioError: its secret is not there.
+            ScenarioError: the secret is missing.
         """
         return HttpHook(self.dialect, (secret(f"source '{name}'", self.secret_file, self.secret_env) or "").encode())
 
@@ -83,7 +83,7 @@ class GithubSource(HttpSource):
     """https://docs.github.com/en/webhooks/webhook-events-and-payloads."""
 
     kind = "github"
-    title = "GitHub sends by HTTP"
+    title = "Webhooks of GitHub"
     dialect = Dialect("X-Hub-Signature-256", "X-GitHub-Event", ("X-GitHub-Delivery",), prefix="sha256=")
 
 
@@ -91,7 +91,7 @@ class GitlabSource(HttpSource):
     """https://docs.gitlab.com/user/project/integrations/webhooks/."""
 
     kind = "gitlab"
-    title = "GitLab sends by HTTP"
+    title = "Webhooks of GitLab"
     dialect = Dialect("X-Gitlab-Token", "X-Gitlab-Event", ("Idempotency-Key", "X-Gitlab-Event-UUID"), is_token=True)
 
 
@@ -99,15 +99,15 @@ class GiteaSource(HttpSource):
     """https://docs.gitea.com/usage/webhooks."""
 
     kind = "gitea"
-    title = "Gitea or Forgejo sends by HTTP"
+    title = "Webhooks of Gitea or Forgejo"
     dialect = Dialect("X-Gitea-Signature", "X-Gitea-Event", ("X-Gitea-Delivery",))
 
 
 class GenericSource(HttpSource):
-    """Signed as the laboratory's own webhooks."""
+    """Signed like the laboratory's own webhooks."""
 
     kind = "generic"
-    title = "Anybody with a secret sends by HTTP"
+    title = "Webhooks of any sender that has the secret"
     dialect = Dialect(
         "X-Ringroad-Lab-Signature-256", "X-Ringroad-Lab-Event", ("X-Ringroad-Lab-Delivery", "Idempotency-Key"), prefix="sha256="
     )

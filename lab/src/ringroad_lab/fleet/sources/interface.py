@@ -1,4 +1,4 @@
-"""What a source is: a place where messages about builds come from. Its class is its table `[source.NAME]` in `fleet.toml`, checked."""
+"""Interfaces of sources of messages about builds. The class of a source checks its table `[source.NAME]` in `fleet.toml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringroad_lab.trial import Frozen
 
 @dataclass(frozen=True)
 class Intake:
-    """Where a source puts its messages, and whom it tells."""
+    """Where a source delivers its messages and reports."""
 
     requests: Requests
     rules: Sequence[Rule]
@@ -24,54 +24,54 @@ class Intake:
 
 
 class Watcher(ABC):
-    """A source at work in a dispatcher, which has it look every now and then."""
+    """A running source in a dispatcher, which polls it regularly."""
 
     @abstractmethod
     def look(self) -> None:
-        """Take the messages that are there. It returns within a second or so: requests wait meanwhile.
+        """Take the available messages. Must return within about a second: requests wait meanwhile.
 
         Raises:
-            LabError: the source cannot be reached, or the store failed. What was not taken is found again.
+            LabError: the source cannot be reached, or the store failed. Messages that were not taken are found again.
         """
 
     def close(self) -> None:
-        """End: the dispatcher does."""
+        """Stop, because the dispatcher stops."""
 
 
 class Hook(ABC):
-    """A source at work in `ringroad-lab serve`, which hands it what comes to `/hooks/NAME`."""
+    """A running source in `ringroad-lab serve`, which passes it the requests to `/hooks/NAME`."""
 
     @abstractmethod
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is the source's. It takes as long whatever is wrong."""
+        """Whether a message is from the source. The check takes constant time."""
 
     @abstractmethod
     def event(self, headers: Mapping[str, str]) -> str:
-        """Return what the source calls the kind of message; empty where it says nothing."""
+        """Return the source's name for the kind of message; empty if there is none."""
 
     @abstractmethod
     def delivery(self, headers: Mapping[str, str]) -> str:
-        """Return by what the source knows the message; empty where it says nothing."""
+        """Return the source's identifier of the message; empty if there is none."""
 
 
 class Source(Frozen):
-    """Settings of a source; it makes the watcher or the hook that works by them."""
+    """Settings of a source; makes the watcher or hook with these settings."""
 
     kind: ClassVar[str]
     title: ClassVar[str]
 
     def watcher(self, name: str, intake: Intake) -> Watcher | None:
-        """Return what looks for messages; None where they are sent.
+        """Return the watcher that polls for messages; None if they are sent to a hook.
 
         Raises:
-            LabError: a setting is wrong, or a secret is not there.
+            LabError: a setting is invalid, or a secret is missing.
         """
         return None
 
     def hook(self, name: str) -> Hook | None:
-        """Return what takes messages that are sent by HTTP; None where there are none.
+        """Return the hook for messages sent by HTTP; None if there are none.
 
         Raises:
-            LabError: a secret is not there.
+            LabError: a secret is missing.
         """
         return None

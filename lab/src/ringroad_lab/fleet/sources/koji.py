@@ -1,6 +1,6 @@
-"""A Koji hub as a source: it is asked which builds were tagged, in the order of its events, so that none is missed.
+"""A Koji hub as a source: polled for tagged builds, in the order of its events, so that none is missed.
 
-A message has the fields that the hub's plug-in sends to the bus at the same event, so that the same rules serve both.
+A message has the fields that the hub's plug-in sends to the bus for the same event, so that the same rules serve both.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.koji_hub import Event, HubError, KojiHub
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 
-# An event gets its number when its transaction begins, and is seen when that ends: one with a greater number may be seen before it. So what
-# happened in the last ten minutes is asked for again.
+# An event gets its number when its transaction begins, and becomes visible when that ends: an event with a greater number can be visible
+# earlier. So the events of the last ten minutes are queried again.
 SETTLED_AFTER_S = 600.0
 
 
 class KojiSource(Source):
-    """A hub that is asked every now and then."""
+    """A hub that is polled regularly."""
 
     kind = "koji"
-    title = "A Koji hub is asked for builds that were tagged"
+    title = "A Koji hub, polled for tagged builds"
 
     hub: Word
     """Its URL: `https://koji.fedoraproject.org/kojihub`."""
     ca_file: Path | None = None
-    """Certificates of the authorities that the hub's is checked with; the system's unless given."""
+    """CA certificates that verify the hub's certificate; those of the system if not given."""
     tags: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
     every_s: Annotated[float, Field(ge=1, le=86400)] = 60.0
     topic: Word = "org.fedoraproject.prod.buildsys.tag"
     """The `@event` of its messages: the topic of the same messages on the bus."""
     instance: Word = "primary"
-    """The same field of its messages."""
+    """The field `instance` of its messages."""
     kept_as: Annotated[Name | None, Field(alias="as")] = None
-    """The name of the source under which its requests are kept; its own unless given."""
+    """Source name under which its requests are kept; its own name if not given."""
 
     def watcher(self, name: str, intake: Intake) -> Watcher:
-        """Return what asks the hub."""
+        """Return the watcher that polls the hub."""
         return KojiWatcher(name, self, intake)
 
 
 class KojiWatcher(OwnThreadWatcher):
-    """Asks what was tagged since the event that it remembers, and remembers the next one when all is in the store."""
+    """Queries the builds tagged since a stored event, and stores the next event when all these builds are stored."""
 
     def __init__(self, name: str, source: KojiSource, intake: Intake, patience: Patience | None = None) -> None:
-        """Take the source's name and settings, and what is made of its messages.
+        """Take the source's name and settings, and the intake of its messages.
 
         Raises:
-            ScenarioError: a setting is wrong.
+            ScenarioError: a setting is invalid.
         """
         super().__init__(name, patience)
         self._source = source
@@ -64,18 +64,18 @@ class KojiWatcher(OwnThreadWatcher):
         self._hub = KojiHub(source.hub, source.ca_file, self.patience.answer_s)
         self._positions = Positions(intake.requests.store)
         self._seen: dict[str, set[tuple[int, str]]] = {tag: set() for tag in source.tags}
-        """Events and builds that were taken, and will be asked for again."""
+        """Events and builds that were taken, and will be queried again."""
 
     def work(self) -> float:
-        """Ask once for each tag."""
+        """Query each tag once."""
         last = self._hub.last_event()
         if last is None:
             raise HubError(f"{self._hub.name} has no event yet")
         problems = []
         for tag in self._source.tags:
-            # A tag that is not there is not to hinder the others.
+            # A missing tag must not block the others.
             try:
-                self._ask(tag, last)
+                self._query(tag, last)
             except StoreError:
                 raise
             except LabError as error:
@@ -85,17 +85,17 @@ class KojiWatcher(OwnThreadWatcher):
         return self._source.every_s
 
     def close(self) -> None:
-        """End."""
+        """Stop, and close the connection."""
         super().close()
         self._hub.close()
 
-    def _ask(self, tag: str, last: Event) -> None:
+    def _query(self, tag: str, last: Event) -> None:
         position = self._positions.get(self.name, tag)
         if position is None or position > last.id:
             if position is not None:
                 self._intake.say(
-                    f"source '{self.name}': {self._hub.name} had an event {position}, and now its last is {last.id}: it was set up anew. "
-                    "What is tagged from now on is taken"
+                    f"source '{self.name}': {self._hub.name} had an event {position}, but its last event is now {last.id}: "
+                    "the hub was reset. Builds tagged from now on are taken"
                 )
             self._positions.remember(self.name, tag, last.id)
             return
@@ -117,7 +117,7 @@ class KojiWatcher(OwnThreadWatcher):
         body |= {"tag": row.get("tag.name"), "user": row.get("creator_name"), "instance": self._source.instance}
         body["owner"] = self._hub.build(row.get("build_id")).get("owner_name")
         at, now = row.get("create_ts"), self._intake.clock()
-        # When it was tagged: a build that the bus did not tell of is to be older than those that were tagged after it.
+        # The time of the tagging: a build that the bus missed must be older than builds tagged after it.
         when = float(at) if isinstance(at, int | float) and 0 <= at <= now else now
         message = Message(self._source.kept_as or self.name, json.dumps(body, default=str).encode(), when, self._source.topic)
         received = receive(self._intake.requests, self._intake.rules, message)

@@ -1,4 +1,4 @@
-"""A Koji hub as a client sees it, by XML-RPC: which builds were tagged, and what a build is. It is asked for nothing that needs a login."""
+"""A client of a Koji hub by XML-RPC: queries which builds were tagged, and what a build is. No call needs a login."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version_
 
 
 class HubError(LabError):
-    """The hub cannot be reached, or does not answer as a hub does."""
+    """The hub cannot be reached, or its answer is invalid."""
 
 
 class _TooLongError(HubError):
-    """An answer is longer than may be."""
+    """An answer exceeds the size limit."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A change of what the hub holds; the numbers grow."""
+    """A change of the hub's data; event numbers grow."""
 
     id: int
     at: float
@@ -38,17 +38,17 @@ class Event:
 
 
 class KojiHub:
-    """One; every method raises HubError where it does not answer."""
+    """A client of one hub; every method raises HubError if the hub does not answer."""
 
     def __init__(self, url: str, ca_file: Path | None = None, answer_s: float = 30.0, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
-        """Take its URL, who signed its certificate if the system does not know that, and how long to wait for an answer.
+        """Take the hub's URL, a file of CA certificates if the system's do not suffice, and how long to wait for an answer.
 
         Raises:
-            ScenarioError: the URL is none of HTTP, or there is no such file.
+            ScenarioError: the URL is not an HTTP URL, or the file does not exist.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise ScenarioError(f"'{url}' is no URL of a hub: write https://HOST/kojihub")
+            raise ScenarioError(f"'{url}' is not a hub URL: use https://HOST/kojihub")
         self.name = f"hub {parts.hostname}"
         self._url = url
         self._answer_s = answer_s
@@ -56,7 +56,7 @@ class KojiHub:
         self._session = requests.Session()
         if ca_file is not None:
             if not ca_file.is_file():
-                raise ScenarioError(f"{ca_file}: there is no such file of certificates")
+                raise ScenarioError(f"{ca_file}: certificate file not found")
             self._session.verify = str(ca_file)
 
     def close(self) -> None:
@@ -64,19 +64,19 @@ class KojiHub:
         self._session.close()
 
     def last_event(self, before: float | None = None) -> Event | None:
-        """Return the last event, or the last one before a moment; None where there is none."""
+        """Return the last event, or the last one before a time; None if there is none."""
         answer = self._call("getLastEvent", *([] if before is None else [_named(before=before)]))
         if answer is None:
             return None
         number, at = (answer.get("id"), answer.get("ts")) if isinstance(answer, dict) else (None, None)
         if not isinstance(number, int) or not 0 <= number < 2**62 or not isinstance(at, int | float):
-            raise self._strange("getLastEvent")
+            raise self._invalid_answer("getLastEvent")
         return Event(number, float(at))
 
     def tagged(self, tag: str, after: int, upto: int) -> Iterator[dict[str, Any]]:
-        """Go through the builds that were given a tag by the events after one, up to another, in their order.
+        """Yield the builds that were tagged by the events after one event, up to another, in the order of events.
 
-        Each has `create_event`, a number; what else it has is as the hub says. Where the answer is too long, it is asked for in parts.
+        Each has the number `create_event`; its other fields are unchecked. If the answer is too long, the range is queried in parts.
         """
         try:
             answer = self._call("queryHistory", _named(tables=["tag_listing"], tag=tag, afterEvent=after, beforeEvent=upto + 1))
@@ -89,32 +89,32 @@ class KojiHub:
             return
         rows = answer.get("tag_listing") if isinstance(answer, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) and isinstance(row.get("create_event"), int) for row in rows):
-            raise self._strange("queryHistory")
-        # It answers with what was untagged by these events as well.
+            raise self._invalid_answer("queryHistory")
+        # The answer also has the builds that were untagged by these events.
         yield from sorted((row for row in rows if after < row["create_event"] <= upto), key=lambda row: row["create_event"])
 
     def build(self, build_id: object) -> dict[str, Any]:
-        """Return what the hub says of a build; nothing where it is gone."""
+        """Return the hub's data of a build; empty if the build is gone."""
         answer = self._call("getBuild", build_id)
         if answer is not None and not isinstance(answer, dict):
-            raise self._strange("getBuild")
+            raise self._invalid_answer("getBuild")
         return answer or {}
 
     def _call(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401
         try:
-            said = self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode())
-            check_xml(said)
-            (answer,), _ = xmlrpc.client.loads(said)
+            body = self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode())
+            check_xml(body)
+            (answer,), _ = xmlrpc.client.loads(body)
         except xmlrpc.client.Fault as error:
             raise HubError(f"{self.name} refuses {method}: {str(error.faultString)[:300]}") from error
         except requests.exceptions.SSLError as error:
-            raise HubError(f"{self.name}: its certificate is not right, or it speaks no TLS") from error
+            raise HubError(f"{self.name}: its certificate is invalid, or it does not use TLS") from error
         except requests.exceptions.Timeout as error:
             raise HubError(f"{self.name} does not answer in time") from error
         except (requests.exceptions.RequestException, OSError) as error:
             raise HubError(f"{self.name} cannot be reached") from error
         except (xmlrpc.client.Error, ValueError, TypeError, LookupError, RecursionError) as error:
-            raise self._strange(method) from error
+            raise self._invalid_answer(method) from error
         return answer
 
     def _post(self, body: bytes) -> bytes:
@@ -128,10 +128,10 @@ class KojiHub:
             except AnswerTooLongError as error:
                 raise _TooLongError(f"{self.name}: {error}") from error
 
-    def _strange(self, method: str) -> HubError:
-        return HubError(f"{self.name} does not answer {method} as a Koji hub does")
+    def _invalid_answer(self, method: str) -> HubError:
+        return HubError(f"{self.name} returned an invalid answer to {method}")
 
 
 def _named(**arguments: object) -> dict[str, object]:
-    """Return arguments with names as Koji has them in XML-RPC, which knows none."""
+    """Return named arguments in Koji's form; XML-RPC has only positional arguments."""
     return {**arguments, "__starstar": True}

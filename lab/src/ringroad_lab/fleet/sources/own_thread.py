@@ -1,4 +1,4 @@
-"""A watcher that works in a thread of its own: where its source hangs or fails, requests and other sources do not wait for it."""
+"""A watcher with its own thread: if its source hangs or fails, requests and other sources do not wait for it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.sources.interface import Watcher
 
-# A thread that does not end within this time is left to the end of the process.
+# A thread that does not end within this time is left running until the process ends.
 _CLOSE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a source is waited for, in seconds."""
+    """How long to wait for a source, in seconds."""
 
     answer_s: float = 30.0
-    """For an answer; whoever takes longer hangs."""
+    """For an answer; a source that takes longer hangs."""
     first_wait_s: float = 1.0
-    """After a failure, until the next try; twice as long after each further one."""
+    """After a failure, before the next attempt; twice as long after each further failure."""
     longest_wait_s: float = 60.0
 
 
 class OwnThreadWatcher(Watcher):
-    """What it has to do is done again and again in its thread, after a failure more and more seldom."""
+    """Repeats its work in a thread; after failures less and less often."""
 
     def __init__(self, name: str, patience: Patience | None = None) -> None:
         """Take the source's name."""
@@ -35,25 +35,25 @@ class OwnThreadWatcher(Watcher):
         self._thread: threading.Thread | None = None
         self._problem = ""
         self.is_at_work = False
-        """Whether the last that was heard of the source was good."""
+        """Whether the last contact with the source succeeded."""
 
     @abstractmethod
     def work(self) -> float:
-        """Take the messages that are there, for as long as that goes well; return after how many seconds to do it again.
+        """Take the available messages while that succeeds; return the seconds until the next call.
 
         Raises:
             LabError: the source or the store failed.
         """
 
     def interrupt(self) -> None:
-        """Have `work` return soon. It is called in another thread."""
+        """Make `work` return soon. It is called in another thread."""
 
     def works_again(self) -> None:
-        """Note that all goes well, whatever went wrong before."""
+        """Record that the source works, and clear its problem."""
         self._problem, self.is_at_work = "", True
 
     def look(self) -> None:
-        """Begin, if that is still to be done, and tell what goes wrong now."""
+        """Start the thread unless it runs, and raise the current problem."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"source {self.name}", daemon=True)
             self._thread.start()
@@ -61,7 +61,7 @@ class OwnThreadWatcher(Watcher):
             raise LabError(problem)
 
     def close(self) -> None:
-        """End."""
+        """Stop the thread."""
         self.stopping.set()
         self.interrupt()
         if self._thread is not None:
@@ -76,7 +76,7 @@ class OwnThreadWatcher(Watcher):
             except LabError as error:
                 self._problem = f"source '{self.name}': {error}"
             except Exception as error:
-                # It is a fault of ours; the others, and the next try, are to go on all the same.
+                # A fault of our own must not stop the other sources or the next attempt.
                 self._problem = f"source '{self.name}' failed: {type(error).__name__}: {error}"
             if self._problem:
                 self.is_at_work = False

@@ -1,4 +1,4 @@
-"""The index of a repository of packages: which packages it has, by the forms of Debian and of RPM. Foreign bytes are bounded."""
+"""Reads the index of a package repository, in the formats of Debian and of RPM. The size of foreign data is limited."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces
 from ringroad_lab.safe_xml import elements
 
 MAX_INDEX_BYTES = 256 << 20
-"""As it is sent."""
+"""As transferred."""
 MAX_PLAIN_BYTES = 2 << 30
-"""Once it is unpacked."""
+"""Once unpacked."""
 _WITHIN_S = 900.0
 _MAX_LINE_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16
@@ -37,7 +37,7 @@ _COMMON = "{http://linux.duke.edu/metadata/common}"
 
 
 class RepositoryError(LabError):
-    """An index cannot be had, or is none."""
+    """An index is not available, or invalid."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Listed:
 
 
 class Repository:
-    """One, by the URL of its index: Debian's `Packages`, also compressed, or RPM's `repodata/repomd.xml`."""
+    """A repository, by the URL of its index: Debian's `Packages`, also compressed, or RPM's `repodata/repomd.xml`."""
 
     def __init__(self, url: str, ca_file: str | None, answer_s: float) -> None:
-        """Take the URL, who signed the server's certificate if the system does not know that, and how long to wait for an answer."""
+        """Take the URL, a file of CA certificates if the system's do not suffice, and how long to wait for an answer."""
         self._url = url
         self._answer_s = answer_s
         self._session = requests.Session()
@@ -70,17 +70,17 @@ class Repository:
         if ca_file is not None:
             self._session.verify = ca_file
         self._tags: dict[str, str] = {}
-        """By URL, the entity tag of what was read to its end."""
+        """The entity tag of each file that was read to its end, by URL."""
 
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
 
     def packages(self) -> Iterator[Listed]:
-        """Go through the packages; none where the index is what it was when this was last gone through to its end.
+        """Yield the packages; none if the index has not changed since it was last read to its end.
 
         Raises:
-            RepositoryError: the index cannot be had, is too long, or is none.
+            RepositoryError: the index is not available, too long, or invalid.
         """
         is_rpm = self._url.endswith("/repomd.xml")
         with self._fetch(self._url) as index:
@@ -104,7 +104,7 @@ class Repository:
             if element.get("type") == "primary" and location is not None:
                 primary = urljoin(root, str(location.get("href", "")))
         if primary is None:
-            raise RepositoryError(f"{self._url} names no primary list of packages")
+            raise RepositoryError(f"{self._url} has no primary package list")
         with self._fetch(primary) as packed:
             if packed is None:
                 return
@@ -115,7 +115,7 @@ class Repository:
 
     @contextmanager
     def _fetch(self, url: str) -> Iterator[IO[bytes] | None]:
-        """Have a file of the server in a file here; None where it has not changed."""
+        """Download a file of the server; None if the file has not changed."""
         known = {"If-None-Match": self._tags[url]} if url in self._tags else {}
         with tempfile.TemporaryFile() as file:
             try:
@@ -137,13 +137,13 @@ class Repository:
 
 @contextmanager
 def _plain(packed: IO[bytes], url: str) -> Iterator[IO[bytes]]:
-    """Unpack what is compressed, as the name says."""
+    """Unpack a file that is compressed according to its name."""
     name = url.rpartition("/")[2]
     program: subprocess.Popen[bytes] | None = None
     stream: Any
     if name.endswith(".zst"):
         if shutil.which("zstd") is None:
-            raise RepositoryError(f"{url} is compressed by zstd, and that program is not installed here: install zstd")
+            raise RepositoryError(f"{url} is compressed with zstd, which is not installed: install zstd")
         program = subprocess.Popen(["zstd", "-dcq"], stdin=packed, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         stream = program.stdout
     else:
@@ -161,7 +161,7 @@ def _plain(packed: IO[bytes], url: str) -> Iterator[IO[bytes]]:
 
 
 class _Bounded:
-    """What is read of a stream, up to a bound."""
+    """Reads a stream up to a size limit."""
 
     def __init__(self, stream: IO[bytes], url: str) -> None:
         self._stream, self._url, self._left = stream, url, MAX_PLAIN_BYTES
@@ -172,7 +172,7 @@ class _Bounded:
     def readline(self) -> bytes:
         line = self._counted(self._stream.readline(_MAX_LINE_BYTES))
         while line and not line.endswith(b"\n") and (rest := self._counted(self._stream.readline(_MAX_LINE_BYTES))):
-            # The rest of a line that is too long for any field.
+            # Skip the rest of a line that is too long for any field.
             if rest.endswith(b"\n"):
                 break
         return line
@@ -180,12 +180,12 @@ class _Bounded:
     def _counted(self, piece: bytes) -> bytes:
         self._left -= len(piece)
         if self._left < 0:
-            raise RepositoryError(f"{self._url} is longer than {MAX_PLAIN_BYTES >> 20} MiB once it is unpacked")
+            raise RepositoryError(f"{self._url} is longer than {MAX_PLAIN_BYTES >> 20} MiB once unpacked")
         return piece
 
 
 def _debian_packages(plain: IO[bytes], root: str) -> Iterator[Listed]:
-    """Read paragraphs of `NAME: VALUE` (Debian policy, 5.1); of values with several lines the first one."""
+    """Read paragraphs of `NAME: VALUE` (Debian policy, 5.1); keep the first line of values with several lines."""
     fields: dict[str, str] = {}
     while True:
         line = plain.readline()

@@ -1,4 +1,4 @@
-"""A repository of packages as a source: each new one of the packages that are named makes a message, as one in a folder does."""
+"""A package repository as a source: each new package that is named in the settings makes a message, like a package in a folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 from ringroad_lab.fleet.sources.package_index import Listed, Repository
 
-# The part of a source that says that its first look is over.
+# The position of this part records that the first poll is complete.
 _FIRST_LOOK = "first look"
 
 
 class RepositorySource(Source):
-    """A repository that is looked into every now and then."""
+    """A repository that is polled regularly."""
 
     kind = "repository"
     title = "A repository of Debian or RPM packages"
@@ -33,34 +33,34 @@ class RepositorySource(Source):
     index: Word
     """URL of Debian's list `.../binary-amd64/Packages.xz` (also .gz, or plain), or of RPM's `.../repodata/repomd.xml`."""
     ca_file: Path | None = None
-    """Certificates of the authorities that the server's is checked with; the system's unless given."""
+    """CA certificates that verify the server's certificate; those of the system if not given."""
     packages: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
-    """Globs of the names of the packages that matter."""
+    """Globs of the names of the packages to take."""
     every_s: Annotated[float, Field(ge=1, le=86400)] = 300.0
     takes_present: bool = False
-    """Whether what is there at the first look makes messages too."""
+    """Whether packages that are present at the first poll make messages too."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         parts = urlsplit(self.index)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise ValueError(
-                f"'{self.index}' is no URL of an index: write https://HOST/.../Packages.xz or https://HOST/.../repodata/repomd.xml"
+                f"'{self.index}' is not an index URL: use https://HOST/.../Packages.xz or https://HOST/.../repodata/repomd.xml"
             )
         if self.ca_file is not None and not self.ca_file.is_file():
-            raise ValueError(f"{self.ca_file}: there is no such file of certificates")
+            raise ValueError(f"{self.ca_file}: certificate file not found")
         return self
 
     def watcher(self, name: str, intake: Intake) -> Watcher:
-        """Return what looks into it."""
+        """Return the watcher that polls the repository."""
         return RepositoryWatcher(name, self, intake)
 
 
 class RepositoryWatcher(OwnThreadWatcher):
-    """Takes what it does not remember. What was taken is remembered afterwards, so that after a kill it comes as a duplicate."""
+    """Takes packages that are not recorded yet. A package is recorded after it was taken; after a kill it comes again as a duplicate."""
 
     def __init__(self, name: str, source: RepositorySource, intake: Intake, patience: Patience | None = None) -> None:
-        """Take the source's name and settings, and what is made of its messages."""
+        """Take the source's name and settings, and the intake of its messages."""
         super().__init__(name, patience)
         self._source = source
         self._intake = intake
@@ -68,7 +68,7 @@ class RepositoryWatcher(OwnThreadWatcher):
         self._positions = Positions(intake.requests.store)
 
     def work(self) -> float:
-        """Look once."""
+        """Poll once."""
         is_first = self._positions.get(self.name, _FIRST_LOOK) is None
         for listed in self._repository.packages():
             if self.stopping.is_set():
@@ -86,7 +86,7 @@ class RepositoryWatcher(OwnThreadWatcher):
         return self._source.every_s
 
     def close(self) -> None:
-        """End."""
+        """Stop, and close the connection."""
         super().close()
         self._repository.close()
 

@@ -1,4 +1,4 @@
-// Draws the charts in the colours of the page, switches between light and dark, and opens what is printed.
+// Draws the charts in the colours of the page, switches between light and dark, and opens sections for printing.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -10,7 +10,7 @@
   const drawn = [];
 
   function colours() {
-    // As the browser resolves them: the property itself holds both the light and the dark colour.
+    // Resolved by the browser: the property itself holds both the light and the dark colour.
     const probe = document.body.appendChild(document.createElement("span"));
     const resolve = (name) => {
       probe.style.color = `var(${name})`;
@@ -54,7 +54,7 @@
   }
 
   function beforePrint() {
-    // Trials and logs are for whoever looks into a figure: on paper they would be most of it.
+    // Trials and logs stay closed: on paper they would take most of the space.
     for (const details of document.querySelectorAll("section:not(#trials, #logs) details:not([open])")) {
       details.open = true;
       details.dataset.wasClosed = "";

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that the store gives, within its transaction."""
+"""Alembic's entry point: runs the migrations on the store's connection, within its transaction."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from alembic import context
 
 from ringroad_lab.store.models import Base
 
-# Migrations can be written by `alembic revision`, but run in the program alone, which opens the database as it has to be.
+# `alembic revision` can write migrations, but only the program runs them: it configures the connection.
 context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata, render_as_batch=True)
 context.run_migrations()

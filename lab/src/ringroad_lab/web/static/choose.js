@@ -1,4 +1,4 @@
-// A choice shows its result at once; without scripts a button does.
+// A changed choice submits the form; without scripts the button does.
 "use strict";
 
 for (const form of document.querySelectorAll("form[data-send-on-change]")) {

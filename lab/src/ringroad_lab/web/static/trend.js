@@ -1,4 +1,4 @@
-// Draws the trend: one point per run, its range, the level between change points. The same figures are in the table below it.
+// Draws the trend: one point per run, its range, the level between change points. The table below has the same values.
 "use strict";
 
 (() => {

@@ -1,1 +1,1 @@
-"""Beaker as an engine: job XML, the hub's XML-RPC, and what a job left behind."""
+"""The Beaker engine: job XML, the hub's XML-RPC, and the results of a job."""

@@ -1,7 +1,7 @@
-"""Beaker carries out the jobs: one is a recipe set of a generator and a device.
+"""Runs jobs in Beaker: a job is one recipe set of a generator and a device.
 
-Beaker's own numbers are its keys, `J:12`. An upload's answer may be lost though the job was accepted, so a job is looked for by its name,
-which is in the whiteboard, before it is submitted and when a submission fails.
+The key of a job is its Beaker id, `J:12`. The answer to an upload can be lost although the hub accepted the job. So the engine searches for
+the job by its name, which is in the whiteboard, before it submits the job and after a submission failed.
 """
 
 from __future__ import annotations
@@ -18,49 +18,52 @@ from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSetti
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, LAST_WORDS_BYTES, all_but_newest, make_job_folder
 
 LOG_NAME = "ringroad-lab.log"
-"""What `ringroad-lab` said, among the logs of the generator's task."""
+"""The log with the output of `ringroad-lab`, in the generator's task."""
 _RUNNING = ("Running",)
-# The machines are reserved for people: nothing of the job goes on.
+# The machines are reserved for users: the job itself has ended.
 _OVER = ("Reserved",)
 
 
 class BeakerEngine(Engine):
-    """Has Beaker carry out jobs."""
+    """Runs jobs in Beaker."""
 
     name = "beaker"
-    title = "Beaker: a recipe set of generator and device for each run"
+    title = "Beaker: one recipe set of generator and device per run"
     settings_type = BeakerSettings
 
     def __init__(self, settings: EngineSettings) -> None:
-        """Take the settings, read the password, and make the folder for what jobs leave behind.
+        """Take the settings, read the password, and create the folder for the jobs' files.
 
         Raises:
-            LabError: the password is not there, or the folder cannot be made.
+            LabError: the password is missing, or the folder cannot be created.
         """
         super().__init__(settings)
         self._own = cast(BeakerSettings, settings.own)
         self._hub = Hub(self._own)
-        self._looked: dict[str, tuple[float, JobReport]] = {}
-        """By key, when the hub was asked and what it said: it has others to serve."""
+        self._polled: dict[str, tuple[float, JobReport]] = {}
+        """By key, the time and the result of the last poll: they limit the load on the hub."""
         make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
-        """Whether Beaker's queue has room for one more of this fleet's jobs.
+        """Whether Beaker's queue has room for another job of this fleet.
 
         Raises:
-            EngineError: the hub cannot tell now.
+            EngineError: the hub cannot be queried now.
         """
         return len(self._under_way(f"{self._own.whiteboard} run=", self._own.most_jobs)) < self._own.most_jobs
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a run is gone on with: another job may get other machines. One that may have been submitted keeps its name."""
+        """Whether a new job can resume the run.
+
+        With a key it cannot: the new job may get other machines. Without a key, the job may have been submitted, so the run keeps its name.
+        """
         return not key
 
     def submit(self, job: Job) -> str:
-        """Upload a job, unless it is there already.
+        """Upload a job, unless the hub already has it.
 
         Raises:
-            EngineError: the hub did not take it, or cannot be reached.
+            EngineError: the hub refused the job, or cannot be reached.
         """
         if (found := self.find(job.name)) is not None:
             return found
@@ -70,13 +73,13 @@ class BeakerEngine(Engine):
         except HubRefusedError:
             raise
         except EngineError:
-            # It may have been accepted.
+            # The hub may have accepted the job.
             if (found := self.find(job.name)) is not None:
                 return found
             raise
 
     def _place(self, job: Job) -> tuple[str, dict[str, str]]:
-        """Return the bed that has the fewest of our jobs, and its machines by role."""
+        """Return the bed with the fewest jobs of this fleet, and its machines by role."""
         if not job.beds:
             return "", dict.fromkeys(self._own.roles, "")
         waiting = {}
@@ -88,27 +91,27 @@ class BeakerEngine(Engine):
         return bed, dict(job.beds[bed].machines)
 
     def state(self, key: str) -> JobReport:
-        """Ask the hub; of a job that ended, fetch its results and what `ringroad-lab` said.
+        """Poll the hub. For an ended job, fetch its results and the output of `ringroad-lab`.
 
         Raises:
-            EngineError: the hub cannot tell now.
+            EngineError: the hub cannot be queried now.
         """
-        looked_at, report = self._looked.get(key, (float("-inf"), None))
-        if report is not None and time.monotonic() < looked_at + self._own.look_every_s:
+        polled_at, report = self._polled.get(key, (float("-inf"), None))
+        if report is not None and time.monotonic() < polled_at + self._own.look_every_s:
             return report
-        report = self._look(key)
-        self._looked = {each: seen for each, seen in self._looked.items() if time.monotonic() < seen[0] + self._own.look_every_s}
-        self._looked[key] = time.monotonic(), report
+        report = self._poll(key)
+        self._polled = {each: seen for each, seen in self._polled.items() if time.monotonic() < seen[0] + self._own.look_every_s}
+        self._polled[key] = time.monotonic(), report
         return report
 
-    def _look(self, key: str) -> JobReport:
+    def _poll(self, key: str) -> JobReport:
         try:
             info = self._info(key)
         except HubRefusedError:
             number = int(key.partition(":")[2])
             if self._filter({"minid": number, "maxid": number}):
                 raise
-            # Somebody deleted it: nobody will ever tell more.
+            # The job was deleted: the hub will never report more.
             return JobReport(JobState.ENDED, output=f"{self._own.hub} has no job {key} any more")
         state = str(info.get("state_label", ""))
         if not info.get("is_finished") and state not in _OVER:
@@ -120,18 +123,18 @@ class BeakerEngine(Engine):
             ending = read_results(content)
         except ValueError as error:
             raise EngineError(f"{self._own.hub}: the results of {key} cannot be read: {error}") from error
-        said = self._last_words(key)
-        return JobReport(JobState.ENDED, ending.exit_status, f"{said}\n{ending.words}".strip())
+        output = self._last_words(key)
+        return JobReport(JobState.ENDED, ending.exit_status, f"{output}\n{ending.words}".strip())
 
     def cancel(self, key: str) -> None:
-        """Have Beaker end a job at once.
+        """Have Beaker stop a job at once.
 
         Raises:
-            EngineError: the hub cannot be reached, or refuses it though the job goes on.
+            EngineError: the hub cannot be reached, or refuses although the job has not ended.
         """
         try:
-            self._looked.pop(key, None)
-            self._hub.call("taskactions.stop", key, "cancel", "its request was taken back")
+            self._polled.pop(key, None)
+            self._hub.call("taskactions.stop", key, "cancel", "its request was cancelled")
         except HubRefusedError:
             if not self._info(key).get("is_finished"):
                 raise
@@ -139,14 +142,14 @@ class BeakerEngine(Engine):
     def _info(self, key: str) -> dict[str, Any]:
         info = self._hub.call("taskactions.task_info", key, True)
         if not isinstance(info, dict):
-            raise EngineError(f"{self._own.hub} answers taskactions.task_info of {key} with no structure")
+            raise EngineError(f"{self._own.hub} did not return a structure for taskactions.task_info of {key}")
         return info
 
     def find(self, name: str) -> str | None:
-        """Return the key of the newest job of a name, also of one that ended: its results tell how.
+        """Return the key of the newest job with this name, including an ended job: its results show how it ended.
 
         Raises:
-            EngineError: the hub cannot tell now.
+            EngineError: the hub cannot be queried now.
         """
         found = self._filter({"whiteboard": f"run={name} ", "owner": self._own.user, "limit": 1})
         return found[0] if found else None
@@ -155,14 +158,14 @@ class BeakerEngine(Engine):
         return self._filter({"whiteboard": mark, "owner": self._own.user, "is_finished": False, "limit": limit})
 
     def _filter(self, criteria: dict[str, Any]) -> list[str]:
-        """Return the keys of jobs, the newest first."""
+        """Return the keys of the matching jobs, newest first."""
         found = self._hub.call("jobs.filter", criteria)
         if not isinstance(found, list):
-            raise EngineError(f"{self._own.hub} answers jobs.filter with no list")
+            raise EngineError(f"{self._own.hub} did not return a list for jobs.filter")
         return [_key(each) for each in found]
 
     def _last_words(self, key: str) -> str:
-        """Return the end of what `ringroad-lab` said; what cannot be had is left out, as the results tell the rest."""
+        """Return the end of the output of `ringroad-lab`; empty if it is not available, since the results report the rest."""
         with suppress(EngineError):
             logs = self._hub.call("taskactions.files", key)
             for log in logs if isinstance(logs, list) else ():
@@ -173,16 +176,16 @@ class BeakerEngine(Engine):
         return ""
 
     def _keep(self, key: str, what: str, content: bytes) -> None:
-        """Keep what a job left behind, for people; where the disk is full, go on."""
+        """Save a file of a job for users; ignore errors such as a full disk."""
         with suppress(OSError):
             for path in all_but_newest(self.settings.folder.glob("beaker-*"), 2 * KEPT_JOBS):
                 path.unlink(missing_ok=True)
             (self.settings.folder / f"beaker-{key.partition(':')[2]}.{what}").write_bytes(content)
 
 
-def _key(told: object) -> str:
-    """Check a job's number, which becomes part of a file's name."""
-    kind, _, number = str(told).partition(":")
+def _key(value: object) -> str:
+    """Check a job id, which becomes part of a file name."""
+    kind, _, number = str(value).partition(":")
     if kind != "J" or not number.isdecimal():
-        raise EngineError(f"Beaker names a job {str(told)[:100]!r}, which is no number of one")
+        raise EngineError(f"Beaker returned an invalid job id: {str(value)[:100]!r}")
     return f"J:{number}"

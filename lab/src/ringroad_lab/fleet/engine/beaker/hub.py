@@ -1,6 +1,6 @@
-"""The hub of Beaker, by XML-RPC over HTTP: methods as Beaker's documentation, "XML-RPC methods", has them.
+"""Client of a Beaker hub: XML-RPC over HTTP, as in Beaker's documentation, "XML-RPC methods".
 
-Sessions are cookies. One that ended is begun again: after any refusal in a session that was begun earlier, the hub is asked once more.
+A session is a cookie, and can expire. So after any refusal in an older session, the client logs in again and repeats the call once.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version_
 
 
 class HubRefusedError(EngineError):
-    """The hub answered that it does not do it."""
+    """The hub refused the call."""
 
 
 class Hub:
-    """A hub, as one user."""
+    """Calls a hub as one user."""
 
     def __init__(self, settings: BeakerSettings) -> None:
         """Take the settings, and read the password.
 
         Raises:
-            ScenarioError: it is not there.
+            ScenarioError: the password is missing.
         """
         self._settings = settings
         self._password = secret("the password for Beaker", settings.password_file, settings.password_env) or ""
@@ -48,12 +48,12 @@ class Hub:
         """Call a method, logged in.
 
         Raises:
-            HubRefusedError: the hub refused it, also in a new session.
-            EngineError: the hub cannot be reached, or does not answer in time, or not in XML-RPC.
+            HubRefusedError: the hub refused the call, also in a new session.
+            EngineError: the hub cannot be reached, does not answer in time, or does not answer with valid XML-RPC.
         """
         if time.monotonic() < self._silent_until:
-            # Whoever has twenty jobs should not wait twenty times.
-            raise EngineError(f"{self._settings.hub} did not answer, and is left alone for {self._settings.look_every_s:g} s")
+            # A caller with twenty jobs should not wait twenty times.
+            raise EngineError(f"{self._settings.hub} did not answer; calls are suspended for {self._settings.look_every_s:g} s")
         try:
             return self._call_logged_in(method, arguments)
         except HubRefusedError:
@@ -76,14 +76,14 @@ class Hub:
         return self._call(method, arguments)
 
     def fetch(self, url: str, most_bytes: int) -> bytes:
-        """Return the end of a file that the hub named, of which not more than so many bytes are kept.
+        """Return the end of a file at a URL from the hub, at most `most_bytes`.
 
         Raises:
-            EngineError: it cannot be had.
+            EngineError: the file is not available.
         """
         if urlsplit(url).scheme not in ("http", "https"):
-            raise EngineError(f"Beaker names a log that is not to be had by HTTP: {url[:200]}")
-        # Logs are on other servers: they get no session of ours.
+            raise EngineError(f"the URL of a log from Beaker is not HTTP: {url[:200]}")
+        # Logs are on other servers, which must not get our session cookie.
         with self._answering(url), self._new_session().get(url, timeout=self._settings.answer_within_s, stream=True) as answer:
             answer.raise_for_status()
             kept = b""
@@ -98,13 +98,13 @@ class Hub:
         except EngineError as error:
             self._session = None
             if isinstance(error, HubRefusedError):
-                raise HubRefusedError(f"{self._settings.hub} does not let {self._settings.user} in: {error}") from error
+                raise HubRefusedError(f"{self._settings.hub} rejects the login of {self._settings.user}: {error}") from error
             raise
 
     def _new_session(self) -> requests.Session:
         session = requests.Session()
         session.headers.update(_HEADERS)
-        # No passwords of ~/.netrc, no proxies of the environment: the hub is one of the laboratory's own network.
+        # Ignore ~/.netrc and proxy variables: the hub is in the laboratory's own network.
         session.trust_env = False
         session.verify = str(self._settings.ca_file) if self._settings.ca_file else True
         return session
@@ -115,27 +115,27 @@ class Hub:
         try:
             body = xmlrpc.client.dumps(cast(Any, arguments), method, allow_none=True).encode()
         except (TypeError, OverflowError) as error:
-            raise EngineError(f"{method} cannot be asked of {hub}: {error}") from error
+            raise EngineError(f"{hub}: the arguments of {method} cannot be encoded: {error}") from error
         with self._answering(hub):
-            # As Beaker's own client does: the path tells the hub that XML-RPC is spoken.
-            asked = self._session.post(
+            # The path selects XML-RPC, as in Beaker's own client.
+            posted = self._session.post(
                 f"{hub}/client/", data=body, timeout=self._settings.answer_within_s, allow_redirects=False, stream=True
             )
-            with asked as answer:
+            with posted as answer:
                 if answer.status_code in (401, 403):
-                    raise HubRefusedError(f"{hub} refuses {method}: it answers with status {answer.status_code}")
+                    raise HubRefusedError(f"{hub} refuses {method}: status {answer.status_code}")
                 if answer.status_code != 200:
                     raise EngineError(f"{hub} answers {method} with status {answer.status_code}")
                 content = read_answer(answer, within_s=self._settings.answer_within_s, most_bytes=_MAX_ANSWER_BYTES)
         try:
             check_xml(content)
-            (told,), _ = xmlrpc.client.loads(content)
+            (result,), _ = xmlrpc.client.loads(content)
         except xmlrpc.client.Fault as error:
             raise HubRefusedError(f"{hub} refuses {method}: {error.faultString[:_MAX_FAULT_CHARACTERS]}") from error
         except Exception as error:
-            # Whatever the hub may say instead of XML-RPC, and the library make of it.
-            raise EngineError(f"{hub} answers {method} with what is no XML-RPC: {str(error)[:_MAX_FAULT_CHARACTERS]}") from error
-        return told
+            # An invalid answer can raise any exception in the library.
+            raise EngineError(f"{hub} answers {method} with invalid XML-RPC: {str(error)[:_MAX_FAULT_CHARACTERS]}") from error
+        return result
 
     @contextmanager
     def _answering(self, url: str) -> Iterator[None]:
@@ -144,7 +144,7 @@ class Hub:
         except AnswerTooLongError as error:
             raise EngineError(f"{url}: {error}") from error
         except requests.exceptions.SSLError as error:
-            raise EngineError(f"{url}: its certificate is not right: {error}") from error
+            raise EngineError(f"{url}: invalid certificate: {error}") from error
         except requests.exceptions.Timeout as error:
             raise EngineError(f"{url} does not answer within {self._settings.answer_within_s:g} s") from error
         except requests.exceptions.RequestException as error:

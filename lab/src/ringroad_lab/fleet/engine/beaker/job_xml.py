@@ -1,7 +1,6 @@
-"""A job in Beaker's XML: one recipe set, so that all its machines run at the same time, and in it a recipe for each role.
+"""Writes the job XML of Beaker: one recipe set, so that all machines run at the same time, with a recipe for each role.
 
-The elements are those of `beaker-job.rng` of beaker-common 29.3; the meaning is that of Beaker's documentation, "Job XML" and "Multihost
-tasks".
+The elements follow `beaker-job.rng` of beaker-common 29.3. Beaker's documentation explains them in "Job XML" and "Multihost tasks".
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ from ringroad_lab.safe_xml import parse_fragment
 TASK = "/ringroad/measure"
 """The name of the laboratory's task."""
 NAMESPACE = "urn:ringroad:lab"
-"""Of the element that names the run: Beaker keeps what has a namespace of its own."""
-# Tasks share roles only with those at the same position.
+"""Namespace of the element with the run id: Beaker keeps elements of a foreign namespace."""
+# Beaker shares roles only among tasks at the same position.
 _PADDING = "/distribution/utils/dummy"
 
 
 def whiteboard(settings: BeakerSettings, name: str, bed: str = "") -> str:
-    """Return a job's whiteboard, by which it is found again."""
+    """Return a job's whiteboard, which identifies the job in searches."""
     return f"{settings.whiteboard} run={name} {bed_mark(bed)}"
 
 
 def bed_mark(bed: str) -> str:
-    """Return the part of a whiteboard that tells the bed."""
-    # With an end, so that bed-1 is not taken for bed-10.
+    """Return the part of a whiteboard that names the bed."""
+    # The final dot keeps bed-1 from matching bed-10.
     return f"bed={bed}."
 
 
 def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str, str]) -> str:
-    """Return the XML of a job; `machines` are those of the bed by role, each with its name, or empty: one is chosen by requirements."""
+    """Return the XML of a job. `machines` has the bed's machine names by role; for an empty name, Beaker selects by requirements."""
     register_namespace("lab", NAMESPACE)
     root = Element("job", {"group": settings.group} if settings.group else {})
     SubElement(root, "whiteboard").text = whiteboard(settings, job.name, bed)
     SubElement(root, f"{{{NAMESPACE}}}run", {"id": job.name, "bed": bed})
     recipes = SubElement(root, "recipeSet", {"priority": settings.priority})
-    # The generator first; how many tasks stand before ours is the same for all.
+    # The generator is first. All recipes have the same number of tasks before ours.
     roles = sorted(machines, key=lambda role: (role != GENERATOR, role))
     before = {role: settings.recipe_of(role).tasks or () for role in roles}
     length = max(map(len, before.values()))
-    # By it the machines of this job know each other.
+    # The machines of this job authenticate each other with it.
     secret = secrets.token_hex(16)
     for role in roles:
         recipe = _recipe(recipes, settings, role, machines[role])
@@ -61,46 +60,46 @@ def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str,
 
 
 def _beaker_role(role: str) -> str:
-    """Return the name of a role in the job, which is that of a variable too. Not SERVERS, nor CLIENTS: those restraint would sync."""
+    """Return the name of a role in the job, which is also a variable name. Restraint would synchronize SERVERS and CLIENTS."""
     return role.upper().replace("-", "_").replace(".", "_")
 
 
 def _recipe(recipes: Element, settings: BeakerSettings, role: str, machine: str) -> Element:
-    asked = settings.recipe_of(role)
-    options = {"kernel_options": asked.kernel_options, "kernel_options_post": asked.kernel_options_post, "ks_meta": asked.ks_meta}
+    wanted = settings.recipe_of(role)
+    options = {"kernel_options": wanted.kernel_options, "kernel_options_post": wanted.kernel_options_post, "ks_meta": wanted.ks_meta}
     recipe = SubElement(recipes, "recipe", {"role": _beaker_role(role), "whiteboard": role, **{k: v for k, v in options.items() if v}})
     SubElement(recipe, "watchdog", {"panic": "ignore"} if settings.watchdog == "ignore-panic" else {})
     packages = SubElement(recipe, "packages")
-    for package in asked.packages or ():
+    for package in wanted.packages or ():
         SubElement(packages, "package", {"name": package})
     repos = SubElement(recipe, "repos")
-    for name, url in (asked.repos or {}).items():
+    for name, url in (wanted.repos or {}).items():
         SubElement(repos, "repo", {"name": name, "url": url})
-    _distro(recipe, asked)
+    _distro(recipe, wanted)
     if machine:
         SubElement(recipe, "hostRequires", {"force": machine})
     else:
-        SubElement(recipe, "hostRequires").extend(parse_fragment(asked.host_requires or ""))
+        SubElement(recipe, "hostRequires").extend(parse_fragment(wanted.host_requires or ""))
     partitions = SubElement(recipe, "partitions")
-    for each in asked.partitions or ():
+    for each in wanted.partitions or ():
         fs = {"fs": each.fs} if each.fs else {}
         SubElement(partitions, "partition", {"name": each.name, "size": str(each.size_gib), "type": each.type, **fs})
     return recipe
 
 
-def _distro(recipe: Element, asked: Recipe) -> None:
+def _distro(recipe: Element, wanted: Recipe) -> None:
     requires = SubElement(recipe, "distroRequires")
-    if asked.distro_requires is not None:
-        requires.extend(parse_fragment(asked.distro_requires))
+    if wanted.distro_requires is not None:
+        requires.extend(parse_fragment(wanted.distro_requires))
         return
     all_of = SubElement(requires, "and")
-    for name, value in {"distro_name": asked.distro, "distro_variant": asked.variant, "distro_arch": asked.arch}.items():
+    for name, value in {"distro_name": wanted.distro, "distro_variant": wanted.variant, "distro_arch": wanted.arch}.items():
         if value:
             SubElement(all_of, name, {"op": "=", "value": value})
 
 
 def _fleet_file(job: Job, bed: str) -> str:
-    """Return the `fleet.toml` of the generator: its bed alone. In base64, since not every harness hands on a line's end."""
+    """Return the `fleet.toml` of the generator, with its own bed only. In base64, since not every harness preserves line ends."""
     if bed not in job.beds:
         return ""
     return b64encode(fleet_file({bed: job.beds[bed]}).encode()).decode()
@@ -119,7 +118,7 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         "RINGROAD_LAB_ROLE": role,
         "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
         "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),
-        # What both Beaker and restraint take for the task's time.
+        # Both Beaker and restraint take the time limit of the task from it.
         "KILLTIMEOVERRIDE": str(settings.max_time_s),
     }
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""What a job left behind, read from Beaker's results XML: a superset of job XML with a state and a result at each part."""
+"""Reads Beaker's results XML: a superset of job XML, with a state and a result at each part."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ringroad_lab.fleet.inventory import GENERATOR
 from ringroad_lab.safe_xml import parse_xml
 
 STATUS_RESULT = "exit-status"
-"""Last part of the path of the result whose score is the status of `ringroad-lab`."""
-_TOLD_RESULTS = 20
+"""Last part of the path of the result whose score is the exit status of `ringroad-lab`."""
+_REPORTED_RESULTS = 20
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Ending:
     """How a job ended."""
 
     exit_status: int | None
-    """Of `ringroad-lab`; None: it did not come to that."""
+    """Exit status of `ringroad-lab`; None: the program did not reach its end."""
     words: str
-    """A line for the job, and one for each result that is not well."""
+    """A line for the job, and one for each result that is not a success."""
 
 
 def read_results(text: bytes) -> Ending:
     """Read the results of a job.
 
     Raises:
-        ValueError: they are no XML.
+        ValueError: invalid XML.
     """
     root = parse_xml(text)
     lines = [f"Beaker: {root.get('status', 'no status')}, {root.get('result', 'no result')}"]
@@ -40,9 +40,9 @@ def read_results(text: bytes) -> Ending:
                 if role == GENERATOR.upper() and task.get("name") == TASK and _is_status(result):
                     status = int(result.get("score", ""))
                 if result.get("result") not in ("Pass", "Skip", "None"):
-                    said = " ".join((result.text or "").split())
-                    lines.append(f"{role} {machine}: {task.get('name')}: {result.get('result')}: {result.get('path')} {said}".strip())
-    return Ending(status, "\n".join([*lines[: _TOLD_RESULTS + 1], *(["..."] if len(lines) > _TOLD_RESULTS + 1 else [])]))
+                    message = " ".join((result.text or "").split())
+                    lines.append(f"{role} {machine}: {task.get('name')}: {result.get('result')}: {result.get('path')} {message}".strip())
+    return Ending(status, "\n".join([*lines[: _REPORTED_RESULTS + 1], *(["..."] if len(lines) > _REPORTED_RESULTS + 1 else [])]))
 
 
 def _is_status(result: Element) -> bool:

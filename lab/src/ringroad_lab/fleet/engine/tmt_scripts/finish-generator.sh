@@ -1,4 +1,4 @@
-# finish-generator.sh JOB: the generator is left as it was.
+# finish-generator.sh JOB: restores the generator.
 set -eu
 . ./leftovers.sh
 drop "$jobs/$1"

@@ -1,10 +1,10 @@
-# Of a generator: ends what a job began and left. A run ends after the trial under way, then at once, then by force.
+# On a generator: ends the run that a job left. The signals end the run after the current trial, then at once, then by force.
 
 jobs=/run/ringroad-lab-tmt
 
 start_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
-# Whether the process that a folder names is there, and no other has its number by now.
+# Whether the process that a folder names still runs, and its PID was not reused.
 is_there() {
   [ -r "$1/process" ] && read -r pid start <"$1/process" && [ -n "$start" ] && [ "$(start_of "$pid")" = "$start" ]
 }

@@ -1,4 +1,4 @@
-# prepare-generator.sh JOB: the generator gets the job's key and settings; what an earlier job left there is ended.
+# prepare-generator.sh JOB: ends what an earlier job left on the generator, and installs the job's key and settings.
 set -eu
 . ./leftovers.sh
 umask 077

@@ -1,4 +1,4 @@
-# run.sh JOB LAB ARGUMENT...: the run, on the generator; its results and its status are what the test gives.
+# run.sh JOB LAB ARGUMENT...: executes the run on the generator; the test returns its results and status.
 job=/run/ringroad-lab-tmt/$1
 name=$1 lab=$2
 shift 2

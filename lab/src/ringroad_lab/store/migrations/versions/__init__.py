@@ -1,1 +1,1 @@
-"""The way from each schema of the store to the next."""
+"""Migrations from each schema of the store to the next."""

@@ -1,4 +1,4 @@
-"""People log in with tokens: no users and passwords."""
+"""Users log in with tokens: the table of users with passwords is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of comparisons: what came of them, so that lists show it."""
+"""The tables of comparisons and their findings, so that lists show them."""
 
 from __future__ import annotations
 

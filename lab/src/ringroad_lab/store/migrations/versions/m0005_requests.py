@@ -1,4 +1,4 @@
-"""The tables of requests: what is to be measured, how it came to that, and what the sources sent."""
+"""The tables of requests, their state changes, and message counts of the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of beds: who has them, who had them, and their calibrations."""
+"""The tables of beds: holders, occupancies and calibrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications: who is told of what, and how far that has come; in place of the time at which all were told."""
+"""Notifications with their recipients and delivery state; they replace the single time of notification."""
 
 from __future__ import annotations
 

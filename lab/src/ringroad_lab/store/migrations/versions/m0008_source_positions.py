@@ -1,4 +1,4 @@
-"""The table of how far sources that are asked have been read."""
+"""The table of read positions of polled sources."""
 
 from __future__ import annotations
 
