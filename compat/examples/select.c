@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Wait for two ports with select and say what comes: select PORT PORT. */
+/* Wait for two ports with select and print what comes: select PORT PORT. */
 #include <libnetmap.h>
 #include <sys/select.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Count what comes in: sink PORT. Ends with ^C and says how much it was. */
+/* Count what comes in: sink PORT. Ends with ^C and prints how much it was. */
 #include <libnetmap.h>
 #include <errno.h>
 #include <poll.h>

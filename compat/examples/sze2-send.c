@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (tx == 0) {
-        fprintf(stderr, "%s: channel %u is not to be had\n", argv[1], channel);
+        fprintf(stderr, "%s: channel %u is not available\n", argv[1], channel);
         return 1;
     }
     memset(frame, 0xFF, 6);

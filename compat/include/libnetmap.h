@@ -11,7 +11,7 @@
  *     netmap:x{1       one end of pipe 1 of x               netmap:x}1       the other end
  *     netmap:eth0^     its host rings only                  netmap:eth0^2    its third host ring pair
  *     netmap:eth0*     its own rings and the host's         netmap:eth0-0    its first ring pair
- *     .../x            nobody else may have these rings     .../R  .../T     receive only, send only
+ *     .../x            exclusive use of these rings     .../R  .../T     receive only, send only
  *     .../t .../r      see copies of what it sends, of what it receives
  *     .../z            see both without a copy
  *     ...@3            in region 3
@@ -23,8 +23,7 @@
  *     ...@offset=N,bits=B          frames begin N bytes into buffers; only if the program enabled it
  *
  * Functions that return int return 0, or -1 with errno; those that return a pointer return NULL with errno. A
- * message goes to the error function of the context. What failed is as if it had not been tried, unless said
- * otherwise.
+ * message goes to the error function of the context. A failed call has no effect, unless stated otherwise.
  */
 #ifndef LIBNETMAP_H
 #define LIBNETMAP_H
@@ -192,7 +191,7 @@ struct nmreq_parse_ctx {
  */
 int nmreq_options_decode(const char *opt, struct nmreq_opt_parser *parsers, void *token, struct nmctx *ctx);
 
-/* The region of the port named at *portname, which moves behind the name; asks the device. -1 on failure. */
+/* The region of the port named at *portname, which moves behind the name; queries the device. -1 on failure. */
 int32_t nmreq_get_mem_id(const char **portname, struct nmctx *ctx);
 
 /* The option list of a header. nmreq_free_options frees options that nmctx_malloc of the default context
@@ -216,7 +215,7 @@ typedef void (*nmctx_lock_cb)(struct nmctx *, int);
 /*
  * What ports have in common: the regions that are mapped, and functions that the program may replace. A
  * program that wants a context of its own fills one in (NULL: as in the first default context, without a
- * lock) and keeps it as long as ports of it are there.
+ * lock) and keeps it while it has ports.
  */
 struct nmctx {
     int verbose;            /* 0: no messages */
@@ -247,7 +246,7 @@ struct nmem_d {
 
 /*
  * Give the first default context a lock. It has one from the beginning, unless a program took it away; the
- * variable is here for programs that were written against libraries which wanted to be told.
+ * variable is here for programs that were written against libraries which required this call.
  */
 void nmctx_set_threadsafe(void);
 extern int nmctx_threadsafe;

@@ -8,12 +8,12 @@
  *
  *   0  2 bytes  length of the segment, without the padding behind it, little-endian
  *   2  2 bytes  length of the metadata, little-endian
- *   4           metadata (hw_data): what the card says of the frame; then padding up to a multiple of 8
+ *   4           metadata (hw_data): what the card reports about the frame; then padding up to a multiple of 8
  *   then        the frame (sw_data), without FCS; then padding up to a multiple of 8
  *
  * A handle is for one thread at a time, and not for a child after fork(). Several handles of one card are
- * independent; a channel is had by one of them. A function that fails sets errno; szecard_error() says in
- * words what happened.
+ * independent; a channel belongs to one of them. A function that fails sets errno; szecard_error() describes
+ * the failure in words.
  */
 #ifndef _LIBSZE2_H_
 #define _LIBSZE2_H_
@@ -30,7 +30,7 @@ extern "C" {
 /* A handle; what is in it is the library's. */
 struct szedata;
 
-/* A locked part of a channel's buffer. Where it goes on at the start of the buffer, that is a second part. */
+/* A locked part of a channel's buffer. If it continues at the start of the buffer, that is a second part. */
 struct szedata_lock {
     void *start;
     __u32 len;                       /* bytes, a multiple of 8 */
@@ -43,7 +43,7 @@ enum sze2_dir { SZE2_DIR_RX = 0, SZE2_DIR_TX = 1, SZE2_DIR_ALL };
 #define SZE2_ALL_INTERFACES 0xFFFFFFFFU
 
 /* Longest frame that programs written for the original are ready for; segments here may have all of the
- * 65535 bytes that their header can say. */
+ * 65535 bytes that their header allows. */
 #define SZE2_MAX_FRAME_SIZE (24 * 1024)
 
 #define SZEDATA_POLLRX POLLIN
@@ -73,7 +73,7 @@ struct szedata *szedata_open_dummy(void);
 void szedata_close_dummy(struct szedata *sze);
 
 /* Subscribes the channels of the masks `*rx` and `*tx`, of which at least one has a bit, and leaves there
- * those that the handle has now and had not before. What others have is not among them, so look at the
+ * those that the handle has now and had not before. Channels of others are not among them, so check the
  * masks: 0 is returned all the same. 0 or an errno. */
 int szedata_subscribe3(struct szedata *sze, __u32 *rx, __u32 *tx);
 
@@ -119,7 +119,7 @@ unsigned int szedata_decode_packet(unsigned char *contents, unsigned char **data
  * nothing of the handle. 0 or -1. */
 int szedata_set_filter(struct szedata *sze, int (*filter)(uint16_t hw_data_len, unsigned char *hw_data));
 
-/* Locks all data in one of the channels of the mask `areas`, each channel in its turn. NULL where there
+/* Locks all data in one of the channels of the mask `areas`, each channel in its turn. NULL if there
  * are none (EAGAIN), and while others of the handle are locked (EBUSY). What lies there is not checked. */
 const struct szedata_lock *szedata_rx_lock_data(struct szedata *sze, __u32 areas);
 
@@ -134,12 +134,12 @@ unsigned char *szedata_prepare_packet(struct szedata *sze, const unsigned char *
                                       unsigned int hw_data_len, const unsigned char *sw_data,
                                       unsigned int sw_data_len, unsigned int *len);
 
-/* Writes one or more whole segments to transmit channel `iface`. 0, or 1 where there is no room for all of
- * them yet, or -1, or -2 where `len` is no multiple of 8. */
+/* Writes one or more whole segments to transmit channel `iface`. 0, or 1 if there is no room for all of
+ * them yet, or -1, or -2 if `len` is not a multiple of 8. */
 int szedata_try_write_next(struct szedata *sze, const unsigned char *data, unsigned int len,
                            unsigned short iface);
 
-/* Makes a segment in the buffer and writes it. 0, or 1 where there is no room yet, or -1. */
+/* Makes a segment in the buffer and writes it. 0, or 1 if there is no room yet, or -1. */
 int szedata_prepare_and_try_write_next(struct szedata *sze, const unsigned char *hw_data,
                                        unsigned int hw_data_len, const unsigned char *sw_data,
                                        unsigned int sw_data_len, unsigned short iface);
@@ -151,14 +151,14 @@ int szedata_burst_write_next(struct szedata *sze, const unsigned char *hw_data, 
                              const unsigned char *sw_data, unsigned int sw_data_len, unsigned short iface);
 
 /* Locks room for `size` bytes, or for less, in the buffer of transmit channel `area` (a number, not a
- * mask). NULL where there is none (EAGAIN), and while other room of the handle is locked (EBUSY). */
+ * mask). NULL if there is none (EAGAIN), and while other room of the handle is locked (EBUSY). */
 const struct szedata_lock *szedata_tx_lock_data(struct szedata *sze, __u32 size, __u8 area);
 
 /* Ends that; the first `size` bytes, a multiple of 8 or 0, were written as whole segments, and are shown
  * to the card. 0 or an errno. */
 int szedata_tx_unlock_data(struct szedata *sze, const struct szedata_lock *lock, __u32 size);
 
-/* Beyond libsze2. Unless said otherwise these return 0, or -1. */
+/* Extensions to libsze2. Unless stated otherwise these return 0, or -1. */
 
 /* What this thread's last failure was, in words. Never NULL; stays until the next failure. */
 const char *szecard_error(void);
@@ -182,7 +182,7 @@ int szecard_give_back(struct szedata *sze, unsigned int channel, unsigned int co
 #define SZECARD_MAX_FRAME 65527U
 
 /* Begins segments for frames of `lengths` in the buffer of a transmit channel, as many as there is room
- * for now; `places` are where the frames are to be written before szecard_commit(). Returns their number,
+ * for now; `places` are where to write the frames before szecard_commit(). Returns their number,
  * which is less than `count` where room or length end it, or -1 (EMSGSIZE where the first is longer than
  * SZECARD_MAX_FRAME). */
 int szecard_reserve(struct szedata *sze, unsigned int channel, const uint32_t *lengths,
@@ -252,7 +252,7 @@ struct szecard_channel {
     uint64_t used;     /* bytes in its buffer */
     uint64_t faults;   /* times that its programs broke a rule, and the card stopped it */
     unsigned int running;
-    unsigned int pid; /* process that has it, 0 for none */
+    unsigned int pid; /* its process, 0 for none */
 };
 
 struct szecard_status {
@@ -264,10 +264,10 @@ struct szecard_status {
     struct szecard_channel transmit[SZECARD_MAX_CHANNELS];
 };
 
-/* Everything about the card, as it is now. Asks the card, which may take a while. */
+/* Everything about the card, as it is now. Queries the card, which may take a while. */
 int szecard_get_status(struct szedata *sze, struct szecard_status *status);
 
-/* Sets all of the input buffer, for everybody who uses the card. */
+/* Sets all of the input buffer, for every user of the card. */
 int szecard_set_ibuf(struct szedata *sze, const struct szecard_ibuf *ibuf);
 
 /* Lets the output buffer (OBUF) let frames out, or not (0). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Checks of the C tests: what fails is said with its place, and the program ends with 1. */
+/* Checks of the C tests: a failure is printed with its place, and the program exits with 1. */
 #ifndef COMPAT_TESTS_CHECK_H
 #define COMPAT_TESTS_CHECK_H
 
@@ -16,7 +16,7 @@ static int failures;
         }                                                                   \
     } while (0)
 
-/* A statement of a table: says the row as well. */
+/* A statement of a table: prints the row as well. */
 #define CHECK_ROW(row, condition)                                                        \
     do {                                                                                 \
         if (!(condition)) {                                                              \

@@ -275,7 +275,7 @@ static void failures_are_told(struct nmctx *ctx)
     nmport_undo_open_desc(NULL);
 }
 
-/* The library does not believe that a port lies where the device says. */
+/* The library does not trust the port's place that the device gives. */
 static void a_region_is_not_left(void)
 {
     errno = 0;

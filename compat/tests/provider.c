@@ -42,7 +42,7 @@ static struct {
 
 /* ---- Regions ---- */
 
-/* const members are written once, by whoever provides them. */
+/* const members are written once, by the provider. */
 #define PROVIDE(type, place, value) (*(type *)(uintptr_t) & (place) = (value))
 
 static void make_rings(char *memory, const struct nmreq_opt_offsets *offsets)
@@ -171,7 +171,7 @@ static int do_register(int fd, const char *name, struct nmreq_register *reg, uin
         make_region(id, offsets);
         memory = regions[id].memory;
     }
-    /* Whoever maps this descriptor gets the region. */
+    /* A mapping of this descriptor gets the region. */
     if (regions[id].memfd > 0 && dup2(regions[id].memfd, fd) < 0)
         return -1;
     devices[fd].bound = 1;

@@ -5,7 +5,7 @@
  *
  * Ports have 2 rings of 16 slots in each direction and 1 host ring, in regions that begin with the bound ports. Names
  * that begin with "vale" have a region of their own each, others have region 1. There is no port "absent",
- * and of "vale9:behind" and "vale9:rings" the device says that they lie outside of their regions.
+ * and for "vale9:behind" and "vale9:rings" the device gives places outside of their regions.
  */
 #ifndef COMPAT_TESTS_PROVIDER_H
 #define COMPAT_TESTS_PROVIDER_H
@@ -24,7 +24,7 @@ enum {
     PROVIDER_EXTMEM_ID = 100
 };
 
-/* What was asked for last. */
+/* The last request. */
 extern struct nmreq_register provider_last_register;
 extern struct nmreq provider_last_legacy;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What libsze2 answers to arguments that mean nothing, and what it does without a card. */
+/* libsze2's results for invalid arguments, and without a card. */
 #include <libsze2.h>
 #include <errno.h>
 #include <stdlib.h>

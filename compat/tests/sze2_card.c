@@ -254,7 +254,7 @@ static void full_is_said_and_passes(void)
     short events = SZEDATA_POLLTX;
     int status;
 
-    /* Both buffers are filled: the plug sends nothing back for which there is no room. */
+    /* Both buffers are filled: the plug sends nothing back without room. */
     for (;;) {
         fill(frame, sizeof(frame), written);
         status = szedata_prepare_and_try_write_next(sze, NULL, 0, frame, sizeof(frame), 0);
@@ -352,7 +352,7 @@ static void bursts_need_no_copy(void)
     szedata_close(sze);
 }
 
-/* What cannot be a segment is told and counted; other channels go on. */
+/* An invalid segment is reported and counted; other channels continue. */
 static void a_garbled_buffer_is_told(void)
 {
     struct szedata *sze = open_channels(3, 3);
@@ -380,7 +380,7 @@ static void a_garbled_buffer_is_told(void)
     szedata_close(sze);
 }
 
-/* The card stops a channel in which there are no segments; the library says so rather than wait. */
+/* The card stops a channel in which there are no segments; the library reports that instead of waiting. */
 static void garbage_written_is_told(void)
 {
     struct szedata *sze = open_channels(0, 1);

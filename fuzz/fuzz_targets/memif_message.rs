@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
         let Ok(message) = Message::parse(&bytes) else { continue };
         match &message {
             Message::Init(init) => assert!(init.secret.len() <= SECRET_BYTES && !init.secret.contains(&0)),
-            // A byte that is no text becomes a character of three.
+            // An invalid byte becomes a character of three bytes.
             Message::Connect(name) | Message::Connected(name) => assert!(name.len() <= 3 * NAME_BYTES),
             Message::Disconnect { reason, .. } => {
                 assert!(reason.len() <= 3 * REASON_BYTES && !reason.chars().any(char::is_control));

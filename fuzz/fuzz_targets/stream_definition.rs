@@ -1,5 +1,6 @@
-//! Any bytes as a definition of streams in JSON, or else as a template frame. Reading and compiling them ends; what
-//! compiles makes frames of the lengths told, the same in place and in a slot, with signatures that can be read.
+//! Any bytes as a definition of streams in JSON, or else as a template frame. Reading and compiling them ends; a
+//! compiled definition makes frames of the stated lengths, the same in place and in a slot, with signatures that can be
+//! read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

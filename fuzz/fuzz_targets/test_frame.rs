@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use ringroad_traffic::meter::{Digest, Meter, MeterConfig};
 use ringroad_traffic::signature::{FormSet, Reading, SignatureForm, Signer, read_signature};
 
-/// Frames are told apart by their first byte: their length.
+/// The first byte of each frame is its length.
 fn frames(mut data: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while let Some((&len, rest)) = data.split_first() {
@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     };
     for (place, frame) in frames(data).into_iter().enumerate() {
         record(frame, place as u64);
-        // Signed too, as nobody guesses a right checksum.
+        // Signed too, as a fuzzer does not guess a correct checksum.
         for form in SignatureForm::ALL {
             let Some(fields) = split(frame, form) else { continue };
             let mut signed = frame.to_vec();

@@ -1,4 +1,4 @@
-//! Any bytes from a front end, with descriptors or without: the port tells of it, forgets it, and serves the next.
+//! Any bytes from a front end, with descriptors or without: the port reports it, drops it, and serves the next.
 #![no_main]
 
 use std::io::{IoSlice, Read, Write};

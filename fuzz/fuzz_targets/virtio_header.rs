@@ -1,5 +1,5 @@
-//! Any bytes as frames behind virtio-net headers that say what is left to do with them. Finishing them ends, stays
-//! within bounds, makes segments no longer than asked for and not too many of them, and accounts for every frame.
+//! Any bytes as frames behind virtio-net headers that describe what is left to do with them. Finishing them ends, stays
+//! within bounds, makes segments no longer than requested and not too many of them, and accounts for every frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
         let pieces: Vec<&[u8]> =
             if frame.is_empty() { empty.to_vec() } else { frame.chunks(piece).collect() };
         for (place, part) in pieces.into_iter().enumerate() {
-            // SAFETY: the messages outlive the batch, and nobody writes them.
+            // SAFETY: the messages outlive the batch, and nothing writes to them.
             batch.push(
                 unsafe { Fragment::from_private(part, if place < last { MORE_FRAGMENTS } else { 0 }) },
                 place == 0,

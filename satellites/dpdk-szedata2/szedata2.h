@@ -126,16 +126,16 @@ static inline void szedata2_copy(void *to, const void *from, uint32_t length)
 
 /* szedata2_args.c */
 
-/* Reads the device's arguments; those that are not given name all channels. 0 or -EINVAL, said in the log. */
+/* Reads the device's arguments; those that are not given name all channels. 0 or -EINVAL, reported in the log. */
 int szedata2_args_parse(const char *text, struct szedata2_args *args);
 
-/* The channels of a mask, of which the card has `available`. 0 or -EINVAL, said in the log. */
+/* The channels of a mask, of which the card has `available`. 0 or -EINVAL, reported in the log. */
 int szedata2_channels_of(const char *name, uint32_t mask, unsigned int available,
                          struct szedata2_channels *channels);
 
 /* szedata2_ethdev.c */
 
-/* Opens the card and has the channels; 0 or a negative errno, said in the log. */
+/* Opens the card and has the channels; 0 or a negative errno, reported in the log. */
 int szedata2_open(const struct szedata2_device *device, uint32_t rx, uint32_t tx, struct szedata **sze);
 
 /* szedata2_rx.c */

@@ -47,7 +47,7 @@ int szedata2_open(const struct szedata2_device *device, uint32_t rx, uint32_t tx
     return 0;
 }
 
-/* Changes the input buffer's settings as `change` does; nobody else of this port does at the same time. */
+/* Changes the input buffer's settings as `change` does; no other thread of this port does at the same time. */
 static int set_ibuf(struct rte_eth_dev *dev, void (*change)(struct szecard_ibuf *ibuf, const void *with),
                     const void *with)
 {
@@ -61,7 +61,7 @@ static int set_ibuf(struct rte_eth_dev *dev, void (*change)(struct szecard_ibuf 
         if (szecard_set_ibuf(device->card, &status.ibuf) != 0)
             result = error_said("setting the input buffer");
     } else {
-        result = error_said("asking the card");
+        result = error_said("querying the card");
     }
     pthread_mutex_unlock(&device->card_lock);
     return result;

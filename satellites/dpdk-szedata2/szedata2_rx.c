@@ -20,7 +20,7 @@ _Static_assert(SAME_PLACE(data_off, data_off) && SAME_PLACE(refcnt, refcnt) && S
                    SAME_PLACE(rss, hash.rss),
                "this DPDK lays mbufs out in another way");
 
-/* Takes frames; 0 where there are none, or the buffer is out of order, which is said once. */
+/* Takes frames; 0 where there are none, or the buffer is out of order, which is reported once. */
 static unsigned int take(struct szedata2_rx_queue *queue, struct szecard_frame *frames, unsigned int count)
 {
     int taken;
@@ -144,7 +144,7 @@ uint16_t szedata2_rx_burst(void *rx_queue, struct rte_mbuf **mbufs, uint16_t cou
     return received;
 }
 
-/* A frame in as many mbufs as it needs; NULL where there are not so many. */
+/* A frame in as many mbufs as it needs; NULL if there are not enough. */
 static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const struct szecard_frame *frame)
 {
     struct rte_mbuf *first = rte_pktmbuf_alloc(queue->pool), *last = first;
@@ -204,7 +204,7 @@ uint16_t szedata2_rx_burst_scattered(void *rx_queue, struct rte_mbuf **mbufs, ui
     return received;
 }
 
-/* A new mbuf of the queue. Those of a pool with memory of its own keep the flag that says so. */
+/* A new mbuf of the queue. Those of a pool with memory of its own keep the flag for that. */
 static struct szedata2_rearm rearm_of(struct rte_mempool *pool, uint16_t port)
 {
     bool is_pinned = (rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) != 0;
@@ -279,7 +279,7 @@ int szedata2_rx_queue_stop(struct rte_eth_dev *dev, uint16_t queue_id)
     if (queue == NULL)
         return 0;
     if (queue->sze != NULL) {
-        /* What nobody fetched goes with the buffer. */
+        /* Frames that were not fetched are released with the buffer. */
         while ((taken = szecard_take(queue->sze, queue->channel, frames, SZEDATA2_BURST)) > 0)
             queue->discarded += (uint64_t)taken;
         szedata_close(queue->sze);

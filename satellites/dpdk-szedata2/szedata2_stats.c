@@ -53,13 +53,13 @@ static uint64_t counter_at(const void *structure, size_t offset)
     return value;
 }
 
-/* Somebody else may have set the card's counters to zero meanwhile. */
+/* Another program may have set the card's counters to zero meanwhile. */
 static uint64_t since(uint64_t base, uint64_t now)
 {
     return now >= base ? now - base : now;
 }
 
-/* Asks the card; where it does not answer, it is as it was seen last. */
+/* Queries the card; without an answer, returns its last known status. */
 static const struct szecard_status *look(struct szedata2_device *device)
 {
     struct szecard_status status;

@@ -9,7 +9,7 @@
 #include <rte_mempool.h>
 #include <rte_prefetch.h>
 
-/* Copies a packet from one or several mbufs. They may hold more or less than the packet's length says: that many bytes
+/* Copies a packet from one or several mbufs. They may hold more or less than the packet's length: that many bytes
  * are written. */
 static void gather(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
 {

@@ -71,7 +71,7 @@ def port_metrics(api: Api, *names: str) -> dict[str, Any]:
 
 
 def await_flows(api: Api, what: str, wished: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Ask until the metrics are as wished: the model has no other way to wait."""
+    """Poll until the metrics are as expected: the model has no other way to wait."""
     end = time.monotonic() + PATIENCE_S
     while True:
         metrics = flow_metrics(api)
@@ -82,7 +82,7 @@ def await_flows(api: Api, what: str, wished: Callable[[dict[str, Any]], bool]) -
 
 
 def all_through(metrics: dict[str, Any]) -> bool:
-    """Tell whether all flows have ended and their last frames have come."""
+    """Return whether all flows have ended and their last frames have come."""
     return all(flow.transmit == "stopped" and flow.frames_rx == flow.frames_tx for flow in metrics.values())
 
 

@@ -48,7 +48,7 @@ class Daemon:
         return done.stdout
 
     def start(self, *arguments: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-        """Start a command that says when it is ready, and wait until it does."""
+        """Start a command that reports when it is ready, and wait for that."""
         command = [binary("ringroad"), "--json", *arguments]
         process = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
@@ -59,7 +59,7 @@ class Daemon:
 
 
 def stop(process: subprocess.Popen[str]) -> str:
-    """End a command as a person does, and return what it still said."""
+    """End a command with an interrupt, like a user, and return its remaining output."""
     process.send_signal(signal.SIGINT)
     try:
         output, _ = process.communicate(timeout=PATIENCE_S)

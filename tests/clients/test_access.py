@@ -26,7 +26,7 @@ def post_config(url: str, **headers: str) -> requests.Response:
 
 
 def is_served(api: Api) -> bool:
-    """Send a few frames, and tell whether all came."""
+    """Send a few frames, and return whether all came."""
     config = two_ports()
     add_flow(config, "f").duration.fixed_packets.packets = 10
     api.set_config(config)
@@ -39,7 +39,7 @@ def is_served(api: Api) -> bool:
 def test_the_stock_client_shows_the_token_in_its_location(
     serve: Callable[..., str], encryption: tuple[str, ...]
 ) -> None:
-    """Without the token it is told what to do, and cannot touch what the owner configured."""
+    """Without the token it gets an error with the remedy, and cannot change the owner's configuration."""
     location = serve(*encryption)
     url, token = without_token(location)
     owner = snappi.api(location=location, verify=False)
@@ -53,7 +53,7 @@ def test_the_stock_client_shows_the_token_in_its_location(
     assert post_config(url, Authorization=f"Bearer {token}").status_code == 200
 
 
-def test_a_name_of_somebody_else_s_is_refused_even_with_the_token(serve: Callable[..., str]) -> None:
+def test_a_name_of_another_host_is_refused_even_with_the_token(serve: Callable[..., str]) -> None:
     """A hostile site that has its name lead here, and a page of another site."""
     url, token = without_token(serve("--http", "--host-name", "lab.example"))
     for headers, status in [
@@ -100,7 +100,7 @@ def test_a_token_comes_from_a_file_that_others_cannot_read(daemon: Daemon, tmp_p
 
 
 def test_a_socket_needs_no_token_since_its_file_is_the_owner_s(daemon: Daemon, tmp_path: Path) -> None:
-    """A program of the same user speaks HTTP there."""
+    """A program of the same user can use HTTP there."""
     path = daemon.folder / "otg.sock"
     process, ready = daemon.start("otg", "--listen", f"unix:{path}")
     assert (ready["url"], ready["token"]) == (f"unix:{path}", None)
@@ -118,7 +118,7 @@ def test_a_socket_needs_no_token_since_its_file_is_the_owner_s(daemon: Daemon, t
 
 
 def test_no_token_is_for_this_machine_alone(daemon: Daemon) -> None:
-    """It has to be said, and the network is not let in."""
+    """It has to be configured, and the network is not admitted."""
     arguments = ("otg", "--http", "--no-token", "--listen")
     assert "without a token" in failure(daemon, *arguments, "0.0.0.0:0")
     process, ready = daemon.start(*arguments, "127.0.0.1:0")
@@ -129,10 +129,10 @@ def test_no_token_is_for_this_machine_alone(daemon: Daemon) -> None:
 
 
 def failure(daemon: Daemon, *arguments: str) -> str:
-    """Return what a command says that does not start."""
+    """Return the error output of a command that does not start."""
     done: Any = subprocess.run(
         [binary("ringroad"), *arguments], env=daemon.environment(), capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 1
-    said: str = done.stderr
-    return said
+    output: str = done.stderr
+    return output

@@ -1,4 +1,4 @@
-"""The control protocol, as a program in another language speaks it: with the documentation alone."""
+"""The control protocol in another language, implemented from the documentation alone."""
 
 from __future__ import annotations
 

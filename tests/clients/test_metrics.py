@@ -42,7 +42,7 @@ class Endpoint:
             return answer
 
     def connect(self) -> socket.socket:
-        """Return a connection on which nothing was said."""
+        """Return a connection on which nothing was sent."""
         host, port = self.address.rsplit(":", 1)
         return socket.create_connection((host, int(port)), PATIENCE_S)
 
@@ -146,8 +146,8 @@ def test_probes_see_a_waiting_port_and_a_daemon_that_is_gone(daemon: Daemon, end
     assert values(endpoint.fetch("/metrics")[2])["ringroad_waiting_ports", (("port", "vale0:later"),)] == 1
 
 
-def test_other_requests_are_refused_and_a_slow_one_stops_nobody(endpoint: Endpoint) -> None:
-    """Each bad request gets its own answer, and connections that say nothing leave room for others."""
+def test_other_requests_are_refused_and_a_slow_one_blocks_no_other(endpoint: Endpoint) -> None:
+    """Each bad request gets its own answer, and silent connections leave room for others."""
     assert endpoint.fetch("/other")[0] == 404
     assert endpoint.ask(b"POST /metrics HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405")
     assert endpoint.ask(b"\x00\x01\r\n\r\n").startswith(b"HTTP/1.1 400")
@@ -155,7 +155,7 @@ def test_other_requests_are_refused_and_a_slow_one_stops_nobody(endpoint: Endpoi
     assert endpoint.ask(b"GET / HTTP/1.1\r\nX: ".ljust(8192, b"y")).startswith(b"HTTP/1.1 431")
     silent = [endpoint.connect() for _ in range(8)]
     assert endpoint.fetch("/healthz")[0] == 200
-    # One that leaves is told nothing, and one that says nothing is let go.
+    # A connection that the client closes gets no answer, and a silent connection is closed.
     silent.pop().close()
     assert silent[0].recv(1) == b""
     for connection in silent:

@@ -56,7 +56,7 @@ def test_flows_are_sent_counted_and_measured(serve: Callable[..., str], encrypti
         assert ports["b"].bytes_rx == 2000 * 128
 
 
-def test_frames_vary_as_the_flow_says(api: Api, daemon: Daemon, tmp_path: Path) -> None:
+def test_frames_vary_as_the_flow_defines(api: Api, daemon: Daemon, tmp_path: Path) -> None:
     """A third station on the switch sees addresses, ports and tags in the order of the patterns."""
     config = two_ports()
     flow = config.flows.flow(name="f")[-1]
@@ -97,7 +97,7 @@ def test_frames_vary_as_the_flow_says(api: Api, daemon: Daemon, tmp_path: Path) 
 
 
 def test_flows_start_and_stop_one_by_one(api: Api) -> None:
-    """A flow without end is paused, goes on, and stops for good; the other is not touched."""
+    """A flow without end is paused, resumes, and stops for good; the other is not touched."""
     config = two_ports()
     for name in ("endless", "limited"):
         add_flow(config, name).rate.pps = 5000
@@ -156,7 +156,7 @@ def test_what_does_not_arrive_is_lost_and_what_arrives_at_two_ports_counts_twice
     assert port_metrics(api, "b")["b"].frames_rx == 200
 
 
-def test_a_port_that_fails_is_told_and_a_new_configuration_helps(api: Api, daemon: Daemon) -> None:
+def test_a_port_that_fails_is_reported_and_a_new_configuration_recovers(api: Api, daemon: Daemon) -> None:
     """The daemon ends under a flow: its client hears why, and starts anew with the next daemon."""
     config = two_ports()
     add_flow(config, "f")
@@ -181,7 +181,7 @@ def test_a_port_that_fails_is_told_and_a_new_configuration_helps(api: Api, daemo
 
 
 def test_metrics_are_filtered_by_name_and_column(api: Api) -> None:
-    """A client sees the rows and columns it names, and is told of those that there are not."""
+    """A client sees the rows and columns it names, and gets an error for unknown ones."""
     config = two_ports()
     for name in ("one", "two"):
         add_flow(config, name)
@@ -201,7 +201,7 @@ def test_metrics_are_filtered_by_name_and_column(api: Api) -> None:
 
 
 def test_what_is_not_supported_is_named_and_nothing_of_it_is_done(api: Api) -> None:
-    """Everything wrong is told by its path, and the configuration before stays."""
+    """Every error is reported with its path, and the previous configuration stays."""
     before = two_ports()
     add_flow(before, "before")
     api.set_config(before)
@@ -235,7 +235,7 @@ def test_what_is_not_supported_is_named_and_nothing_of_it_is_done(api: Api) -> N
 
 
 def test_a_port_that_cannot_be_opened_is_named_and_the_ports_before_are_open_again(api: Api) -> None:
-    """A wrong location is told by its path; what was in force is in force again."""
+    """A wrong location is reported with its path; the previous configuration is in force again."""
     before = two_ports()
     add_flow(before, "f").duration.fixed_packets.packets = 10
     api.set_config(before)

@@ -27,8 +27,8 @@ def between(locations: tuple[str, str]) -> Config:
     return config
 
 
-def tell(location: str) -> dict[str, Any]:
-    """Return what came of the flows."""
+def flow_report(location: str) -> dict[str, Any]:
+    """Return the result of the flows."""
     url, token = without_token(location)
     request = urllib.request.Request(f"{url}/ringroad/flows", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -36,7 +36,7 @@ def tell(location: str) -> dict[str, Any]:
     return document
 
 
-def told(daemon: Daemon) -> list[dict[str, Any]]:
+def ports_of(daemon: Daemon) -> list[dict[str, Any]]:
     """Return the daemon's ports by their names."""
     ports: list[dict[str, Any]] = json.loads(daemon.run("--json", "status"))["ports"]
     return sorted(ports, key=lambda port: str(port["name"]))
@@ -45,9 +45,9 @@ def told(daemon: Daemon) -> list[dict[str, Any]]:
 def run_trials(
     serve: Callable[..., str], locations: tuple[str, str], threads: str, trials: int = TRIALS, allowed: str = ""
 ) -> Callable[[int], None]:
-    """Run short trials, each with a configuration of its own, and check that each counts its own frames, all of them.
+    """Run short trials, each with its own configuration, and check that each counts its own frames, all of them.
 
-    Return what runs more of them.
+    Return a function that runs more of them.
     """
     allow = ("--allow-location", allowed) if allowed else ()
     url = serve("--http", "--threads", threads, *allow)
@@ -71,7 +71,7 @@ def run_trial(api: Api, url: str, locations: tuple[str, str], size: int) -> None
     api.set_config(config)
     transmit(api, "start")
     await_flows(api, "end of the flow", all_through)
-    outcome = tell(url)
+    outcome = flow_report(url)
     (flow,), (_, receiver) = outcome["flows"], outcome["ports"]
     (arrival,) = flow["arrivals"]
     assert outcome["failure"] is None
@@ -88,7 +88,7 @@ def run_trial(api: Api, url: str, locations: tuple[str, str], size: int) -> None
 
 def regions(daemon: Daemon) -> set[str]:
     """Return the shared memory of the ports that the server has of the daemon: opened anew, a port has a new one."""
-    owners = {port["owner"]["pid"] for port in told(daemon)}
+    owners = {port["owner"]["pid"] for port in ports_of(daemon)}
     maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in owners)
     return {line.split()[4] for line in maps.splitlines() if "memfd:" in line}
 
@@ -97,7 +97,7 @@ def regions(daemon: Daemon) -> set[str]:
 def test_ports_of_a_switch_stay_open_between_trials(serve: Callable[..., str], daemon: Daemon, threads: str) -> None:
     """The daemon counts all trials at the same two ports."""
     run_trials(serve, ("vale0:a", "vale0:b"), threads)
-    sender, receiver = told(daemon)
+    sender, receiver = ports_of(daemon)
     assert (sender["name"], receiver["name"]) == ("vale0:a", "vale0:b")
     assert sender["counters"]["received_frames"] == TRIALS * FRAMES
     assert receiver["counters"]["delivered_frames"] == TRIALS * FRAMES
@@ -127,17 +127,17 @@ def test_a_new_configuration_closes_what_it_does_not_name(serve: Callable[..., s
     api.set_config(between(("vale0:a", "vale0:b")))
     before = regions(daemon)
     api.set_config(between(("vale0:c", "vale0:a")))
-    assert [port["name"] for port in told(daemon)] == ["vale0:a", "vale0:c"]
+    assert [port["name"] for port in ports_of(daemon)] == ["vale0:a", "vale0:c"]
     assert len(before & regions(daemon)) == 1
     api.set_config(snappi.Config())
-    assert told(daemon) == []
+    assert ports_of(daemon) == []
 
 
-def test_flows_are_told_once_none_transmits_and_learning_is_a_flow_like_others(serve: Callable[..., str]) -> None:
+def test_flows_are_reported_once_none_transmits_and_learning_is_a_flow_like_others(serve: Callable[..., str]) -> None:
     """Learning frames the other way leave the measured flow's counters alone."""
     url = serve("--http")
     with pytest.raises(urllib.error.HTTPError) as nothing:
-        tell(url)
+        flow_report(url)
     assert "nothing is configured" in json.load(nothing.value)["errors"][0]
     api = snappi.api(location=url, verify=False)
     config = between(("vale0:a", "vale0:b"))
@@ -153,11 +153,11 @@ def test_flows_are_told_once_none_transmits_and_learning_is_a_flow_like_others(s
     await_flows(api, "end of learning", lambda flows: flows["learning"].transmit == "stopped")
     transmit(api, "start", "measured")
     with pytest.raises(urllib.error.HTTPError) as early:
-        tell(url)
+        flow_report(url)
     assert "a flow transmits; stop all flows" in json.load(early.value)["errors"][0]
     transmit(api, "stop", "measured")
     await_flows(api, "last frame", lambda flows: flows["measured"].frames_rx == flows["measured"].frames_tx)
-    outcome = tell(url)
+    outcome = flow_report(url)
     (flow, learned), ports = outcome["flows"], outcome["ports"]
     assert (flow["load"], learned["load"]) == ("measured", "learning")
     assert flow["arrivals"][0]["lost"] == 0
@@ -169,7 +169,7 @@ def test_flows_are_told_once_none_transmits_and_learning_is_a_flow_like_others(s
 
 
 def test_back_to_back_frames_are_sent_to_the_last(serve: Callable[..., str]) -> None:
-    """A burst at line rate has exactly its frames, whatever the sender's timing was."""
+    """A burst at line rate has exactly its frames, for any timing of the sender."""
     url = serve("--http", "--threads", "one", "--burst", "32")
     api = snappi.api(location=url, verify=False)
     for frames in (1, 31, 5000):
@@ -181,7 +181,7 @@ def test_back_to_back_frames_are_sent_to_the_last(serve: Callable[..., str]) -> 
         api.set_config(config)
         transmit(api, "start")
         await_flows(api, "end of the burst", lambda flows: flows["f"].transmit == "stopped")
-        (flow,) = tell(url)["flows"]
+        (flow,) = flow_report(url)["flows"]
         offered = flow["offered"]
         assert offered["sent_frames"] == flow["sent"]["frames"] == flow["arrivals"][0]["sent"] == frames
         assert offered["intended_frames"] == frames + offered["skipped_frames"]
@@ -190,8 +190,8 @@ def test_back_to_back_frames_are_sent_to_the_last(serve: Callable[..., str]) -> 
         assert offered["elapsed_ns"] >= (frames - 1) * (1024 + 20) * 8
 
 
-def test_a_port_that_fails_is_told_with_what_came_before(serve: Callable[..., str], daemon: Daemon) -> None:
-    """The daemon ends under a flow; what was sent until then is told, and the next configuration opens what failed."""
+def test_a_port_that_fails_is_reported_with_what_came_before(serve: Callable[..., str], daemon: Daemon) -> None:
+    """The daemon ends under a flow; what was sent until then is reported. The next configuration reopens the port."""
     url = serve("--http")
     api = snappi.api(location=url, verify=False)
     config = between(("vale0:a", "vale0:b"))
@@ -205,7 +205,7 @@ def test_a_port_that_fails_is_told_with_what_came_before(serve: Callable[..., st
         return await_flows(api, "failure", lambda _: False)
 
     assert "set the configuration again" in refused(failure).errors[0]
-    outcome = tell(url)
+    outcome = flow_report(url)
     assert outcome["failure"]["port"] in ("a", "b")
     assert "vale0:" in outcome["failure"]["reason"]
     assert outcome["flows"][0]["arrivals"][0]["received"] > 0
@@ -215,6 +215,6 @@ def test_a_port_that_fails_is_told_with_what_came_before(serve: Callable[..., st
     api.set_config(config)
     transmit(api, "start")
     await_flows(api, "end of the flow", all_through)
-    outcome = tell(url)
+    outcome = flow_report(url)
     assert outcome["failure"] is None
     assert outcome["flows"][0]["arrivals"][0]["distinct"] == 10

@@ -39,15 +39,15 @@ def interface(switch: str, link: int) -> str:
 
 
 def _run(*command: str | Path, env: dict[str, str] | None = None) -> None:
-    """Run a command, or end with what it says."""
-    with tempfile.TemporaryFile() as said:
+    """Run a command, or exit with its output."""
+    with tempfile.TemporaryFile() as output:
         # Not a pipe: what it leaves in the background would keep that open.
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **(env or {})}
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **(env or {})}
         )
         if done.returncode:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(map(str, command))}: {said.read().decode().strip()}")
+            output.seek(0)
+            raise SystemExit(f"{' '.join(map(str, command))}: {output.read().decode().strip()}")
 
 
 def _enlarge_packet_buffers(pid: int) -> None:
@@ -98,7 +98,7 @@ class OpenVSwitch:
         self._start("ovsdb-server", contents, f"--remote=p{self._database}", *self._daemon_options(folder, "ovsdb"))
         self._set("--no-wait", "init")
         self._start(_VSWITCHD, self._database, *self._daemon_options(folder, "vswitchd"))
-        # Milliseconds between two looks at the cached flows, at most: the tester waits for such looks.
+        # Maximum milliseconds between two checks of the cached flows: the tester waits for such a check.
         self._set("set", "Open_vSwitch", ".", "other_config:max-revalidator=100")
         self._process = int((folder / "vswitchd.pid").read_text())
 

@@ -91,10 +91,10 @@ def write_cases(cases: Sequence[Case], folder: Path) -> None:
 
 
 def read_known_failures(file: Path, cases: Iterable[Case]) -> dict[str, str]:
-    """Return what the tester says of the cases that are known to fail, by name.
+    """Return the tester's results for the cases that are known to fail, by name.
 
     Raises:
-        ValueError: a line is no `TITLE | DESCRIPTION | DETAIL`, or its case does not exist.
+        ValueError: a line is not a `TITLE | DESCRIPTION | DETAIL`, or its case does not exist.
     """
     names = {case.name for case in cases}
     details = {}
@@ -102,6 +102,6 @@ def read_known_failures(file: Path, cases: Iterable[Case]) -> dict[str, str]:
         if line and not line.startswith("#"):
             name, _, detail = line.rpartition(" | ")
             if name not in names or not detail:
-                raise ValueError(f"{file}: no case with what the tester says: {line}")
+                raise ValueError(f"{file}: no case with this result of the tester: {line}")
             details[name] = detail
     return details

@@ -24,7 +24,7 @@ class Sent:
 
 
 def replay(frames: Sequence[bytes], rounds: int, rate_fps: int, interface: str) -> Sent:
-    """Send the frames so many times over, at so many frames per second.
+    """Send the frames the given number of times, at the given frames per second.
 
     Raises:
         OSError: tcpreplay failed; the text has its words.

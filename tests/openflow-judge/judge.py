@@ -73,15 +73,15 @@ def started_tester(cases: Path, control_socket: Path) -> subprocess.Popen[bytes]
         "test-switch-interval": 0,
     }
     command = [sys.executable, "-m", "os_ken.cmd.manager", *(f"--{name}={value}" for name, value in setup.items())]
-    told = {"JUDGE_OVS_CONTROL_SOCKET": str(control_socket), "JUDGE_SENDING_INTERFACE": bed.interface(bed.TESTER, 1)}
+    extra = {"JUDGE_OVS_CONTROL_SOCKET": str(control_socket), "JUDGE_SENDING_INTERFACE": bed.interface(bed.TESTER, 1)}
     process = subprocess.Popen(
         [*command, str(HERE / "patient_tester.py")],
-        env={**os.environ, **told, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **extra, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    # Nobody tells of a new listener. A connection would be one of an unknown switch.
+    # A new listener is not announced. A connection would be one of an unknown switch.
     listener = f":{bed.CONTROLLER_PORT:04X} 00000000:0000 0A"
     end = time.monotonic() + PATIENCE_S
     while listener not in Path("/proc/net/tcp").read_text():
@@ -94,7 +94,7 @@ def started_tester(cases: Path, control_socket: Path) -> subprocess.Popen[bytes]
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Return the lines that a process says until it ends, or until it has said nothing for long."""
+    """Return the lines that a process prints until it ends, or until it has printed nothing for long."""
     assert process.stdout is not None
     text = b""
     while select.select([process.stdout], [], [], PATIENCE_S)[0]:
@@ -107,7 +107,7 @@ def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def judged(cases: list[Case], binaries: Path | None, folder: Path) -> dict[str, Verdict]:
-    """Have Ringroad judged, or Open vSwitch where there are no binaries; what the run keeps is in `folder`."""
+    """Let Ringroad be judged, or Open vSwitch if there are no binaries; `folder` gets the files of the run."""
     bed.make_links()
     open_vswitch = bed.OpenVSwitch(folder / "open-vswitch")
     connect_tester = open_vswitch.add_switch(bed.TESTER)
@@ -163,7 +163,7 @@ def main() -> int:
     print(*table(cases, verdicts), sep="\n")
     passed = sum(verdict.passed for verdict in verdicts.values())
     known = sum(not verdict.passed and name in known_failures for name, verdict in verdicts.items())
-    print(f"known to fail: {known}; {KNOWN_FAILURES.name} says why")
+    print(f"known to fail: {known}; see {KNOWN_FAILURES.name} for the reasons")
     different = list(differences(cases, verdicts, known_failures))
     print(*different, sep="\n", end="\n" if different else "")
     print(f"{time.monotonic() - started:.0f} s")

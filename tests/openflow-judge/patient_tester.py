@@ -20,17 +20,17 @@ from ovs.unixctl.client import UnixctlClient
 
 from frame_replay import replay
 
-# What the judge says of the test bed.
+# The judge's settings of the test bed.
 CONTROL_SOCKET = os.environ["JUDGE_OVS_CONTROL_SOCKET"]
 SENDING_INTERFACE = os.environ["JUDGE_SENDING_INTERFACE"]
 
 # Only a failure waits so long.
 PATIENCE_S = 10.0
-# A meter is measured for so long, in which the burst that it allows is no longer of weight.
+# A meter is measured for this long, so that its allowed burst does not matter.
 METER_S = 5
-# Whoever takes the processors for a tenth of a second takes packets from a meter: a wrong rate has to come again.
+# A process that takes the processors for a tenth of a second takes packets from a meter: a wrong rate has to repeat.
 RATE_TRIES = 3
-# A group knows no time: what the case sends is sent so many times faster.
+# A group does not depend on time: the frames of the case are sent this many times faster.
 GROUP_HASTE = 10
 
 # The tester would wait so long, always, for a packet that matches nothing.
@@ -141,7 +141,7 @@ class PatientTester(tester.OfTester):
         return bytes(packet.data)
 
     def _frame_counts(self) -> list[int]:
-        """Count frames: those that came to the judged switch, that it sent, and that the tester's switch looked at."""
+        """Count frames: those that reached the judged switch, that it sent, and that the tester's switch processed."""
         target = self._test(tester.STATE_TARGET_PKT_COUNT, True)
         out = (self.target_send_port_1, self.target_send_port_2)
         self._settle()
@@ -152,7 +152,7 @@ class PatientTester(tester.OfTester):
         return [target[self.target_recv_port]["rx"], sum(target[port]["tx"] for port in out), seen]
 
     def _await_arrival(self, before: list[int], frames: int) -> None:
-        """Wait until the switch has received all frames, and the tester's switch has looked at all that it sent."""
+        """Wait until the switch has received all frames, and the tester's switch has processed all that it sent."""
         end = time.monotonic() + PATIENCE_S
         while True:
             received, sent, seen = (now - then for now, then in zip(self._frame_counts(), before, strict=True))

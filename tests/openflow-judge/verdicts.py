@@ -1,4 +1,4 @@
-"""What the tester says of each case, beside what is known of it."""
+"""The tester's result for each case, beside the known failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def verdicts_in(lines: Iterable[str], titles: set[str]) -> Iterator[Verdict]:
         elif verdict := _VERDICT.fullmatch(line):
             last = Verdict(f"{title} | {verdict[1]}", verdict[2] == "OK")
         elif line == "--- Test report ---":
-            # What follows says the same again.
+            # What follows repeats it.
             return
     if last:
         yield last
@@ -47,7 +47,7 @@ def verdicts_in(lines: Iterable[str], titles: set[str]) -> Iterator[Verdict]:
 def differences(
     chosen: Sequence[Case], verdicts: Mapping[str, Verdict], known_failures: Mapping[str, str]
 ) -> Iterator[str]:
-    """Say in what the verdicts differ from what is known."""
+    """Report the differences between the verdicts and the known failures."""
     for case in chosen:
         verdict = verdicts.get(case.name)
         if verdict and verdict.passed and case.name in known_failures:

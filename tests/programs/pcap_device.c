@@ -1,10 +1,10 @@
 /*
- * A program over libpcap that uses what tcpdump, dumpcap and Scapy leave alone. It knows nothing of Ringroad.
+ * A program over libpcap that uses what tcpdump, dumpcap and Scapy leave alone. It does not depend on Ringroad.
  *
  *   pcap_device replay FILE DEVICE     sends a capture's frames with pcap_inject and closes the device at once
  *   pcap_device check NAME A B         one of the checks at the end; A and B are joined, so that each gets what the other sends
  *
- * Ends with status 0, or says what was wrong and ends with 1.
+ * Exits with status 0, or reports the error and exits with 1.
  */
 #include <errno.h>
 #include <pcap/pcap.h>
@@ -118,7 +118,7 @@ static void check_breakloop(void)
     break_after = 3;
     REQUIRE(pcap_loop(a, 10, count_and_break, NULL) == PCAP_ERROR_BREAK && seen == 3);
     REQUIRE(pcap_loop(a, 7, count_and_break, NULL) == 0 && seen == 10);
-    /* While there are frames a dispatch tells their number, and the break afterwards. */
+    /* While there are frames a dispatch returns their number, and the break afterwards. */
     send_frames(b, 10, 4);
     break_after = 11;
     REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == 1 && seen == 11);
@@ -155,7 +155,7 @@ static void check_descriptor(void)
     for (unsigned round = 0; round < 50; round++) {
         send_frames(b, 3 * round, 3);
         for (unsigned number = 3 * round; number < 3 * round + 3; number++) {
-            /* As long as a frame is unread the descriptor is readable; then it is not, though the last is still looked at. */
+            /* While a frame is unread the descriptor is readable; then it is not, though the last frame is still in use. */
             REQUIRE(is_readable(descriptor, 10000));
             const unsigned char *bytes = receive(a, &header);
             while (number == 3 * round + 2 && is_readable(descriptor, 0)) {
@@ -307,7 +307,7 @@ static void check_frames(void)
     REQUIRE(pcap_bufsize(a) >= 2048 * 2048 && pcap_major_version(a) == 2 && pcap_minor_version(a) == 4);
     REQUIRE(pcap_setdirection(a, PCAP_D_IN) == 0 && pcap_setdirection(a, PCAP_D_INOUT) == 0);
     REQUIRE(pcap_setdirection(a, PCAP_D_OUT) == PCAP_ERROR && strlen(pcap_geterr(a)) > 0);
-    /* A filter sees the whole of a frame that lies in several slots; the program gets no more than it asked for. */
+    /* A filter sees the whole of a frame that lies in several slots; the program gets no more than it requested. */
     struct bpf_program program;
     REQUIRE(pcap_compile(a, &program, "no such filter", 1, 0) == PCAP_ERROR && strlen(pcap_geterr(a)) > 0);
     REQUIRE(pcap_compile(a, &program, "greater 4000 and ether[4990] = 0x5a", 1, 0) == 0);

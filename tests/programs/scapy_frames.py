@@ -18,5 +18,5 @@ sniffer.start()
 sniffer.join()
 got = [raw(frame) for frame in sniffer.results]
 if got != [raw(frame) for frame in frames]:
-    sys.exit(f"{len(got)} frames came of {len(frames)}, or others")
+    sys.exit(f"{len(got)} of {len(frames)} frames arrived, or others")
 print(f"{len(got)} frames, the same")

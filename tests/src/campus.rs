@@ -68,9 +68,9 @@ pub const OFFICE: u8 = 100;
 const LAB: u8 = 200;
 /// Where Faucet and Gauge listen, in the namespace of the test.
 const CONTROLLERS: [&str; 2] = ["tcp:127.0.0.1:6653", "tcp:127.0.0.1:6654"];
-/// Where Faucet tells its metrics.
+/// Port of Faucet's metrics.
 pub const FAUCET_METRICS: u16 = 9302;
-/// Where Gauge tells its metrics.
+/// Port of Gauge's metrics.
 pub const GAUGE_METRICS: u16 = 9303;
 
 /// A machine in a VLAN.
@@ -105,9 +105,10 @@ impl Host {
     /// Whether one ping is answered within a second; with which TTL.
     #[must_use]
     pub fn ping(&self, other: Ipv4Addr) -> Option<u8> {
-        let told = self.namespace.command(&["ping", "-n", "-c", "1", "-W", "1", &other.to_string()]).output();
-        let told = String::from_utf8(told.unwrap().stdout).unwrap();
-        let ttl = told.split_once("ttl=")?.1.split(' ').next()?;
+        let printed =
+            self.namespace.command(&["ping", "-n", "-c", "1", "-W", "1", &other.to_string()]).output();
+        let printed = String::from_utf8(printed.unwrap().stdout).unwrap();
+        let ttl = printed.split_once("ttl=")?.1.split(' ').next()?;
         ttl.parse().ok()
     }
 
@@ -195,22 +196,22 @@ impl Campus {
                 "--datapath-id",
                 datapath_id,
             ];
-            let told = run(campus.daemon.ringroad(&arguments));
-            assert!(told.status.success(), "{}", stderr(&told));
+            let printed = run(campus.daemon.ringroad(&arguments));
+            assert!(printed.status.success(), "{}", stderr(&printed));
         }
         campus.await_controllers();
         campus
     }
 
-    /// What `ringroad switch` says of a switch.
+    /// The report of `ringroad switch` about a switch.
     ///
     /// # Panics
     /// Where it fails.
     #[must_use]
     pub fn report(&self, switch: &str) -> Value {
-        let told = run(self.daemon.ringroad(&["--json", "switch", switch]));
-        assert!(told.status.success(), "{}", stderr(&told));
-        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
+        let printed = run(self.daemon.ringroad(&["--json", "switch", switch]));
+        assert!(printed.status.success(), "{}", stderr(&printed));
+        let reports: Value = serde_json::from_slice(&printed.stdout).unwrap();
         reports[0].clone()
     }
 
@@ -243,19 +244,19 @@ impl Campus {
         finished(&mut command).lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// What a controller's Prometheus client says of a metric, where the line has all these parts.
+    /// The value of a metric from a controller's Prometheus client, in the line with all these parts.
     #[must_use]
     pub fn metric(&self, port: u16, metric: &str, parts: &[&str]) -> Option<f64> {
-        let told = self.outside.inside(|| {
+        let printed = self.outside.inside(|| {
             let address = SocketAddr::from(([127, 0, 0, 1], port));
             let mut stream = TcpStream::connect_timeout(&address, PATIENCE.unwrap()).ok()?;
             stream.set_read_timeout(PATIENCE).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
-            let mut told = String::new();
-            stream.read_to_string(&mut told).ok()?;
-            Some(told)
+            let mut printed = String::new();
+            stream.read_to_string(&mut printed).ok()?;
+            Some(printed)
         })?;
-        let line = told.lines().find(|line| {
+        let line = printed.lines().find(|line| {
             line.split(['{', ' ']).next() == Some(metric) && parts.iter().all(|part| line.contains(part))
         })?;
         line.rsplit(' ').next()?.parse().ok()

@@ -7,7 +7,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// Files of somebody with a certificate, in PEM.
+/// Files of a peer with a certificate, in PEM.
 #[derive(Debug, Clone)]
 pub struct Papers {
     /// The private key.
@@ -76,7 +76,7 @@ impl CertificateAuthority {
         self.folder.join(format!("{}-{what}.pem", self.name))
     }
 
-    /// A certificate for `name`, and files for somebody who believes those of the same CA.
+    /// A certificate for `name`, and files for a peer that trusts those of the same CA.
     ///
     /// # Panics
     /// Where the files cannot be written.

@@ -5,10 +5,10 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Starts a command that was given `--json` and waits for its first line, which says that its ports are open.
+/// Starts a command that was given `--json` and waits for its first line, which reports that its ports are open.
 ///
 /// # Panics
-/// Where it says something else.
+/// If it prints something else.
 #[must_use]
 pub fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -22,7 +22,7 @@ pub fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
 /// The summary of a started command: the last line that is not empty.
 ///
 /// # Panics
-/// Where that is no JSON.
+/// If that is not JSON.
 #[must_use]
 pub fn summary(lines: BufReader<ChildStdout>) -> Value {
     let last = lines.lines().map(Result::unwrap).filter(|line| !line.is_empty()).last().unwrap();
@@ -38,7 +38,7 @@ pub fn run(mut command: Command) -> Output {
     command.output().unwrap()
 }
 
-/// What a command said on standard error.
+/// A command's output on standard error.
 #[must_use]
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -122,7 +122,7 @@ impl Daemon {
         self.open_folder();
         let copy = self.folder().join(program.file_name().unwrap());
         // Copied by another process: a child of another test may hold what this process had open for writing, and then
-        // nobody can run it.
+        // it cannot be executed.
         finished(Command::new("install").arg("-m755").arg(program).arg(&copy));
         copy
     }
@@ -139,7 +139,7 @@ impl Daemon {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Replaces the configuration file (and tells nobody).
+    /// Replaces the configuration file, without a notification.
     pub fn write_config(&self, config: &str) {
         std::fs::write(self.folder.path().join("config.toml"), config).unwrap();
     }
@@ -149,7 +149,7 @@ impl Daemon {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits for the daemon's end and says whether it was a success.
+    /// Waits for the daemon's end and returns whether it succeeded.
     pub fn await_end(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }
@@ -169,7 +169,7 @@ impl Daemon {
         Port::open_with(name, &self.options()).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Asks the daemon.
+    /// Sends a request to the daemon.
     ///
     /// # Panics
     /// Where it refuses.
@@ -185,10 +185,10 @@ impl Daemon {
         Connection::connect(self.socket()).unwrap().status().unwrap()
     }
 
-    /// Asks for the status until it is as wished: the daemon tells of no changes by itself.
+    /// Polls the status until it is as expected: the daemon does not announce changes.
     ///
     /// # Panics
-    /// Where it is not for long.
+    /// If it is not after a long time.
     pub fn await_status(&self, what: &str, mut wished: impl FnMut(&StatusReport) -> bool) -> StatusReport {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -234,7 +234,7 @@ impl Daemon {
         (receiver, sender)
     }
 
-    /// What the daemon says of one port.
+    /// The daemon's report of one port.
     #[must_use]
     pub fn port(&self, name: &str) -> Option<PortReport> {
         self.status().ports.into_iter().find(|port| port.name == name)
@@ -260,7 +260,7 @@ impl Daemon {
     }
 }
 
-/// Starts a daemon whose socket, configuration and log are in `folder`; it goes on with the log.
+/// Starts a daemon whose socket, configuration and log are in `folder`; it continues the log.
 fn spawn(launcher: &[String], folder: &Path) -> Child {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
     let program = binary("ringroadd");
@@ -282,7 +282,7 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
         }
-        // After an upgrade the daemon is no child of the test.
+        // After an upgrade the daemon is not a child of the test.
         let successor = match self.child.try_wait() {
             Ok(Some(_)) => {
                 Connection::connect(self.socket()).ok().and_then(|mut daemon| daemon.status().ok())

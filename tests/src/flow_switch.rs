@@ -32,7 +32,7 @@ impl FlowSwitch {
         Self::with_workers(2, options)
     }
 
-    /// The same with so many workers.
+    /// The same with `workers` workers.
     #[must_use]
     pub fn with_workers(workers: usize, options: &[&str]) -> Self {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
@@ -47,8 +47,8 @@ impl FlowSwitch {
     /// # Panics
     /// Where they are refused.
     pub fn set(&self, options: &[&str]) {
-        let told = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
-        assert!(told.status.success(), "{}", stderr(&told));
+        let printed = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
+        assert!(printed.status.success(), "{}", stderr(&printed));
         self.await_report("three ports", |_| self.ofctl(&["dump-ports-desc"]).contains("3(c)"));
     }
 
@@ -64,9 +64,9 @@ impl FlowSwitch {
     /// Where it fails.
     pub fn ofctl(&self, arguments: &[&str]) -> String {
         let [verb, rest @ ..] = arguments else { panic!("a verb") };
-        let told = run(self.ofctl_command(verb, rest));
-        assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
-        String::from_utf8(told.stdout).unwrap()
+        let printed = run(self.ofctl_command(verb, rest));
+        assert!(printed.status.success(), "{arguments:?}: {}", stderr(&printed));
+        String::from_utf8(printed.stdout).unwrap()
     }
 
     /// `ovs-ofctl` with a verb for the switch, perhaps with options before it, and what comes behind the switch.
@@ -79,7 +79,7 @@ impl FlowSwitch {
         command
     }
 
-    /// What the daemon says of it.
+    /// The daemon's report of it.
     ///
     /// # Panics
     /// Where it fails.
@@ -90,10 +90,10 @@ impl FlowSwitch {
         serde_json::to_value(report).unwrap()
     }
 
-    /// Asks for the report until it is as wished.
+    /// Polls the report until it is as expected.
     ///
     /// # Panics
-    /// Where it is not for long.
+    /// If it is not after a long time.
     pub fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
         let mut waiting = PATIENCE.unwrap();
         while !wished(&self.report()) {
@@ -107,7 +107,7 @@ impl FlowSwitch {
     /// Frames that the switch's ports have dropped by a cause.
     ///
     /// # Panics
-    /// Where the daemon does not say.
+    /// If the daemon does not report it.
     #[must_use]
     pub fn dropped(&self, cause: &str) -> u64 {
         let Reply::Status(status) = self.daemon.ask(&Request::Status) else { panic!("no status") };

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::daemon::PATIENCE;
 use crate::service::Service;
 
-/// Whether the test may go on; says why where it may not.
+/// Whether the test can continue; prints the reason if it cannot.
 #[must_use]
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -28,7 +28,7 @@ pub fn is_root() -> bool {
 
 /// A network namespace of `ip netns`, with its loopback up.
 ///
-/// IPv6 addresses are used in it at once, without looking for another owner, so that nobody has to wait for that.
+/// IPv6 addresses are used in it at once, without duplicate address detection, so that no test has to wait for that.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     name: String,
@@ -86,7 +86,7 @@ impl NetworkNamespace {
         finished(&mut self.command(arguments))
     }
 
-    /// Starts a command in it that goes on, and waits until that has written a line with `ready` in it.
+    /// Starts a command in it that keeps running, and waits until it has written a line with `ready` in it.
     #[must_use]
     pub fn start(&self, arguments: &[&str], ready: &str) -> Service {
         let mut service = Service::start(self.command(arguments));
@@ -96,8 +96,8 @@ impl NetworkNamespace {
 
     /// Three pings to `address`, all of which must be answered.
     pub fn ping(&self, address: &str) {
-        let told = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "5", address]);
-        assert!(told.contains(" 3 received") || told.contains(" 3 packets received"), "{told}");
+        let printed = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "5", address]);
+        assert!(printed.contains(" 3 received") || printed.contains(" 3 packets received"), "{printed}");
     }
 
     /// One of its interfaces.
@@ -109,9 +109,9 @@ impl NetworkNamespace {
     /// The IPv6 address that an interface gave itself, with the interface, as ping takes it.
     #[must_use]
     pub fn link_local(&self, interface: &str) -> String {
-        let told = self.run(&["ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "link"]);
-        let address = told.split_whitespace().nth(3).and_then(|text| text.split('/').next());
-        address.unwrap_or_else(|| panic!("{interface} has no link-local address: {told}")).to_owned()
+        let printed = self.run(&["ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "link"]);
+        let address = printed.split_whitespace().nth(3).and_then(|text| text.split('/').next());
+        address.unwrap_or_else(|| panic!("{interface} has no link-local address: {printed}")).to_owned()
     }
 
     /// Waits until its links are as wished, looking again whenever one changes.

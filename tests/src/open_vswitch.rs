@@ -1,5 +1,5 @@
 //! Open vSwitch as a judge: a private ovs-vswitchd whose datapath is a dummy, so that it needs no interface and no
-//! namespace, and what it says would happen to frames.
+//! namespace, and its predictions of what would happen to frames.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub struct OpenVSwitch {
 }
 
 impl OpenVSwitch {
-    /// Starts it with so many ports.
+    /// Starts it with `ports` ports.
     ///
     /// # Panics
     /// Where it does not start.
@@ -81,7 +81,7 @@ impl OpenVSwitch {
     /// What would happen to a packet: given by its headers, or by some of them and its bytes in hexadecimal digits.
     ///
     /// # Panics
-    /// Where Open vSwitch refuses to say.
+    /// If Open vSwitch refuses.
     #[must_use]
     pub fn trace(&self, headers: &str, packet: Option<&str>) -> Trace {
         let mut command = program(self.folder.path(), "ovs-appctl");
@@ -96,7 +96,7 @@ impl OpenVSwitch {
     }
 }
 
-/// What Open vSwitch says of a packet.
+/// Open vSwitch's prediction for a packet.
 #[derive(Debug)]
 pub struct Trace {
     /// The headers of the packet as it comes.
@@ -117,7 +117,7 @@ fn program(folder: &Path, name: &str) -> Command {
 
 fn expect(command: Command) -> String {
     let what = format!("{command:?}");
-    let told = run(command);
-    assert!(told.status.success(), "{what}: {}", stderr(&told));
-    String::from_utf8(told.stdout).unwrap()
+    let printed = run(command);
+    assert!(printed.status.success(), "{what}: {}", stderr(&printed));
+    String::from_utf8(printed.stdout).unwrap()
 }

@@ -10,7 +10,7 @@ use crate::frames::{number_of, numbered, station};
 /// Frames under way at most: what passes them on drops where a ring is full, and the smallest ring of a test has 64
 /// entries.
 const UNDER_WAY: usize = 50;
-/// How long a frame may take before another is sent after it, while nobody may be there yet.
+/// How long a frame may take before another is sent after it, while the receiver may not be ready yet.
 const PROBE: Duration = Duration::from_millis(20);
 
 /// Carries frames from `a` to `b`, with `seed` as their sender, and back, with the next.
@@ -22,8 +22,8 @@ pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, fram
     carry(b, a, lengths, seed + 1, frames);
 }
 
-/// Repeats a frame from one queue to the other until it arrives; `seed` is the station that sends it. False where
-/// `goes_on` says so, or where nothing arrives for long.
+/// Repeats a frame from one queue to the other until it arrives; `seed` is the station that sends it. False if
+/// `goes_on` returns false, or if nothing arrives for long.
 ///
 /// # Panics
 /// Where a queue cannot be used.
@@ -49,7 +49,7 @@ pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnM
 }
 
 /// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the
-/// station that sends them. What comes while somebody on the way still sets up is lost, so a first frame is repeated
+/// station that sends them. Frames are lost while a component on the way still starts, so a first frame is repeated
 /// until it arrives.
 ///
 /// # Panics

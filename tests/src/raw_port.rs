@@ -10,7 +10,7 @@ use crate::daemon::Daemon;
 /// A port by the control protocol alone.
 #[derive(Debug)]
 pub struct RawPort {
-    /// What the daemon said of it.
+    /// The daemon's reply for it.
     pub opened: OpenedPort,
     /// The memory, then each queue's kick and notify.
     pub descriptors: Vec<OwnedFd>,
@@ -32,8 +32,8 @@ impl RawPort {
         Self { opened, descriptors, _connection: connection }
     }
 
-    /// Announces a sleep on all rings, makes the eventfd by which it is to be woken blocking, and leaves no room in it:
-    /// a write would wait for ever.
+    /// Announces a sleep on all rings, makes the eventfd of its wake-up blocking, and leaves no room in it: a write
+    /// would wait for ever.
     ///
     /// # Panics
     /// Where the kernel refuses.

@@ -30,7 +30,7 @@ impl Service {
         Self::start_with(command, Stdio::null())
     }
 
-    /// Starts it, to be told what to do on its standard input ([`Self::tell`]).
+    /// Starts it, with commands on its standard input ([`Self::tell`]).
     ///
     /// # Panics
     /// Where it cannot be started.
@@ -52,10 +52,10 @@ impl Service {
     /// Writes a line to its standard input.
     ///
     /// # Panics
-    /// Where it has ended, or was not started to be told anything.
+    /// Where it has ended, or was not started with an input.
     pub fn tell(&mut self, line: &str) {
-        let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
-        assert!(matches!(told, Some(Ok(()))), "{} does not listen: {told:?}", self.what);
+        let written = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+        assert!(matches!(written, Some(Ok(()))), "{} does not read its input: {written:?}", self.what);
     }
 
     /// Waits until it writes a line with `part` in it, and returns that line.
@@ -74,10 +74,10 @@ impl Service {
         }
     }
 
-    /// Waits for its end, and returns that and all it wrote.
+    /// Waits for its end, and returns its status and all its output.
     ///
     /// # Panics
-    /// Where it goes on for long without a word.
+    /// If it runs for long without output.
     pub fn await_end(&mut self) -> (ExitStatus, String) {
         loop {
             match self.lines.recv_timeout(PATIENCE.unwrap()) {
@@ -92,7 +92,7 @@ impl Service {
     /// Whether it has not ended yet.
     ///
     /// # Panics
-    /// Where the kernel does not say.
+    /// If the kernel does not report it.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::network::{NetworkNamespace, address, cable, finished};
 use crate::transfer::{real_file, there_and_back};
 
-/// Mechanisms by which one interface can be served, with how their reports begin.
+/// Mechanisms that can serve an interface, with the beginning of their reports.
 pub const MECHANISMS: [(&str, &str, &str); 3] = [
     ("xdp:{}@mode=native", "af_xdp", "AF_XDP copy, native"),
     ("xdp:{}@mode=generic", "af_xdp", "AF_XDP copy, generic"),

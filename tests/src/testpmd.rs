@@ -31,7 +31,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Huge pages; `None`, and the reason printed, where there are none to be had.
+    /// Huge pages; `None`, and the reason printed, if none are available.
     #[must_use]
     pub fn huge() -> Option<Self> {
         HugepageReserve::of(HUGE_PAGES)
@@ -64,7 +64,7 @@ impl Testpmd {
         Self { service: Service::start(command), prefix }
     }
 
-    /// Starts one that does what it is told ([`Self::tell`]), with a driver from outside of DPDK's tree.
+    /// Starts one that is controlled by commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
     ///
     /// # Panics
     /// Where it cannot be started.
@@ -96,10 +96,10 @@ impl Testpmd {
         self.service.await_line(part)
     }
 
-    /// Tells it to end, and waits for that; all it printed.
+    /// Stops it and waits for its end; returns all its output.
     ///
     /// # Panics
-    /// Where it does not end, or not in peace.
+    /// Where it does not end, or ends with an error.
     pub fn quit(&mut self) -> String {
         self.tell("quit");
         let (status, printed) = self.service.await_end();
@@ -135,7 +135,7 @@ impl Testpmd {
 fn command(memory: &Memory, devices: &[String], arguments: &[&str]) -> (Command, String) {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-    // Line by line, even though nobody looks at a terminal.
+    // Line by line, even though its output is not a terminal.
     let mut command = Command::new("stdbuf");
     command.args(["-oL", "dpdk-testpmd"]);
     command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]).args(arguments);

@@ -33,7 +33,7 @@ pub fn there_and_back(server: &NetworkNamespace, address: IpAddr, client: &Netwo
     let serving = std::thread::spawn(move || {
         let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
         let ready = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&patience)).unwrap();
-        assert!(ready > 0, "nobody connected to {target}");
+        assert!(ready > 0, "no client connected to {target}");
         let mut stream = patient(listener.accept().unwrap().0);
         stream.write_all(&served).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();

@@ -28,12 +28,12 @@ fn end(mut capture: Service) -> Value {
 }
 
 fn summary(capture: &mut Service) -> Value {
-    let (status, said) = capture.await_end();
-    assert!(status.success(), "{said}");
-    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    let (status, printed) = capture.await_end();
+    assert!(status.success(), "{printed}");
+    serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
-/// Waits until a port of the daemon was given so many frames, or has dropped them.
+/// Waits until a port of the daemon was given `frames` frames, or has dropped them.
 fn await_frames(daemon: &Daemon, port: &str, frames: u64) {
     daemon.await_status("all frames at the port", |status| {
         status.ports.iter().any(|report| {
@@ -71,8 +71,8 @@ fn filtered_by_tcpdump(all: &Path, filter: &str, folder: &Path) -> Vec<Vec<u8>> 
     let judged = folder.join("judged.pcap");
     let mut tcpdump = Command::new("tcpdump");
     tcpdump.arg("-r").arg(all).arg("-w").arg(&judged).args(filter.split(' '));
-    let told = run(tcpdump);
-    assert!(told.status.success(), "{}", stderr(&told));
+    let printed = run(tcpdump);
+    assert!(printed.status.success(), "{}", stderr(&printed));
     read_capture(&judged)
 }
 
@@ -121,7 +121,7 @@ fn a_filter_passes_the_frames_that_tcpdumps_passes() {
         await_frames(&daemon, &format!("vale0:f{number}"), total);
         let summary = end(captures.remove(0));
         let expected = filtered_by_tcpdump(&all, filter, daemon.folder());
-        assert!(!expected.is_empty() && expected.len() < frames.len(), "{filter} says something");
+        assert!(!expected.is_empty() && expected.len() < frames.len(), "{filter} selects a part");
         assert_eq!(read_capture(&file(&format!("{number}.pcap"))), expected, "{filter}");
         assert_eq!(summary["capture"]["frames"], expected.len());
         assert_eq!(summary["frames"], total);
@@ -134,13 +134,13 @@ fn a_filter_passes_the_frames_that_tcpdumps_passes() {
     assert_eq!(read_capture(&file("first.pcap")), cut);
 }
 
-/// What capinfos says of a file: one value without its unit.
+/// A value from capinfos for a file, without its unit.
 fn capinfos(option: &str, file: &Path) -> String {
     let mut command = Command::new("capinfos");
     command.args(["-M", "-T", "-r", option]).arg(file);
-    let told = run(command);
-    assert!(told.status.success(), "{}", stderr(&told));
-    let line = String::from_utf8(told.stdout).unwrap();
+    let printed = run(command);
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let line = String::from_utf8(printed.stdout).unwrap();
     line.trim_end().rsplit('\t').next().unwrap().to_owned()
 }
 
@@ -181,7 +181,7 @@ fn a_ring_of_files_keeps_the_newest_frames() {
 }
 
 #[test]
-fn a_file_has_the_frames_of_no_longer_than_is_said() {
+fn a_file_has_the_frames_of_at_most_the_given_time() {
     let daemon = Daemon::start();
     let source = daemon.folder().join("source.pcap");
     let mut writer = CaptureWriter::create(&source, CaptureFormat::Pcap, 0).unwrap();
@@ -216,7 +216,7 @@ fn stop(program: &Service) {
 }
 
 #[test]
-fn frames_that_came_before_the_end_are_received_and_those_without_room_are_told_by_cause() {
+fn frames_that_came_before_the_end_are_received_and_those_without_room_are_reported_by_cause() {
     let daemon = Daemon::start();
     let mut sender = daemon.open("vale0:sender");
     let frames: Vec<_> = (0..200).map(|number| numbered([0xff; 6], station(1), number, 60)).collect();
@@ -229,7 +229,7 @@ fn frames_that_came_before_the_end_are_received_and_those_without_room_are_told_
         stop(&receiver);
         transmit(&mut sender, &frames);
         await_frames(&daemon, &port, 200);
-        // It ends before it can look at its ring.
+        // It ends before it can read its ring.
         receiver.signal(Signal::INT);
         receiver.signal(Signal::CONT);
         let summary = summary(&mut receiver);
@@ -242,7 +242,7 @@ fn frames_that_came_before_the_end_are_received_and_those_without_room_are_told_
 }
 
 #[test]
-fn frames_that_are_more_than_the_count_are_told() {
+fn frames_beyond_the_count_are_reported() {
     let daemon = Daemon::start();
     let file = daemon.folder().join("x.pcap");
     let mut capture = capture(&daemon, "vale0:look@slots=256", &file, &["--count", "150"]);
@@ -295,7 +295,7 @@ fn an_interface_is_captured_to_the_frame_before_the_end() {
 }
 
 #[test]
-fn without_libpcap_a_filter_is_refused_and_a_capture_goes_on() {
+fn without_libpcap_a_filter_is_refused_and_a_capture_works() {
     if !is_root() {
         return;
     }

@@ -122,7 +122,7 @@ fn a_forwarder_joins_two_switches() {
 }
 
 #[test]
-fn a_storm_in_a_loop_of_two_links_ends_and_the_log_says_where() {
+fn a_storm_in_a_loop_of_two_links_ends_and_the_log_names_the_place() {
     let daemon = Daemon::with_config("[switch]\nageing_s = 1\n");
     let mut links = ["1", "2"].map(|link| {
         let [near, far] = ["vale0", "vale1"].map(|switch| format!("{switch}:f{link}"));
@@ -197,9 +197,9 @@ fn a_wrong_command_line_is_an_object_with_json_and_text_without() {
     let daemon = Daemon::start();
     let wrong = run(daemon.ringroad(&["--json", "list", "--wrong"]));
     assert_eq!((wrong.status.code(), wrong.stdout.len()), (Some(2), 0));
-    let told: Value = serde_json::from_slice(&wrong.stderr).unwrap();
-    assert_eq!(told["kind"], "UnknownArgument", "{told}");
-    assert!(told["error"].as_str().unwrap().contains("--wrong"), "{told}");
+    let printed: Value = serde_json::from_slice(&wrong.stderr).unwrap();
+    assert_eq!(printed["kind"], "UnknownArgument", "{printed}");
+    assert!(printed["error"].as_str().unwrap().contains("--wrong"), "{printed}");
     let wrong = run(daemon.ringroad(&["list", "--wrong"]));
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).starts_with("error: "), "{}", stderr(&wrong));
@@ -327,8 +327,8 @@ fn a_shell_completes_verbs_options_and_the_names_that_the_daemon_has() {
         bash.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
         let output = bash.output().unwrap();
         assert!(output.stderr.is_empty(), "{}", stderr(&output));
-        let told = String::from_utf8(output.stdout).unwrap();
-        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        let printed = String::from_utf8(output.stdout).unwrap();
+        printed.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(complete("ringroad det"), ["detach"]);
     assert_eq!(complete("ringroad detach vale0:"), ["vale0:a", "vale0:ab"]);

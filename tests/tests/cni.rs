@@ -31,7 +31,7 @@ impl Network {
 
     fn configuration(&self, kind: &str) -> Value {
         json!({
-            // The newest version that Debian's plugin for addresses speaks.
+            // The newest version that Debian's plugin for addresses supports.
             "cniVersion": "1.0.0", "name": self.name, "type": "ringroad", "kind": kind,
             "switch": "vale0", "socket": self.daemon.socket(), "mtu": 1400,
             "socketFolder": self.daemon.folder().join("sockets"),
@@ -266,7 +266,7 @@ fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
     let network = Network::new("podman");
     let folder = network.daemon.folder();
     let mut plugin = network.configuration("veth");
-    // The newest version that Debian's podman speaks.
+    // The newest version that Debian's podman supports.
     let version = plugin.as_object_mut().unwrap().remove("cniVersion").map(|_| "0.4.0");
     let list = json!({ "cniVersion": version, "name": network.name, "plugins": [plugin] });
     std::fs::create_dir(folder.join("conf")).unwrap();
@@ -307,8 +307,8 @@ fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
     start(&["--detach", "--name", "web"], &["sleep", "1000"]);
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     let address = podman(&["inspect", "--format", format, "web"]);
-    let told = start(&["--rm"], &["ping", "-c", "3", "-W", "10", &address]);
-    assert!(told.contains("3 packets received"), "{told}");
+    let printed = start(&["--rm"], &["ping", "-c", "3", "-W", "10", &address]);
+    assert!(printed.contains("3 packets received"), "{printed}");
     assert_eq!(network.ports(), 1);
 
     let link = |arguments: &[&str]| {

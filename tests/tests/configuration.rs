@@ -54,8 +54,8 @@ fn saved_ports_come_back_and_the_rest_of_the_file_stays() {
     let record = daemon.folder().join("record.pcap").display().to_string();
     succeed(&daemon, &["attach", "vale0:p@slots=512", "--for-program", "--save"]);
     succeed(&daemon, &["attach", "vale0:r", "--driver", &format!("pcap:out={record}")]);
-    let (status, told) = difference(&daemon);
-    assert_eq!((status, &told["only_attached"]), (Some(1), &serde_json::json!(["vale0:r"])));
+    let (status, printed) = difference(&daemon);
+    assert_eq!((status, &printed["only_attached"]), (Some(1), &serde_json::json!(["vale0:r"])));
     assert!(succeed(&daemon, &["config", "save"]).contains("+ vale0:r"));
     assert_eq!(difference(&daemon).0, Some(0));
     let text = std::fs::read_to_string(file(&daemon)).unwrap();
@@ -69,8 +69,8 @@ fn saved_ports_come_back_and_the_rest_of_the_file_stays() {
     succeed(&daemon, &["reload"]);
     succeed(&daemon, &["detach", "vale0:p", "--save"]);
     succeed(&daemon, &["detach", "vale0:old"]);
-    let (status, told) = difference(&daemon);
-    assert_eq!((status, &told["only_configured"]), (Some(1), &serde_json::json!(["vale0:old"])));
+    let (status, printed) = difference(&daemon);
+    assert_eq!((status, &printed["only_configured"]), (Some(1), &serde_json::json!(["vale0:old"])));
     assert!(succeed(&daemon, &["config", "save", "vale0:old"]).contains("- vale0:old"));
     restart_in_order(&mut daemon);
     assert_eq!(names(&daemon), ["vale0:r"]);
@@ -227,7 +227,7 @@ fn a_static_address_stays_on_its_port_and_in_the_file() {
 }
 
 #[test]
-fn a_mirrors_port_looks_on_and_the_mirror_comes_back() {
+fn a_mirrors_port_gets_copies_and_the_mirror_comes_back() {
     let mut daemon = Daemon::with_config("[workers]\ncount = 2\n");
     // Neither port is there yet.
     succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m"]);

@@ -42,7 +42,7 @@ fn all_frames_between_three_programs_on_a_switch_are_counted() {
 fn several_workers_keep_the_order_of_a_flow_and_lose_nothing() {
     let daemon = Daemon::with_config("[workers]\ncount = 3\n");
     let mut ports: Vec<Port> = (0..6).map(|port| daemon.open(&format!("vale0:p{port}@slots=2048"))).collect();
-    // Everybody is learned by a broadcast that all others take.
+    // Every address is learned from a broadcast that all others receive.
     for from in 0..ports.len() {
         send(&mut ports[from], &numbered([0xFF; 6], station(from as u8), 0, 60));
         ports[from].tx().sync().unwrap();
@@ -245,25 +245,25 @@ fn a_reload_opens_the_log_file_again_even_where_the_configuration_has_a_mistake(
     // Another file is a change that needs no restart.
     let other = folder.path().join("other");
     daemon.write_config(&format!("[log]\nfile = {other:?}\n"));
-    let told = finished(&mut daemon.ringroad(&["reload"]));
-    assert!(!told.contains("next start"), "{told}");
+    let printed = finished(&mut daemon.ringroad(&["reload"]));
+    assert!(!printed.contains("next start"), "{printed}");
     assert_log_moves_on(&daemon, &other, "vale0:third", || drop(finished(&mut daemon.ringroad(&["reload"]))));
 }
 
 #[test]
 fn a_reload_names_each_key_that_waits_for_a_restart_every_time() {
     let daemon = Daemon::start();
-    let told = finished(&mut daemon.ringroad(&["reload"]));
-    assert!(told.contains("config.toml") && !told.contains("next start"), "{told}");
+    let printed = finished(&mut daemon.ringroad(&["reload"]));
+    assert!(printed.contains("config.toml") && !printed.contains("next start"), "{printed}");
     daemon.write_config("[workers]\ncount = 2\n[log]\nformat = \"json\"\n[limits]\nuser_ports = 9\n");
     for _ in 0..2 {
         let Reply::Reloaded(report) = daemon.ask(&Request::Reload) else { panic!("not reloaded") };
         assert_eq!(report.at_next_start, ["workers.count", "log.format", "limits.user_ports"]);
     }
-    let told = finished(&mut daemon.ringroad(&["reload"]));
+    let printed = finished(&mut daemon.ringroad(&["reload"]));
     assert!(
-        told.contains("next start of the daemon:\n  workers.count\n  log.format\n  limits.user_ports"),
-        "{told}"
+        printed.contains("next start of the daemon:\n  workers.count\n  log.format\n  limits.user_ports"),
+        "{printed}"
     );
 }
 
@@ -366,7 +366,7 @@ fn an_idle_daemon_with_ten_ports_sleeps_and_wakes_for_traffic() {
     let daemon = Daemon::start();
     let mut ports: Vec<Port> = (0..10).map(|port| daemon.open(&format!("vale0:p{port}"))).collect();
     for round in 0..20 {
-        // Asking wakes the worker too, so this only ends because it falls asleep by itself.
+        // A status request wakes the worker too, so this only ends because it falls asleep by itself.
         while daemon.status().workers[0].state != WorkerState::Sleeping {}
         send(&mut ports[0], &numbered([0xFF; 6], station(1), round, 60));
         ports[0].tx().sync().unwrap();

@@ -28,7 +28,7 @@ fn faucet_and_gauge_run_two_stacked_switches() {
     // Another VLAN by Faucet's routing, also over the trunk.
     assert_eq!(campus.hosts[0].await_ping(lab_a), 63);
     assert_eq!(campus.hosts[0].await_ping(lab_b), 63);
-    // Nobody hears of the other VLAN without it.
+    // Without it no host receives traffic of the other VLAN.
     campus.hosts[1].namespace.run(&["ip", "addr", "add", "10.100.0.77/24", "dev", "eth0"]);
     assert_eq!(campus.hosts[0].ping(Ipv4Addr::new(10, OFFICE, 0, 77)), None);
     campus.hosts[1].namespace.run(&["ip", "addr", "del", "10.100.0.77/24", "dev", "eth0"]);
@@ -196,8 +196,8 @@ fn gauge_flows(folder: &Path, dp: &str) -> Option<Vec<(u64, u64)>> {
     let files = std::fs::read_dir(folder.join("flows")).unwrap().map(|file| file.unwrap().path());
     let is_of_dp = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().starts_with(dp);
     let last = files.filter(is_of_dp).max()?;
-    let told: Value = serde_json::from_slice(&std::fs::read(last).unwrap()).ok()?;
-    let flows = told["OFPFlowStatsReply"]["body"].as_array()?.iter().map(|flow| {
+    let printed: Value = serde_json::from_slice(&std::fs::read(last).unwrap()).ok()?;
+    let flows = printed["OFPFlowStatsReply"]["body"].as_array()?.iter().map(|flow| {
         let flow = &flow["OFPFlowStats"];
         (flow["table_id"].as_u64().unwrap(), flow["priority"].as_u64().unwrap())
     });

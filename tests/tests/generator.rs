@@ -37,7 +37,7 @@ fn generated(daemon: &Daemon, name: &str, count: u32, arguments: &[&str]) -> Str
 fn fields(record: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", record, "-T", "fields", "-E", "separator=/t"]);
-    // Checksums are judged only when asked for; signatures on the discard port are data to it.
+    // Checksums are checked only on request; signatures on the discard port are data to it.
     for option in ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"] {
         command.args(["-o", &format!("{option}:TRUE")]);
     }
@@ -208,7 +208,7 @@ fn a_trial_passes_fails_and_is_invalid() {
     let passed = trial(&["vale0:a", "vale0:b@slots=4096", "--rate", "2kpps", "--bidirectional"]);
     assert_eq!(passed["verdict"], "pass", "{passed}");
     assert_eq!((&passed["sent_frames"], &passed["lost_frames"]), (&Value::from(2000), &Value::from(0)));
-    // Learning frames told the switch where both are, so that nothing is flooded to a third port.
+    // Learning frames taught the switch both addresses, so that nothing is flooded to a third port.
     assert_eq!(passed["report"]["ports"][1]["received"]["unknown_stream_frames"], 0, "{passed}");
     // Two switches that nothing joins.
     let failed = trial(&["vale0:a", "vale1:b", "--rate", "2kpps"]);

@@ -71,7 +71,7 @@ fn await_process_end(pid: u64) {
         state.is_ok_and(|state| !state.contains(") Z "))
     };
     while running() {
-        assert!(Instant::now() < end, "process {pid} goes on");
+        assert!(Instant::now() < end, "process {pid} is still running");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -99,7 +99,7 @@ fn assert_joined(daemon: &Daemon, sender: &mut Port, receiver: &mut Port, count:
         while number_of(&received, from) == Some(u64::MAX) {
             received = receive_from(receiver, from);
         }
-        // What a guest sends on is at least as long as Ethernet wants it.
+        // Frames that a guest forwards have at least Ethernet's minimum length.
         assert_eq!(number_of(&received, from), Some(number));
     }
 }
@@ -129,8 +129,8 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     assert_eq!(guests.len(), 2, "{guests:?}");
     assert_eq!(guests[1]["ports"], serde_json::json!(["vale0:b", "vale1:b"]));
 
-    let told = run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", "20", "10.0.0.2"]);
-    assert!(told.contains("3 packets received"), "{told}");
+    let printed = run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", "20", "10.0.0.2"]);
+    assert!(printed.contains("3 packets received"), "{printed}");
     // A file of the guest's own making, fetched over TCP.
     let served = run(
         &daemon,
@@ -193,7 +193,7 @@ fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
     let mut foreground = Service::start(command(&daemon, &["--json", "vm", "k", "--port", "vale0:k"]));
     let up: Value = serde_json::from_str(&foreground.await_line("\"ready\":true")).unwrap();
     foreground.signal(Signal::KILL);
-    // QEMU has nobody any more.
+    // QEMU has no peer any more.
     await_process_end(up["pid"].as_u64().unwrap());
     assert_eq!(daemon.status().ports.len(), 1);
     assert!(running(&daemon).is_empty());
@@ -226,8 +226,8 @@ fn a_guest_that_does_not_start_is_reported_and_leaves_nothing() {
     let mut nowhere = command(&daemon, &["vm", "g", "--port", "vale0:g", "--kernel", "/nonexistent"]);
     assert!(stderr(&nowhere.output().unwrap()).contains("has no boot/vmlinuz-VERSION"));
     let mut bare = command(&daemon, &["vm", "g", "--port", "vale0:g"]);
-    let told = stderr(&bare.env("PATH", "/nonexistent").output().unwrap());
-    assert!(told.contains("apt-get install qemu-system-x86"), "{told}");
+    let printed = stderr(&bare.env("PATH", "/nonexistent").output().unwrap());
+    assert!(printed.contains("apt-get install qemu-system-x86"), "{printed}");
     assert!(daemon.status().ports.is_empty());
     assert!(running(&daemon).is_empty());
 }
@@ -256,7 +256,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
     );
     let mut second = start(&veth, "vale0:v", &[&["--address", "10.79.0.2/24"], &sleep[..]].concat());
     assert_eq!(running(&daemon).len(), 2);
-    let told = run(
+    let printed = run(
         &daemon,
         &[
             "container",
@@ -273,7 +273,11 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
             "ping -c 2 -W 9 10.79.0.1 && ping -c 2 -W 9 10.79.0.2",
         ],
     );
-    assert_eq!(told.matches(" 2 received").count() + told.matches("2 packets received").count(), 2, "{told}");
+    assert_eq!(
+        printed.matches(" 2 received").count() + printed.matches("2 packets received").count(),
+        2,
+        "{printed}"
+    );
     let inside =
         Command::new("ip").args(["netns", "exec", &veth, "ping", "-c", "1", "-W", "9", "10.79.0.1"]).output();
     assert!(inside.unwrap().status.success());
@@ -425,7 +429,7 @@ fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     service.await_line("\"ready\":true");
     let inside = service.await_line("").trim().parse().unwrap();
     service.signal(Signal::KILL);
-    // The command has nobody any more.
+    // The command has no guest any more.
     await_process_end(inside);
     // Its record is stale once it is reaped.
     drop(service);
@@ -446,8 +450,8 @@ fn through_testpmd(via: &str) {
     assert_joined(&daemon, &mut one, &mut other, 200);
     drop((one, other));
     testpmd.signal(Signal::TERM);
-    let (status, told) = testpmd.await_end();
-    assert!(status.success(), "{told}");
+    let (status, printed) = testpmd.await_end();
+    assert!(status.success(), "{printed}");
     assert!(daemon.status().ports.is_empty());
     assert!(running(&daemon).is_empty());
 }

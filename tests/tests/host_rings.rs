@@ -135,11 +135,11 @@ fn iperf_runs_through_the_firewall() {
     let site = Site::new();
     let _firewall = site.firewall("xdp:eth0", &[]);
     let _server = site.host.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
-    let told = site.station.run(&["iperf3", "-c", &address(HOST).to_string(), "-n", "20M", "-J"]);
-    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
-    // What the server has not yet read when it reports is no loss: bytes are compared elsewhere.
-    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 20 << 20, "{told}");
-    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{told}");
+    let printed = site.station.run(&["iperf3", "-c", &address(HOST).to_string(), "-n", "20M", "-J"]);
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    // Bytes that the server has not read when it reports are not lost: bytes are compared elsewhere.
+    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 20 << 20, "{printed}");
+    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{printed}");
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn the_host_keeps_its_interface_when_the_daemon_is_killed() {
     site.reach_each_other();
     site.daemon.signal(Signal::KILL);
     site.daemon.await_end();
-    let (status, told) = firewall.await_end();
-    assert_eq!(status.code(), Some(1), "{told}");
+    let (status, printed) = firewall.await_end();
+    assert_eq!(status.code(), Some(1), "{printed}");
     assert_eq!(site.host.link("eth0").xdp, None);
     site.reach_each_other();
 }
@@ -165,8 +165,8 @@ fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
     }
     let site = Site::new();
     let attach = ["attach", "vale0:eth0", "--host", "--netns", site.host.name()];
-    let told = finished(&mut site.daemon.ringroad(&attach));
-    assert!(told.contains("vale0:eth0: af_xdp") && told.contains("vale0:eth0^: host"), "{told}");
+    let printed = finished(&mut site.daemon.ringroad(&attach));
+    assert!(printed.contains("vale0:eth0: af_xdp") && printed.contains("vale0:eth0^: host"), "{printed}");
     site.reach_each_other();
     there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
     await_conserved(&site.daemon);
@@ -242,8 +242,8 @@ fn an_interface_in_use_is_taken_from_the_host_only_on_request() {
     finished(&mut site.daemon.ringroad(&["attach", "vale0:p", "--driver", "packet:eth0", "--netns", netns]));
     site.reach_each_other();
     finished(&mut site.daemon.ringroad(&["detach", "vale0:p"]));
-    let told = finished(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0", "--take"]));
-    assert!(told.contains("cut off from eth0") && told.contains("10.78.0.1/24"), "{told}");
+    let printed = finished(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0", "--take"]));
+    assert!(printed.contains("cut off from eth0") && printed.contains("10.78.0.1/24"), "{printed}");
     finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
     site.is_restored();
     // Frames that the host forwards need a route, and no address.

@@ -18,7 +18,7 @@ use ringroad_tests::frames::{number_of, numbered, receive, send, station};
 use ringroad_tests::network::is_root;
 use ringroad_tests::raw_port::RawPort;
 
-/// How long the attack lasts: the design asks for at least ten seconds.
+/// How long the attack lasts: the design requires at least ten seconds.
 const ATTACK: Duration = Duration::from_secs(11);
 
 /// Calls the attackers off when it goes, so that a failure ends the test instead of waiting for them.
@@ -34,8 +34,8 @@ impl Drop for Truce<'_> {
 fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     let daemon = Daemon::start();
     let socket = daemon.socket().display().to_string();
-    // On a switch of their own, served by the same worker: whoever is on a switch may fill it with frames, and repeat
-    // what was flooded to it.
+    // On a separate switch, served by the same worker: a program on a switch may fill it with frames, and repeat what
+    // was flooded to it.
     let mut a = daemon.open("vale1:bystander-a");
     let mut b = daemon.open("vale1:bystander-b");
     let mut target = daemon.open("vale0:target");
@@ -146,7 +146,7 @@ fn a_blocking_full_eventfd_of_one_pipe_end_does_not_delay_the_other() {
     sent.recv_timeout(Duration::from_secs(60)).expect("the victim's sync waits in write(2)");
 }
 
-/// A client whose replies are read by nobody until it says so.
+/// A client whose replies are not read until it calls for it.
 struct RawClient {
     socket: UnixStream,
     decoder: FrameDecoder,
@@ -179,7 +179,7 @@ fn a_client_with_unread_replies_harms_no_other_and_gets_them_later() {
     silent.socket.set_nonblocking(true).unwrap();
     let request = encode_request(&Request::Status).unwrap();
     let mut asked = 0;
-    // Until the daemon, which has answered somebody else meanwhile, takes no more.
+    // Until the daemon, which has answered other clients meanwhile, accepts no more.
     loop {
         let before = asked;
         while silent.socket.write(&request).is_ok_and(|count| count == request.len()) {
@@ -225,7 +225,7 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
             }
             answered
         });
-        // As long as it lasts, and once at least.
+        // During the attack, and at least once.
         loop {
             let ended = flood.is_finished();
             assert_eq!(daemon.status().ports[0].name, "vale0:a");

@@ -52,7 +52,7 @@ fn an_interface_that_vanishes_stops_its_port_only() {
             site.await_delivered(1000);
             cut(&site.outside, "outer2");
         });
-        let status = site.daemon.await_status("port that tells of its lost interface", |status| {
+        let status = site.daemon.await_status("port that reports its lost interface", |status| {
             status.ports.iter().any(|port| port.name == "vale0:p2" && port.error.is_some())
         });
         let [first, second, lost] = &status.ports[..] else { panic!("{status:?}") };
@@ -93,9 +93,9 @@ fn a_program_notices_that_its_interface_vanished() {
         let mut receiver = Service::start(site.ringroad(&["recv", &port]));
         site.daemon.await_status("program's port", |status| !status.ports.is_empty());
         cut(&site.outside, "outer0");
-        let (status, told) = receiver.await_end();
-        assert_eq!(status.code(), Some(1), "{driver}: {told}");
-        assert!(told.contains("the device behind the port is gone"), "{driver}: {told}");
+        let (status, printed) = receiver.await_end();
+        assert_eq!(status.code(), Some(1), "{driver}: {printed}");
+        assert!(printed.contains("the device behind the port is gone"), "{driver}: {printed}");
         site.daemon.await_status("no ports", |status| status.ports.is_empty());
     }
 }
@@ -177,7 +177,7 @@ fn missing_rights_are_named() {
         let why = site.refusal(&["attach", "vale0:p0", "--driver", driver]);
         assert!(why.contains("CAP_NET_ADMIN"), "{driver}: {why}");
     }
-    // What needs fewer rights still works, and says what it is.
+    // Ports that need fewer rights still work, and report their mechanism.
     for report in site.attach_all("{}") {
         assert_eq!(report.kind, "af_packet");
         assert!(report.notes.concat().contains("CAP_NET_ADMIN"), "{report:?}");

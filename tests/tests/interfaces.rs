@@ -85,12 +85,12 @@ fn an_interface_gets_the_best_mechanism_and_the_reason_for_it() {
         return;
     }
     let site = Site::new(1, 1500);
-    let told = finished(&mut site.ringroad(&["--json", "attach", "vale0:outer0"]));
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told[0]["driver"], "af_xdp");
-    let mode = told[0]["mode"].as_str().unwrap();
-    assert!(mode.starts_with("AF_XDP copy, native (zero-copy: "), "{told}");
-    assert!(told[0]["notes"].to_string().contains("zero-copy is not to be had"), "{told}");
+    let printed = finished(&mut site.ringroad(&["--json", "attach", "vale0:outer0"]));
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(printed[0]["driver"], "af_xdp");
+    let mode = printed[0]["mode"].as_str().unwrap();
+    assert!(mode.starts_with("AF_XDP copy, native (zero-copy: "), "{printed}");
+    assert!(printed[0]["notes"].to_string().contains("zero-copy is not available"), "{printed}");
     assert_eq!(site.outside.link("outer0").xdp.unwrap().mode, XdpMode::Native);
     let report = site.daemon.port("vale0:outer0").unwrap();
     assert_eq!((report.mode.as_str(), report.persistent), (mode, true));
@@ -109,7 +109,7 @@ fn jumbo_frames_pass_through_small_buffers() {
             assert_eq!(mtu, 9000);
             assert!(report.buffer_bytes < mtu, "{} bytes", report.buffer_bytes);
         }
-        let told = site.stations[1].run(&[
+        let printed = site.stations[1].run(&[
             "ping",
             "-n",
             "-M",
@@ -124,7 +124,7 @@ fn jumbo_frames_pass_through_small_buffers() {
             "5",
             "10.78.0.1",
         ]);
-        assert!(told.contains(" 3 received"), "{driver}: {told}");
+        assert!(printed.contains(" 3 received"), "{driver}: {printed}");
         site.transfer();
         await_conserved(&site.daemon);
         site.detach(0);
@@ -143,7 +143,7 @@ fn flows_over_several_queues_all_arrive() {
             assert!(report.mode.starts_with(mode), "{}", report.mode);
             assert_eq!(report.queues, 2, "{driver}");
         }
-        // Each flow is bound to a queue: one that nobody served would stop half of them.
+        // Each flow is bound to a queue: an unserved queue would stop half of them.
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| site.transfer_of(&real_file()[..1 << 20]));
@@ -211,7 +211,7 @@ fn a_program_has_exclusive_use_of_an_interface() {
         let report = site.daemon.port(&near.info().name).unwrap();
         assert_eq!(report.kind, kind);
         assert!(report.mode.starts_with(mode), "{}", report.mode);
-        // Whatever the mechanism, and whatever it is called.
+        // For every mechanism, and every form of the name.
         for other in ["xdp:outer0", "packet:outer0", "outer0"] {
             let taken = site.refusal(&["attach", "vale0:x", "--driver", other]);
             assert!(taken.contains("taken already") && taken.contains(&near.info().name), "{taken}");
@@ -279,7 +279,7 @@ fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
     finished(&mut daemon.ringroad_within(&second, &["attach", "vale1:eth0", "--netns", own.name()]));
     assert_eq!(taken(), [true; 3]);
     assert_eq!(daemon.port("vale1:eth0").unwrap().link.unwrap().netns, None);
-    // One that has it says so, by whatever name the namespace is called.
+    // The error names the owner, for any name of the namespace.
     let number = daemon.pid().as_raw_nonzero().to_string();
     for netns in [own.name(), &number] {
         let arguments = ["attach", "vale2:x", "--driver", "packet:eth0", "--netns", netns];
@@ -297,7 +297,7 @@ fn an_interface_is_refused_to_a_program_of_unknown_namespace() {
     }
     let (own, far) = (NetworkNamespace::new(), NetworkNamespace::new());
     cable(&own, "eth0", &far, "far", 1500, 1);
-    // In a PID namespace of its own the daemon sees nobody outside.
+    // In a separate PID namespace the daemon sees no processes outside.
     let launcher =
         ["ip", "netns", "exec", own.name(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let daemon = Daemon::launched_by(&launcher, "");

@@ -19,7 +19,7 @@ const NOBODY: u32 = 65_534;
 /// `NR_MONITOR_RX`.
 const MONITOR_RX: u64 = 0x200;
 
-/// A program's connection; its ports live as long as it.
+/// A program's connection; its ports exist until it is closed.
 struct Program(Connection);
 
 impl Program {
@@ -27,7 +27,7 @@ impl Program {
         Self(Connection::connect(daemon.socket()).unwrap())
     }
 
-    /// A program of another user. The kernel tells the daemon of the thread that connects.
+    /// A program of another user. The kernel reports the connecting thread's user to the daemon.
     fn connect_as(daemon: &Daemon, uid: u32) -> Self {
         let socket = daemon.socket();
         let connected = std::thread::spawn(move || {
@@ -133,9 +133,9 @@ fn all_memory_that_programs_can_touch_is_counted_and_returned() {
     let status = daemon.status();
     assert_eq!(status.shared_memory_bytes, expected);
     assert_eq!(status.shared_memory_by_user.values().sum::<u64>(), expected);
-    // Nobody keeps memory by keeping its descriptor.
+    // A descriptor that is kept does not keep memory.
     assert!(kept.iter().all(|memory| blocks(memory) > 0));
-    // Nothing is asked of netmap afterwards: the memory comes back by itself.
+    // No netmap request follows: the memory comes back by itself.
     drop((native, requests, devices));
     let status = daemon.await_status("end of all regions", |status| status.shared_memory_bytes == 0);
     assert_eq!(kept.iter().map(blocks).sum::<u64>(), 0);
@@ -290,7 +290,7 @@ fn a_port_that_fails_for_lack_of_descriptors_leaves_nothing() {
                 continue;
             }
             refused += 1;
-            // Whoever asked is still there.
+            // The requester is still connected.
             let status = daemon.status();
             assert!(status.ports.is_empty(), "{name} with {more} descriptors left {:#?}", status.ports);
             assert_eq!(status.shared_memory_bytes, 0, "{name} with {more} descriptors");

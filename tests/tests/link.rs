@@ -28,8 +28,8 @@ impl Site {
         let daemon = Daemon::within(&outside);
         let stations: Vec<_> = (0..count).map(|_| NetworkNamespace::new()).collect();
         let mut site = Self { daemon, stations, outside, linked: Value::Null };
-        let told = finished(&mut site.command("link", options));
-        site.linked = serde_json::from_str(&told).unwrap();
+        let printed = finished(&mut site.command("link", options));
+        site.linked = serde_json::from_str(&printed).unwrap();
         site
     }
 
@@ -75,7 +75,7 @@ fn joined_namespaces_reach_each_other_and_unlink_leaves_nothing() {
     a.ping("10.77.0.2");
     a.ping("10.77.0.3");
     c.ping("10.77.0.2");
-    // What the command tells its user to try.
+    // The command that the output suggests next.
     let next = site.linked["next"].as_str().unwrap();
     assert!(Command::new("sh").args(["-c", &format!("{next} -c 1")]).output().unwrap().status.success());
     // Neighbours are found over IPv6 too, on the addresses that the interfaces gave themselves.
@@ -107,23 +107,23 @@ fn tagged_frames_and_bulk_traffic_of_foreign_programs_cross() {
     }
 
     let _server = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
-    let told = b.run(&["iperf3", "-c", "fd00:77::1", "-n", "16M", "-J"]);
-    let report: Value = serde_json::from_str(&told).unwrap();
-    // What the server has not yet read when it reports is no loss: bytes are compared elsewhere.
-    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 16 << 20, "{told}");
-    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{told}");
+    let printed = b.run(&["iperf3", "-c", "fd00:77::1", "-n", "16M", "-J"]);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    // Bytes that the server has not read when it reports are not lost: bytes are compared elsewhere.
+    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 16 << 20, "{printed}");
+    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{printed}");
     // Segments pass the switch together.
     let counters = site.daemon.port(site.linked["links"][0]["name"].as_str().unwrap()).unwrap().counters;
     assert!(counters.delivered_bytes / counters.delivered_frames > 3000, "{counters:?}");
     let udp = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
-    let told = b.run(&["iperf3", "-c", "fd00:77::1", "-u", "-b", "20M", "-n", "2M", "-J"]);
-    let report: Value = serde_json::from_str(&told).unwrap();
-    assert!(report["end"]["sum"]["packets"].as_u64().unwrap() > 1000, "{told}");
+    let printed = b.run(&["iperf3", "-c", "fd00:77::1", "-u", "-b", "20M", "-n", "2M", "-J"]);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert!(report["end"]["sum"]["packets"].as_u64().unwrap() > 1000, "{printed}");
     drop(udp);
     await_conserved(&site.daemon);
 }
 
-/// Puts an interface with tagged frames on `port0`; says so where the kernel has none.
+/// Puts an interface with tagged frames on `port0`; prints a message if the kernel has no support.
 fn add_tagged(station: &NetworkNamespace, address: &str) -> bool {
     let add = ["ip", "link", "add", "link", "port0", "name", "tagged", "type", "vlan", "id", "79"];
     let made = station.command(&add).output().unwrap();
@@ -193,12 +193,12 @@ fn tcpdump_in_a_namespace_and_a_capture_on_the_switch_see_the_same() {
         source.tx().sync().unwrap();
         sent.push(frame);
     }
-    let (status, told) = inner.await_end();
-    assert!(status.success(), "{told}");
+    let (status, printed) = inner.await_end();
+    assert!(status.success(), "{printed}");
     // The source's frames were delivered to both before tcpdump could end, so nothing is cut off.
     outer.signal(rustix::process::Signal::INT);
-    let (status, told) = outer.await_end();
-    assert!(status.success(), "{told}");
+    let (status, printed) = outer.await_end();
+    assert!(status.success(), "{printed}");
     assert!(numbered_frames(&inside) == sent, "tcpdump saw {} frames", numbered_frames(&inside).len());
     assert!(numbered_frames(&outside) == sent, "{} frames captured", numbered_frames(&outside).len());
     await_conserved(&site.daemon);
@@ -231,7 +231,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
             .map(|link| link.name)
             .collect()
     };
-    // The second port's name is taken by a program's, which nobody can see from the interfaces.
+    // The second port's name is taken by a program's port, which is not visible from the interfaces.
     let taken = format!("vale0:rr-{}", b.name());
     assert!(daemon.ringroad(&["attach", &taken, "--for-program"]).output().unwrap().status.success());
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
@@ -264,7 +264,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
     }
     assert_eq!((links_of(a), links_of(b)), (vec!["lo".to_owned()], vec!["lo".to_owned()]));
 
-    // One that was there already is told from one that is in the way.
+    // A link that was there already is distinguished from one that is in the way.
     assert!(daemon.ringroad(&["link", a.name(), b.name()]).output().unwrap().status.success());
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
     assert!(why.contains("rr0 already") && why.contains("unlink"), "{why}");
@@ -292,8 +292,8 @@ fn missing_rights_are_named_and_a_deleted_namespace_is_replaced() {
     let port = format!("vale0:rr-{name}");
     finished(Command::new("ip").args(["netns", "add", &name]));
     let again = NetworkNamespace::adopt(name.clone());
-    let told = finished(&mut site.daemon.ringroad(&["link", again.name(), "--address", "10.77.0.2/24"]));
-    assert!(told.contains(&port), "{told}");
+    let printed = finished(&mut site.daemon.ringroad(&["link", again.name(), "--address", "10.77.0.2/24"]));
+    assert!(printed.contains(&port), "{printed}");
     site.stations[0].ping("10.77.0.2");
     await_conserved(&site.daemon);
 

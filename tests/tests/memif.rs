@@ -46,8 +46,9 @@ impl Site {
         Self { daemon, a, b, serves: options.contains("role=server") }
     }
 
-    /// Starts a testpmd with `start` and waits until frames pass it both ways. Another one is started where it has ended
-    /// by itself. DPDK 22.11 sometimes does: its forwarding core looks at what a connection maps or unmaps just then.
+    /// Starts a testpmd with `start` and waits until frames pass it both ways. Another one is started if it has ended
+    /// by itself. DPDK 22.11 sometimes does: its forwarding core reads memory that a connection maps or unmaps at that
+    /// moment.
     fn meet(&mut self, socket: &Path, start: impl Fn() -> Testpmd) -> Testpmd {
         for _ in 0..TESTPMDS_MOST {
             let mut testpmd = start();
@@ -187,14 +188,14 @@ fn a_testpmd_killed_under_traffic_reconnects() {
             let connected = connections();
             assert!(connected.iter().all(|&times| times >= turn), "{connected:?}");
             running.kill();
-            // Whoever sends now loses frames, and the account holds.
+            // A sender now loses frames, and the accounts still add up.
             for number in 0..200 {
                 let _ = site.a.tx().send(&numbered(station(2), station(1), number, 60)).unwrap();
             }
             site.a.tx().sync().unwrap();
             let status =
                 site.daemon.await_status("end", |status| peers(status).iter().all(|peer| !peer.connected));
-            assert_eq!(connections(), connected, "nobody has connected since");
+            assert_eq!(connections(), connected, "no client has connected since");
             assert_eq!(status.ports.iter().map(|port| port.counters.violations).sum::<u64>(), 0);
             assert_conserved(&await_conserved(&site.daemon));
             if theirs == "role=server" {

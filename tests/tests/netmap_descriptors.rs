@@ -23,7 +23,7 @@ fn compile(daemon: &Daemon, name: &str) -> PathBuf {
     program
 }
 
-/// Runs it; it must find everything as it should be, and nothing may be said in its name.
+/// Runs it; all its checks must pass, without other output.
 fn run(name: &str) {
     let daemon = Daemon::start();
     let program = compile(&daemon, name);
@@ -34,9 +34,9 @@ fn run(name: &str) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{}: {said}", ran.status);
-    assert!(ran.stdout.is_empty() && said.is_empty(), "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{}: {printed}", ran.status);
+    assert!(ran.stdout.is_empty() && printed.is_empty(), "{printed}");
     daemon.await_status("end of all ports", |status| status.ports.is_empty());
 }
 

@@ -41,8 +41,8 @@ fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
     let program = program.to_str().unwrap();
     let command = [&["run", "--no-pcap", "--"], launcher, &["timeout", &limit, program], arguments].concat();
     let output = run(daemon.ringroad(&command));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {}: {told}\n{}", output.status, daemon.log());
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {}: {printed}\n{}", output.status, daemon.log());
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn monitors_see_all_frames_and_delay_no_program() {
 }
 
 #[test]
-fn requests_answer_as_the_manual_says() {
+fn requests_answer_as_in_the_manual() {
     passes(&Daemon::start(), &[], "control", &[]);
 }
 
@@ -123,8 +123,8 @@ fn bridged(send: &str, from: &str, to: &str, receive: &str) {
     let bridge = Service::start(linked(&daemon, "bridge", &[from, to]));
     let mut source = Service::start(linked(&daemon, "source", &[send, FRAMES]));
     for program in [&mut source, &mut expected] {
-        let (status, told) = program.await_end();
-        assert!(status.success(), "{told}");
+        let (status, printed) = program.await_end();
+        assert!(status.success(), "{printed}");
     }
     drop(bridge);
 }
@@ -142,8 +142,8 @@ fn both_ends_of_a_pipe_list_its_counts() {
     let mut expected =
         Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect.to_str().unwrap(), "x}1", "501"]));
     let _ = expected.await_line("ready");
-    let (status, told) = Service::start(linked(&daemon, "source", &["netmap:x{1", "500"])).await_end();
-    assert!(status.success(), "{told}");
+    let (status, printed) = Service::start(linked(&daemon, "source", &["netmap:x{1", "500"])).await_end();
+    assert!(status.success(), "{printed}");
     let [sender, receiver] = ["x{1", "x}1"].map(|end| daemon.port(end).unwrap().counters);
     assert_eq!((sender.received_frames, sender.received_bytes, sender.delivered_frames), (500, 30_000, 0));
     assert_eq!(
@@ -165,8 +165,8 @@ fn a_waiting_netmap_program_notices_the_daemons_end() {
     let mut waiting = Service::start(daemon.ringroad(&command));
     let _ = waiting.await_line("ready");
     daemon.signal(rustix::process::Signal::KILL);
-    let (status, told) = waiting.await_end();
-    assert!(!status.success(), "{told}");
+    let (status, printed) = waiting.await_end();
+    assert!(!status.success(), "{printed}");
 }
 
 fn two_interfaces() -> NetworkNamespace {

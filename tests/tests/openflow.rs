@@ -51,8 +51,8 @@ fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
 fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
     let switch = FlowSwitch::new(&[]);
     let flows = |arguments: &[&str]| {
-        let told = run(switch.daemon.ringroad(&[&["flows"], arguments].concat()));
-        (told.status.code(), String::from_utf8(told.stdout.clone()).unwrap(), stderr(&told))
+        let printed = run(switch.daemon.ringroad(&[&["flows"], arguments].concat()));
+        (printed.status.code(), String::from_utf8(printed.stdout.clone()).unwrap(), stderr(&printed))
     };
     let added =
         flows(&["add", "vale0", "priority=5,in_port=1,actions=output:2", "tcp,tp_dst=80,actions=drop"]);
@@ -88,8 +88,8 @@ fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
         (&["dump", "vale9"], "vale9 has no flow tables"),
         (&["replace", "vale0", "/nonexistent"], "/nonexistent"),
     ] {
-        let (status, _, told) = flows(arguments);
-        assert!(status != Some(0) && told.contains(part), "{arguments:?}: {told}");
+        let (status, _, printed) = flows(arguments);
+        assert!(status != Some(0) && printed.contains(part), "{arguments:?}: {printed}");
     }
 }
 
@@ -131,7 +131,7 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
         (0..500).map(|port| format!("priority={port},tcp,tp_dst={port},actions=output:2\n")).collect();
     std::fs::write(&file, flows).unwrap();
     let file = file.to_str().unwrap();
-    // What is done, and a part of what is told then.
+    // A command, and a part of its output.
     for (arguments, part) in [
         (&["add-flows", file][..], ""),
         (&["dump-aggregate"], "flow_count=500"),
@@ -174,8 +174,8 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
         (&["ping", "1000"], "1000 bytes"),
         (&["benchmark", "100", "200"], "packets/s"),
     ] {
-        let told = switch.ofctl(arguments);
-        assert!(told.contains(part), "{arguments:?}: {told}");
+        let printed = switch.ofctl(arguments);
+        assert!(printed.contains(part), "{arguments:?}: {printed}");
     }
     // What OpenFlow 1.3 does not have is refused, and not passed over.
     let bundle = run(switch.ofctl_command("--bundle add-flow", &["actions=drop"]));
@@ -183,7 +183,7 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
 }
 
 #[test]
-fn an_explanation_says_what_frames_then_meet_and_changes_nothing() {
+fn an_explanation_predicts_the_path_of_frames_and_changes_nothing() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-meter", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=1"]);
     switch.ofctl(&[
@@ -194,9 +194,9 @@ fn an_explanation_says_what_frames_then_meet_and_changes_nothing() {
     let frame = numbered(station(2), station(1), 7, LEN);
     let digits: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
     let explain = |switch: &FlowSwitch, arguments: &[&str]| {
-        let told = run(switch.daemon.ringroad(&[&["--json", "explain", "vale0"], arguments].concat()));
-        assert!(told.status.success(), "{}", stderr(&told));
-        serde_json::from_slice::<Value>(&told.stdout).unwrap()
+        let printed = run(switch.daemon.ringroad(&[&["--json", "explain", "vale0"], arguments].concat()));
+        assert!(printed.status.success(), "{}", stderr(&printed));
+        serde_json::from_slice::<Value>(&printed.stdout).unwrap()
     };
     let whole = ["--hex", &digits, "--in-port", "a"];
     let before = explain(&switch, &whole);
@@ -222,7 +222,7 @@ fn an_explanation_says_what_frames_then_meet_and_changes_nothing() {
     let back = explain(&switch, &back);
     assert_eq!(ports(&back["outputs"][0]), "vale0:a", "{back:#}");
     assert_eq!(back["steps"][1]["reason"], "known");
-    // What is wrong is told.
+    // Errors are reported.
     for (arguments, part) in [
         (&["in_port=9"][..], "no port"),
         (&["tcp"], "in_port"),
@@ -230,8 +230,12 @@ fn an_explanation_says_what_frames_then_meet_and_changes_nothing() {
         (&["in_port=1", "--hex", "00"], "--hex"),
         (&["--pcap", "/nonexistent", "--in-port", "a"], "/nonexistent"),
     ] {
-        let told = run(switch.daemon.ringroad(&[&["explain", "vale0"], arguments].concat()));
-        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+        let printed = run(switch.daemon.ringroad(&[&["explain", "vale0"], arguments].concat()));
+        assert!(
+            !printed.status.success() && stderr(&printed).contains(part),
+            "{arguments:?}: {}",
+            stderr(&printed)
+        );
     }
 }
 
@@ -248,8 +252,8 @@ fn an_explanation_of_groups_in_groups_ends() {
     std::fs::write(&file, groups).unwrap();
     switch.ofctl(&["add-groups", file.to_str().unwrap()]);
     switch.ofctl(&["add-flow", "actions=group:13"]);
-    let told = run(switch.daemon.ringroad(&["--json", "explain", "vale0", "in_port=1"]));
-    let explanation: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let printed = run(switch.daemon.ringroad(&["--json", "explain", "vale0", "in_port=1"]));
+    let explanation: Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert_eq!(
         (&explanation["is_cut"], explanation["steps"].as_array().unwrap().len()),
         (&true.into(), 2000)
@@ -317,15 +321,15 @@ fn packets_go_to_the_controller_and_come_from_it() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "priority=1,in_port=1,actions=CONTROLLER:64"]);
     let mut monitor = Service::start(switch.ofctl_command("monitor", &["65534"]));
-    // The monitor has said what it wants to hear once the switch knows of it.
+    // The monitor has subscribed once the switch reports it.
     switch.await_report("the monitor", |report| {
         report["tools"] == 1 && switch.ofctl(&["show"]).contains("miss_send_len=65534")
     });
     pass(&mut switch.a, &numbered(station(2), station(1), 7, LEN));
-    let told = monitor.await_line("OFPT_PACKET_IN");
+    let printed = monitor.await_line("OFPT_PACKET_IN");
     assert!(
-        told.contains("total_len=100") && told.contains("in_port=1") && told.contains("action"),
-        "{told}"
+        printed.contains("total_len=100") && printed.contains("in_port=1") && printed.contains("action"),
+        "{printed}"
     );
     monitor.kill();
     let packet: String =
@@ -378,8 +382,8 @@ fn a_standalone_switch_learns_until_it_has_a_controller() {
 #[test]
 fn learned_addresses_decide_again_when_the_tables_go() {
     let mut switch = FlowSwitch::new(&[]);
-    let told = run(switch.daemon.ringroad(&["switch", "vale0", "--learn"]));
-    assert!(told.status.success(), "{}", stderr(&told));
+    let printed = run(switch.daemon.ringroad(&["switch", "vale0", "--learn"]));
+    assert!(printed.status.success(), "{}", stderr(&printed));
     assert!(!switch.socket().exists());
     pass(&mut switch.a, &numbered(station(2), station(1), 0, LEN));
     assert_eq!(number_of(&receive_from(&mut switch.c, station(1)), station(1)), Some(0));
@@ -391,8 +395,8 @@ fn learned_addresses_decide_again_when_the_tables_go() {
 fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
     let daemon = Daemon::with_config("[[openflow]]\nswitch = \"vale1\"\ndatapath_id = \"12\"\n");
     let listed = || {
-        let told = run(daemon.ringroad(&["--json", "switch", "--list"]));
-        let reports: Value = serde_json::from_slice(&told.stdout).unwrap();
+        let printed = run(daemon.ringroad(&["--json", "switch", "--list"]));
+        let reports: Value = serde_json::from_slice(&printed.stdout).unwrap();
         let names = reports
             .as_array()
             .unwrap()
@@ -450,7 +454,7 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
     };
     passes(&mut switch, 1);
     switch.daemon.upgrade();
-    // At once, before the switch speaks OpenFlow again.
+    // At once, before the switch's agent runs again.
     passes(&mut switch, 2);
     switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
     assert_eq!(switch.report()["flows"], 10_001);
@@ -483,13 +487,17 @@ fn settings_that_cannot_be_are_refused_with_what_would_do() {
         (&["switch", "vale0", "--openflow", "--listen", "192.0.2.1:6654"], "cannot listen"),
         (&["switch", "vale0", "--learn"], "has no flow tables"),
     ] {
-        let told = run(daemon.ringroad(arguments));
-        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+        let printed = run(daemon.ringroad(arguments));
+        assert!(
+            !printed.status.success() && stderr(&printed).contains(part),
+            "{arguments:?}: {}",
+            stderr(&printed)
+        );
     }
 }
 
 #[test]
-fn a_tool_that_sends_nonsense_or_does_not_read_harms_nobody() {
+fn a_tool_that_sends_nonsense_or_does_not_read_harms_no_other() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     // No length, a wrong version, an unknown type, half a message.
@@ -502,12 +510,12 @@ fn a_tool_that_sends_nonsense_or_does_not_read_harms_nobody() {
         let mut tool = UnixStream::connect(switch.socket()).unwrap();
         tool.write_all(bytes).unwrap();
         tool.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         tool.set_read_timeout(PATIENCE).unwrap();
-        tool.read_to_end(&mut told).unwrap();
-        assert_eq!(told[..2], [4, 0], "the switch greets");
+        tool.read_to_end(&mut answers).unwrap();
+        assert_eq!(answers[..2], [4, 0], "the switch greets");
     }
-    // Requests whose answers nobody reads: the connection ends when they are too much.
+    // Requests whose answers are not read: the connection ends when they are too much.
     let mut deaf = UnixStream::connect(switch.socket()).unwrap();
     let features: Vec<u8> = [4u8, 18, 0, 16, 0, 0, 0, 1, 0, 12, 0, 0, 0, 0, 0, 0].repeat(4096);
     deaf.set_write_timeout(PATIENCE).unwrap();

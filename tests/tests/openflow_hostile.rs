@@ -1,4 +1,4 @@
-//! Hostile controllers and tools: the daemon and its other switches go on, and memory has a bound.
+//! Hostile controllers and tools: the daemon and its other switches continue, and memory has a limit.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -54,7 +54,7 @@ impl<S: Read + Write> Tool<S> {
         self.stream.write_all(&bytes_of(request))
     }
 
-    /// The next answer that is no greeting.
+    /// The next answer that is not a hello.
     fn receive(&mut self) -> Reply {
         loop {
             if let Some(message) = first_message(&self.input).unwrap().map(<[u8]>::to_vec) {
@@ -162,7 +162,7 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
         other => panic!("{other:?}"),
     }
     assert_eq!(switch.report()["flows"], LIMIT as u64);
-    // An entry that takes another's place is none more.
+    // An entry that replaces another does not add to the count.
     tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
     tool.send(&Request::Barrier).unwrap();
     assert!(matches!(tool.receive(), Reply::Barrier));
@@ -282,9 +282,9 @@ fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
 fn flows_by_tcp(address: SocketAddr) -> String {
     let mut tool = Command::new("ovs-ofctl");
     tool.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
-    let told = run(tool);
-    assert!(told.status.success(), "{}", stderr(&told));
-    String::from_utf8(told.stdout).unwrap()
+    let printed = run(tool);
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn strangers_keep_no_tool_from_a_tcp_address() {
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     let refused = |cause: &str| switch.report()["refused_tools_by_cause"][cause].as_u64().unwrap_or(0);
-    // One address, and nothing said.
+    // One address, and nothing sent.
     let silent: Vec<_> = (0..64).map(|_| connect_from([127, 0, 0, 2], address)).collect();
     assert!(flows_by_tcp(address).contains("output:2"));
     switch.await_report("those beyond sixteen", |_| refused("address") == 48);
@@ -319,8 +319,8 @@ fn a_byte_at_a_time_holds_no_place() {
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         std::thread::spawn(move || {
             for byte in bytes {
-                let mut told = [0; 1024];
-                match stream.write_all(&[byte]).and_then(|()| stream.read(&mut told)) {
+                let mut answer = [0; 1024];
+                match stream.write_all(&[byte]).and_then(|()| stream.read(&mut answer)) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Ok(1..) => {}
                     _ => return true,
@@ -332,7 +332,7 @@ fn a_byte_at_a_time_holds_no_place() {
     let greeting = bytes_of(&Request::Hello(Hello::ours()));
     let endless = [&[4, 2, 0xff, 0xff, 0, 0, 0, 1][..], &[0; 1000]].concat();
     let of_greeting = trickle(connect_from([127, 0, 0, 2], address), {
-        // A greeting may be as long as this.
+        // A hello may be as long as this.
         let mut long = greeting.clone();
         long[2..4].copy_from_slice(&[0xff, 0xff]);
         [long, vec![0; 1000]].concat()
@@ -374,7 +374,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
             matching: Match::default(),
         }),
     });
-    // Many ask and none of them reads.
+    // Many send requests and none of them reads.
     let before = resident_bytes(&switch);
     let mut waiting: Vec<_> = (0..20).map(|_| Tool::connect(&switch.socket())).collect();
     waiting.iter_mut().for_each(|tool| tool.send(&all).unwrap());
@@ -407,9 +407,9 @@ fn a_list_of_flows_goes_as_it_is_read() {
     drop(waiting);
     // Programs that people use.
     assert_eq!(switch.ofctl(&["dump-flows"]).matches("dl_dst=").count() as u128, FLOWS);
-    let told = run(switch.daemon.ringroad(&["flows", "dump", "vale0"]));
+    let printed = run(switch.daemon.ringroad(&["flows", "dump", "vale0"]));
     assert_eq!(
-        told.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count() as u128,
+        printed.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count() as u128,
         FLOWS
     );
     neighbours.assert_served();
@@ -423,7 +423,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
 }
 
 #[test]
-fn thousands_of_connections_keep_nobody_out_on_this_machine() {
+fn thousands_of_connections_keep_no_client_out_on_this_machine() {
     let address = free_address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
@@ -443,9 +443,9 @@ fn thousands_of_connections_keep_nobody_out_on_this_machine() {
     // Who does not greet has to go.
     let mut first = crowd.swap_remove(0);
     first.set_read_timeout(PATIENCE).unwrap();
-    let mut told = Vec::new();
-    let _ = first.read_to_end(&mut told);
-    assert_eq!(told[..2], [4, 0], "the switch greets");
+    let mut answer = Vec::new();
+    let _ = first.read_to_end(&mut answer);
+    assert_eq!(answer[..2], [4, 0], "the switch greets");
     drop(crowd);
     assert!(flows_by_tcp(address).contains("output:2"));
 }

@@ -1,4 +1,4 @@
-//! OpenFlow by TLS: Open vSwitch's controller and tools get in with the right certificates, and nobody else does.
+//! OpenFlow by TLS: Open vSwitch's controller and tools are accepted with the right certificates, and no others are.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
@@ -146,8 +146,8 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
     assert!(!run(plain).status.success());
     await_refusal("does not speak TLS");
     silent.set_read_timeout(PATIENCE).unwrap();
-    let mut told = Vec::new();
-    silent.read_to_end(&mut told).unwrap();
+    let mut answer = Vec::new();
+    silent.read_to_end(&mut answer).unwrap();
     await_refusal("did not finish the TLS handshake");
     drop(TcpStream::connect(&address).unwrap());
     await_refusal("closed the connection during the TLS handshake");
@@ -214,11 +214,12 @@ fn certificates_are_read_anew_on_request_and_bad_files_are_named() {
     std::fs::copy(new.certificate(), ca).unwrap();
     assert!(run(daemon.ringroad(&["reload"])).status.success());
     assert!(gets_in(&newer) && !gets_in(&tool));
-    // A key that is not the certificate's: what was goes on, and the reason is told.
+    // A key that is not the certificate's: the previous state continues, and the reason is reported.
     std::fs::copy(&newer.key, key).unwrap();
-    let told = run(daemon.ringroad(&["reload"]));
+    let printed = run(daemon.ringroad(&["reload"]));
     assert!(
-        String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).contains("not the certificate's key")
+        String::from_utf8_lossy(&[printed.stdout, printed.stderr].concat())
+            .contains("not the certificate's key")
     );
     assert!(gets_in(&newer));
 
@@ -238,7 +239,11 @@ fn certificates_are_read_anew_on_request_and_bad_files_are_named() {
             "no certificate in PEM",
         ),
     ] {
-        let told = run(daemon.ringroad(&[&["switch", "vale1", "--openflow"], &arguments[..]].concat()));
-        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+        let printed = run(daemon.ringroad(&[&["switch", "vale1", "--openflow"], &arguments[..]].concat()));
+        assert!(
+            !printed.status.success() && stderr(&printed).contains(part),
+            "{arguments:?}: {}",
+            stderr(&printed)
+        );
     }
 }

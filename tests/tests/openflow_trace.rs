@@ -1,6 +1,6 @@
-//! What `ringroad explain` says of frames, judged by Open vSwitch's `ofproto/trace` with the same flows and groups.
+//! `ringroad explain` for frames, compared with Open vSwitch's `ofproto/trace` with the same flows and groups.
 //!
-//! The flows keep out of what the two decide differently, or the specification (OpenFlow 1.3.5) leaves open:
+//! The flows avoid what the two decide differently, or what the specification (OpenFlow 1.3.5) leaves open:
 //!
 //! - A VLAN tag that is pushed onto a tagged frame begins as a copy of that tag (5.12.1, table 6). Open vSwitch begins
 //!   with VLAN 0. Here each new tag gets its VLAN and its priority at once.
@@ -138,7 +138,7 @@ fn matched(random: &mut Random, table: u32) -> Matched {
     Matched { text, protocol, is_tagged }
 }
 
-/// Actions on the headers of the frames that a match says, and outputs.
+/// Actions on the headers of the frames of a match, and outputs.
 fn actions(random: &mut Random, of: &Matched, most: u64, may_push: bool) -> Vec<String> {
     let mut list = Vec::new();
     let (mut is_tagged, mut may_push) = (of.is_tagged, may_push);
@@ -319,7 +319,7 @@ fn network(frame: &[u8]) -> (usize, u16) {
     (at + 2, u16::from_be_bytes([frame[at], frame[at + 1]]))
 }
 
-/// Without checksums: those of the frames are zero, and Open vSwitch does not tell what becomes of them.
+/// Without checksums: those of the frames are zero, and Open vSwitch does not report their result.
 fn without_checksums(mut frame: Vec<u8>) -> Vec<u8> {
     let (at, found) = network(&frame);
     let (protocol, transport) = match found {
@@ -342,7 +342,7 @@ fn without_checksums(mut frame: Vec<u8>) -> Vec<u8> {
 /// Where a frame leaves, and as what: sorted.
 type Outputs = Vec<(String, String)>;
 
-/// Does what Open vSwitch tells its datapath to do.
+/// Applies the actions that Open vSwitch gives its datapath.
 fn outputs_of(actions: &str, frame: &mut Vec<u8>, outputs: &mut Outputs) {
     for action in parts(actions) {
         let (name, argument) = action.split_once('(').map_or((action, ""), |(name, rest)| {
@@ -392,7 +392,7 @@ fn number(text: &str) -> u64 {
     digits.unwrap_or_else(|| text.parse()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Bytes of a value: an address, or a number of so many bytes.
+/// Bytes of a value: an address, or a number of `len` bytes.
 fn value_bytes(text: &str, len: usize) -> Vec<u8> {
     if text.contains(':') {
         return mac(text).to_vec();
@@ -403,7 +403,7 @@ fn value_bytes(text: &str, len: usize) -> Vec<u8> {
     number(text).to_be_bytes()[8 - len..].to_vec()
 }
 
-/// Sets fields as `eth(src=...,dst=...)` says, each perhaps with a mask.
+/// Sets fields from `eth(src=...,dst=...)`, each perhaps with a mask.
 fn set(header: &str, frame: &mut [u8]) {
     let (kind, fields) = header.strip_suffix(')').and_then(|header| header.split_once('(')).unwrap();
     let (at, _) = network(frame);
@@ -461,7 +461,7 @@ fn words(headers: &str) -> Vec<&str> {
     let mut words: Vec<&str> = headers
         .split(',')
         .filter(|word| {
-            // How each says that there is no tag, and what is none of OpenFlow 1.3's.
+            // The forms of "no tag", and fields that are not in OpenFlow 1.3.
             let left_out = [
                 "vlan_tci=0x0000",
                 "vlan_tci1",
@@ -490,7 +490,7 @@ group_id=3,type=all,bucket=group:2,bucket=output:1
 ";
 
 #[test]
-fn explanations_are_what_open_vswitch_says_of_the_same_flows() {
+fn explanations_agree_with_open_vswitch_for_the_same_flows() {
     let ovs = OpenVSwitch::start(PORTS);
     let daemon = Daemon::start();
     let ports = ["vale0:a", "vale0:b", "vale0:c", "vale0:d"].map(|name| daemon.open(name));
@@ -516,8 +516,8 @@ fn explanations_are_what_open_vswitch_says_of_the_same_flows() {
         ovs.ofctl(verb, &[file]);
         let mut command = Command::new("ovs-ofctl");
         command.env("OVS_RUNDIR", daemon.folder()).args(["-O", "OpenFlow13", verb, &ours, file]);
-        let told = run(command);
-        assert!(told.status.success(), "{}", stderr(&told));
+        let printed = run(command);
+        assert!(printed.status.success(), "{}", stderr(&printed));
     }
     let (mut left, mut changed, mut differ) = (0, 0, Vec::new());
     for number in 0..FRAMES {
@@ -565,7 +565,7 @@ fn explanations_are_what_open_vswitch_says_of_the_same_flows() {
         differ.len(),
         differ[0]
     );
-    // Else the test says little.
+    // Otherwise the test proves little.
     assert!(
         left > FRAMES as u32 / 4 && changed > FRAMES as u32 / 8,
         "{left} leave, {changed} with other headers"

@@ -65,7 +65,7 @@ impl Day {
         let port = format!("vale0:{name}");
         let arguments = ["--json", "container", &namespace, "--port", &port, "--address", address];
         let arguments = [&arguments[..], &["--", "sleep", "1000"]].concat();
-        // Not by `ip netns exec`, whose mounts, names of namespaces included, nobody else sees.
+        // Not by `ip netns exec`, whose mounts, names of namespaces included, are invisible elsewhere.
         let mut service = Service::start(self.daemon.ringroad(&arguments));
         service.await_line("\"ready\":true");
         (namespace, service)
@@ -88,16 +88,16 @@ impl Day {
         let mut metrics = Service::start(self.daemon.ringroad_within(&self.machine, &arguments));
         let ready: Value = serde_json::from_str(&metrics.await_line("\"ready\":true")).unwrap();
         let address = ready["address"].as_str().unwrap().to_owned();
-        let told = self.machine.inside(|| {
+        let printed = self.machine.inside(|| {
             let mut connection = TcpStream::connect(address).unwrap();
             connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-            let mut told = String::new();
-            connection.read_to_string(&mut told).unwrap();
-            told
+            let mut printed = String::new();
+            connection.read_to_string(&mut printed).unwrap();
+            printed
         });
         metrics.signal(Signal::TERM);
         metrics.await_end();
-        told
+        printed
     }
 }
 
@@ -136,7 +136,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     let daemon = Daemon::launched_by(&["ip", "netns", "exec", machine.name()], CONFIG);
     let mut day = Day { machine, daemon };
 
-    // The machine's interface with the host behind it, which is to stay.
+    // The machine's interface with the host behind it, which must stay.
     day.order(&["attach", "vale0:up0", "--driver", "packet:up0", "--host", "--save"]);
     day.machine.ping("10.94.0.2");
     let mut one = day.container("one", "10.94.0.11/24");
@@ -155,16 +155,19 @@ fn after_an_operators_day_the_machine_is_as_before() {
         ["gen", "vale0:source", "--to", "vale0:sink", "--rate", "10kpps", "--count", "40000", "--json"];
     let mut load = Service::start(day.daemon.ringroad_within(&day.machine, &arguments));
     load.await_line("\"ready\":true");
-    let told = day.scrape();
-    assert!(told.contains("ringroad_port_received_frames_total") && told.contains("vale0:up0"), "{told}");
+    let printed = day.scrape();
+    assert!(
+        printed.contains("ringroad_port_received_frames_total") && printed.contains("vale0:up0"),
+        "{printed}"
+    );
     let mut upgrades = 0;
     while load.is_running() && upgrades < 2 {
         let report = day.daemon.upgrade();
         assert_eq!(report["lost"], Value::from([0; 0]));
         upgrades += 1;
     }
-    let (status, told) = load.await_end();
-    assert!(status.success() && told.contains("\"lost\":0"), "{told}");
+    let (status, printed) = load.await_end();
+    assert!(status.success() && printed.contains("\"lost\":0"), "{printed}");
     assert_eq!(upgrades, 2);
     day.check(&one.0);
     day.check(&two.0);
@@ -177,7 +180,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     day.order(&["down"]);
     day.machine.ping("10.94.0.2");
     day.daemon.restart();
-    day.daemon.await_status("the ports that are to stay", |status| {
+    day.daemon.await_status("the ports that must stay", |status| {
         ["vale0:monitor", "vale0:up0", "vale0:up0^"]
             .iter()
             .all(|name| status.ports.iter().any(|port| port.name == *name))

@@ -27,20 +27,20 @@ fn user(daemon: &Daemon, uid: u32, ports: &[&str]) -> Command {
     command
 }
 
-/// A user's program that has the ports open as long as it is there.
+/// A user's program that has the ports open while it runs.
 fn holds(daemon: &Daemon, uid: u32, ports: &[&str]) -> Service {
     let mut service = Service::start_interactive(user(daemon, uid, ports));
     service.await_line("done");
     service
 }
 
-/// What a user's program is told of each port.
+/// The result of a user's program for each port.
 fn tries(daemon: &Daemon, uid: u32, ports: &[&str]) -> Vec<String> {
-    let (status, told) = Service::start(user(daemon, uid, ports)).await_end();
-    assert!(status.success(), "{told}");
-    let told: Vec<String> = told.lines().filter(|line| *line != "done").map(str::to_owned).collect();
-    assert_eq!(told.len(), ports.len(), "{told:?}");
-    told
+    let (status, printed) = Service::start(user(daemon, uid, ports)).await_end();
+    assert!(status.success(), "{printed}");
+    let printed: Vec<String> = printed.lines().filter(|line| *line != "done").map(str::to_owned).collect();
+    assert_eq!(printed.len(), ports.len(), "{printed:?}");
+    printed
 }
 
 #[test]
@@ -52,17 +52,20 @@ fn only_the_owner_may_use_a_users_ports_and_pipes() {
     let held = ["vale5:vic", "x{1", "open:y{1", "open:vale6:a"];
     let owner = holds(&daemon, OWNER, &held);
     let wanted = ["vale5:vic", "vale5:vic{z", "x}1", "x}2", "open:y}1", "open:vale6:b@share=vale6:a"];
-    for told in tries(&daemon, STRANGER, &wanted) {
-        assert!(told.contains("refused errno 13") || told.contains("refused PermissionDenied"), "{told}");
+    for printed in tries(&daemon, STRANGER, &wanted) {
+        assert!(
+            printed.contains("refused errno 13") || printed.contains("refused PermissionDenied"),
+            "{printed}"
+        );
     }
     for uid in [OWNER, ROOT] {
-        for told in tries(&daemon, uid, &wanted) {
-            assert!(!told.contains("refused"), "user {uid}: {told}");
+        for printed in tries(&daemon, uid, &wanted) {
+            assert!(!printed.contains("refused"), "user {uid}: {printed}");
         }
     }
     // A free name is anybody's, netmap's pipes like the others.
-    for told in tries(&daemon, STRANGER, &["vale5:own", "z{1", "open:w{1"]) {
-        assert!(!told.contains("refused"), "{told}");
+    for printed in tries(&daemon, STRANGER, &["vale5:own", "z{1", "open:w{1"]) {
+        assert!(!printed.contains("refused"), "{printed}");
     }
     for port in ["vale5:vic", "x{1", "y{1", "vale6:a"] {
         let owner = daemon.port(port).unwrap().owner.unwrap();
@@ -81,11 +84,11 @@ fn a_rule_for_one_port_shares_its_region_only_while_it_is_alone_there() {
     let daemon = open_to_all(&[], &rules);
     let _owner = holds(&daemon, OWNER, &["open:vale6:a"]);
     let shared = ["open:vale6:b@share=vale6:a"];
-    let told = tries(&daemon, FRIEND, &shared);
-    assert!(!told[0].contains("refused"), "{told:?}");
+    let printed = tries(&daemon, FRIEND, &shared);
+    assert!(!printed[0].contains("refused"), "{printed:?}");
     let _beside = holds(&daemon, OWNER, &["open:vale6:c@share=vale6:a"]);
-    let told = tries(&daemon, FRIEND, &shared);
-    assert!(told[0].contains("refused PermissionDenied") && told[0].contains("vale6:c"), "{told:?}");
+    let printed = tries(&daemon, FRIEND, &shared);
+    assert!(printed[0].contains("refused PermissionDenied") && printed[0].contains("vale6:c"), "{printed:?}");
 }
 
 #[test]
@@ -118,8 +121,8 @@ fn a_rule_shares_the_interface_that_it_names_and_no_other() {
     let there = memory_of(root.await_line("there: memory"));
     assert_ne!(here, there, "what a rule shares lies by itself");
     for (uid, port) in [(STRANGER, "here"), (STRANGER, "there"), (FRIEND, "there"), (STRANGER, "here{1")] {
-        let (_, told) = Service::start(within(uid, &[port])).await_end();
-        assert!(told.contains("refused errno 13"), "user {uid}: {told}");
+        let (_, printed) = Service::start(within(uid, &[port])).await_end();
+        assert!(printed.contains("refused errno 13"), "user {uid}: {printed}");
     }
     let mut friend = Service::start(within(FRIEND, &["here"]));
     assert_eq!(memory_of(friend.await_line("here: memory")), here);

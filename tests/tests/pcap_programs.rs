@@ -29,11 +29,11 @@ fn opened(daemon: &Daemon, command: &[&str], port: &str) -> Service {
     service
 }
 
-/// The end of a program that was to succeed, with what it wrote.
+/// Waits for the end of a program that must succeed; returns its output.
 fn success(service: &mut Service) -> String {
-    let (status, told) = service.await_end();
-    assert!(status.success(), "{status}: {told}");
-    told
+    let (status, printed) = service.await_end();
+    assert!(status.success(), "{status}: {printed}");
+    printed
 }
 
 fn succeeded(output: &Output) -> String {
@@ -55,7 +55,7 @@ fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Sends a capture's frames from `port`, slowly enough for everybody.
+/// Sends a capture's frames from `port`, slowly enough for all receivers.
 fn replay(daemon: &Daemon, file: &Path, port: &str) {
     finished(&mut daemon.ringroad(&["replay", file.to_str().unwrap(), port, "--rate", "20kpps"]));
 }
@@ -98,10 +98,10 @@ fn tcpdump_writes_and_counts_the_sent_frames() {
     let command = ["tcpdump", "-i", "vale0:1", "-c", &count, "-Z", "root", "-w", got.to_str().unwrap()];
     let mut tcpdump = opened(&daemon, &command, "vale0:1");
     replay(&daemon, &sent, "vale0:2");
-    let told = success(&mut tcpdump);
-    assert!(told.contains("500 packets captured"), "{told}");
-    assert!(told.contains("500 packets received by filter"), "{told}");
-    assert!(told.contains("0 packets dropped by kernel"), "{told}");
+    let printed = success(&mut tcpdump);
+    assert!(printed.contains("500 packets captured"), "{printed}");
+    assert!(printed.contains("500 packets received by filter"), "{printed}");
+    assert!(printed.contains("0 packets dropped by kernel"), "{printed}");
     assert_eq!(read_capture(&got), frames);
     await_conserved(&daemon);
 }
@@ -136,8 +136,8 @@ fn an_interrupted_tcpdump_prints_all_counts() {
     replay(&daemon, &sent, "x{1");
     (0..30).for_each(|_| drop(tcpdump.await_line("ethertype")));
     tcpdump.signal(rustix::process::Signal::INT);
-    let told = success(&mut tcpdump);
-    assert!(told.contains("30 packets captured"), "{told}");
+    let printed = success(&mut tcpdump);
+    assert!(printed.contains("30 packets captured"), "{printed}");
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn dumpcap_lists_ports_and_captures_from_them() {
     assert!(listed.lines().any(|line| line.contains(". vale0:1")), "{listed}");
     assert!(listed.contains(". any"), "the system's devices are listed as well: {listed}");
     replay(&daemon, &sent, "vale0:2");
-    let told = success(&mut dumpcap);
-    assert!(told.contains("300/0"), "{told}");
+    let printed = success(&mut dumpcap);
+    assert!(printed.contains("300/0"), "{printed}");
     assert_eq!(read_capture(&got), frames);
 }
 
@@ -165,9 +165,9 @@ fn tshark_shows_the_fields_of_frames() {
     let command = [&["tshark", "-l", "-i", "vale0:1", "-c", "40"], &fields[..]].concat();
     let mut tshark = opened(&daemon, &command, "vale0:1");
     replay(&daemon, &sent, "vale0:2");
-    let told = success(&mut tshark);
+    let printed = success(&mut tshark);
     for frame in frames {
-        assert!(told.contains(&format!("{}\t02:00:00:00:77:01", frame.len())), "{told}");
+        assert!(printed.contains(&format!("{}\t02:00:00:00:77:01", frame.len())), "{printed}");
     }
 }
 
@@ -194,10 +194,10 @@ fn a_program_that_loads_libpcap_itself_gets_ports_too() {
     let command = ["/usr/bin/python3", script.to_str().unwrap(), "vale0:1", "20"];
     let mut program = opened(&daemon, &command, "vale0:1");
     replay(&daemon, &sent, "vale0:2");
-    let told = success(&mut program);
-    assert!(told.contains("libpcap version"), "what is not ours passes on: {told}");
+    let printed = success(&mut program);
+    assert!(printed.contains("libpcap version"), "other names are passed on: {printed}");
     let lengths: Vec<_> = frames.iter().map(Vec::len).collect();
-    assert!(told.contains(&format!("{lengths:?}")), "{told}");
+    assert!(printed.contains(&format!("{lengths:?}")), "{printed}");
 }
 
 #[test]
@@ -347,17 +347,17 @@ fn interfaces_by_name_carry_frames_both_ways() {
 #[test]
 fn missing_devices_are_refused_with_a_reason() {
     let daemon = Daemon::start();
-    let told = |device: &str| {
+    let printed = |device: &str| {
         let output = run(preloaded(&daemon, &["tcpdump", "-i", device]));
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         stderr(&output)
     };
-    let missing = told("xdp:nosuch0");
+    let missing = printed("xdp:nosuch0");
     assert!(missing.contains("No such device") && missing.contains("no interface nosuch0"), "{missing}");
-    let wrong = told("vale0:a@colour=3");
+    let wrong = printed("vale0:a@colour=3");
     assert!(wrong.contains("colour"), "{wrong}");
     let _port = daemon.open("vale0:taken");
-    let taken = told("vale0:taken");
+    let taken = printed("vale0:taken");
     assert!(taken.contains("vale0:taken"), "{taken}");
 }
 
@@ -365,9 +365,12 @@ fn missing_devices_are_refused_with_a_reason() {
 fn an_object_in_a_program_without_our_devices_opens_nothing() {
     let daemon = Daemon::start();
     let output = run(preloaded(&daemon, &["sh", "-c", "ls -l /proc/self/fd; ls /proc/self/task | wc -l"]));
-    let told = succeeded(&output);
-    assert!(!told.contains("socket:") && !told.contains("eventfd") && !told.contains("memfd"), "{told}");
-    assert_eq!(told.lines().last().unwrap().trim(), "1", "{told}");
+    let printed = succeeded(&output);
+    assert!(
+        !printed.contains("socket:") && !printed.contains("eventfd") && !printed.contains("memfd"),
+        "{printed}"
+    );
+    assert_eq!(printed.lines().last().unwrap().trim(), "1", "{printed}");
     assert_eq!(stderr(&output), "");
     // A listing starts no daemon.
     let mut listing = preloaded(&daemon, &["dumpcap", "-D"]);
@@ -386,9 +389,9 @@ fn programs_that_ignore_preloading_are_refused() {
     let program = daemon.folder().join("static");
     std::fs::write(daemon.folder().join("main.c"), "int main(void) { return 0; }").unwrap();
     finished(Command::new("cc").args(["-static", "-o"]).arg(&program).arg(daemon.folder().join("main.c")));
-    let (status, told) = status_of(&[program.to_str().unwrap()]);
+    let (status, printed) = status_of(&[program.to_str().unwrap()]);
     assert_eq!(status, Some(126));
-    assert!(told.contains("statically linked"), "{told}");
+    assert!(printed.contains("statically linked"), "{printed}");
     assert_eq!(status_of(&["no-such-program"]).0, Some(127));
     assert_eq!(status_of(&["/etc/passwd"]).0, Some(126));
     assert_eq!(status_of(&["sh", "-c", "exit 7"]).0, Some(7));

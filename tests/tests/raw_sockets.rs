@@ -20,7 +20,7 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let machine = NetworkNamespace::new();
-        // The stack says nothing of its own on the interface.
+        // The stack sends nothing of its own on the interface.
         machine.set("net/ipv6/conf/default/disable_ipv6", "1");
         let daemon = Daemon::within(&machine);
         let attached =
@@ -61,7 +61,7 @@ fn tcpreplay_sends_a_capture_and_tcpdump_sees_frames() {
     let arguments =
         ["tcpdump", "-i", "raw0", "-nn", "-c", "5", "--immediate-mode", "-l", "ether", "proto", "0x88b5"];
     let mut dump = site.machine.start(&arguments, "");
-    // It says nothing when it is ready.
+    // It prints nothing when it is ready.
     while dump.is_running() {
         send(&mut site.port, &numbered(station(1), station(2), 0, 60));
         site.port.tx().sync().unwrap();
@@ -71,7 +71,7 @@ fn tcpreplay_sends_a_capture_and_tcpdump_sees_frames() {
 }
 
 #[test]
-fn trafgen_and_scapy_send_what_they_are_told() {
+fn trafgen_and_scapy_send_the_configured_frames() {
     if !is_root() {
         return;
     }

@@ -21,13 +21,15 @@ use serde_json::Value;
 
 /// How often a daemon is killed.
 const KILLS: u64 = 10;
-/// More than a ring holds: so many arrive only where somebody takes them out of it.
+/// More than a ring holds: all of them arrive only if a program takes them out of it.
 const FRAMES: u64 = 3000;
 
-/// What a traffic command told last.
-fn summary(told: &str) -> Value {
-    let last =
-        told.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no summary: {told}"));
+/// The last report of a traffic command.
+fn summary(printed: &str) -> Value {
+    let last = printed
+        .lines()
+        .rfind(|line| line.starts_with('{'))
+        .unwrap_or_else(|| panic!("no summary: {printed}"));
     serde_json::from_str(last).unwrap()
 }
 
@@ -38,9 +40,9 @@ fn ended(service: &mut Service) -> Value {
 
 fn ended_with(service: &mut Service, code: i32) -> Value {
     service.signal(Signal::INT);
-    let (status, told) = service.await_end();
-    assert_eq!(status.code(), Some(code), "{told}");
-    summary(&told)
+    let (status, printed) = service.await_end();
+    assert_eq!(status.code(), Some(code), "{printed}");
+    summary(&printed)
 }
 
 /// Descriptors that a process has open, and mappings of regions.
@@ -51,7 +53,7 @@ fn holdings(process: Pid) -> (usize, usize) {
     (descriptors, maps.lines().filter(|line| line.contains("/memfd:")).count())
 }
 
-/// Waits until so many frames have come to a port, more than its ring holds.
+/// Waits until more frames have come to a port than its ring holds.
 fn await_delivered(daemon: &Daemon, name: &str) {
     daemon.await_status("traffic that has come back", |status| {
         let port = status.ports.iter().find(|port| port.name == name);
@@ -171,7 +173,7 @@ fn each_traffic_command_reports_the_daemons_death() {
     let mut daemon = Daemon::start();
     let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
-    // Those that send do so seldom: no full ring tells them.
+    // The senders send seldom: no full ring shows them the end.
     let commands = [
         vec!["gen", "vale0:a", "--rate", "5pps"],
         vec!["recv", "vale0:b"],
@@ -189,9 +191,9 @@ fn each_traffic_command_reports_the_daemons_death() {
     let mut services: Vec<_> = commands.iter().map(start).collect();
     daemon.crash();
     for (service, command) in services.iter_mut().zip(&commands) {
-        let (status, told) = service.await_end();
-        assert_eq!(status.code(), Some(1), "{command:?}: {told}");
-        assert!(told.contains("the daemon is gone"), "{command:?}: {told}");
+        let (status, printed) = service.await_end();
+        assert_eq!(status.code(), Some(1), "{command:?}: {printed}");
+        assert!(printed.contains("the daemon is gone"), "{command:?}: {printed}");
     }
 }
 
@@ -227,8 +229,8 @@ fn each_traffic_command_reconnects_to_the_next_daemon() {
         await_frames(&daemon);
     }
     let summaries: Vec<_> = services.iter_mut().map(ended).collect();
-    for told in [&summaries[0], &summaries[3], &summaries[4]] {
-        assert_eq!(told["reconnections"]["count"], 2, "{told}");
+    for printed in [&summaries[0], &summaries[3], &summaries[4]] {
+        assert_eq!(printed["reconnections"]["count"], 2, "{printed}");
     }
     await_conserved(&daemon);
 }
@@ -245,7 +247,7 @@ fn both_ends_of_a_pipe_reconnect() {
     let mut slave = Port::open_with("x}1", &reconnecting(&daemon)).unwrap();
     let frame = numbered(station(1), station(2), 7, 60);
     assert!(master.tx().send(&frame).unwrap());
-    // It passes from program to program: no daemon is needed, and this one's death is no matter to it.
+    // It passes from program to program: no daemon is needed, and the death of this one does not matter.
     daemon.crash_and_restart();
     let end = Instant::now() + PATIENCE.unwrap();
     let briefly = Some(Duration::from_millis(20));
@@ -333,7 +335,7 @@ fn programs_restart_a_daemon_that_was_started_on_demand() {
     rustix::process::kill_process(Pid::from_raw(pid(&first)).unwrap(), Signal::KILL).unwrap();
     let end = Instant::now() + PATIENCE.unwrap();
     let second = loop {
-        assert!(Instant::now() < end, "nobody started the daemon again");
+        assert!(Instant::now() < end, "the daemon was not restarted");
         match status() {
             Some(second) if pid(&second) != pid(&first) && second["ports"][0]["name"] == "vale0:a" => {
                 break second;

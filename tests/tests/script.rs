@@ -79,7 +79,7 @@ fn another_programs_meter_reads_the_signatures() {
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = summary(received);
     assert!(receiver.wait_with_output().unwrap().status.success());
-    // Addressed to a station that never speaks, so flooded to all.
+    // Addressed to a station that never sends, so flooded to all.
     assert_eq!(received["frames"], 2000, "{received}");
     assert_eq!(received["test_frames"]["total"]["lost"], 0, "{received}");
 }
@@ -129,9 +129,10 @@ fn each_phase_of_a_script_reports_its_load() {
         "0.05",
     ]));
     assert!(sent.status.success(), "{}", stderr(&sent));
-    let told = stderr(&sent);
-    let phases: Vec<_> = told.lines().map(|line| line.split(':').nth(1).unwrap_or_default().trim()).collect();
-    assert_eq!(phases, ["up", "hold", "bursts"], "{told}");
+    let printed = stderr(&sent);
+    let phases: Vec<_> =
+        printed.lines().map(|line| line.split(':').nth(1).unwrap_or_default().trim()).collect();
+    assert_eq!(phases, ["up", "hold", "bursts"], "{printed}");
     let summary = lines(&sent).pop().unwrap();
     let queue = &summary["devices"][0]["queues"][0];
     assert_eq!(queue["sent_frames"], queue["offered"]["sent_frames"], "{queue}");
@@ -145,7 +146,7 @@ fn a_reflector_returns_frames_until_it_is_interrupted() {
         start(daemon.ringroad(&["--json", "script", &example("reflector.lua"), "vale0:b@slots=4096"]));
     let mut port = daemon.open("vale0:a@slots=4096");
     for number in 0..500 {
-        // To a station that nobody has learned yet: flooded.
+        // To a station that is not learned yet: flooded.
         send(&mut port, &numbered(station(9), station(1), number, 60));
     }
     port.sync().unwrap();
@@ -171,7 +172,7 @@ fn script_errors_exit_with_1_and_wrong_arguments_with_2() {
     let syntax = script("syntax.lua", "function master(\n");
     let failing = script("failing.lua", "function master()\n  local x = nil\n  x.y = 1\nend\n");
     let closed = script("closed.lua", "require('device').config{ port = 'nonsense' }");
-    for (file, told) in [
+    for (file, printed) in [
         (syntax.as_str(), "syntax.lua:2:"),
         (failing.as_str(), "failing.lua:3: attempt to index local 'x'"),
         (closed.as_str(), "closed.lua:1: device.config: nonsense"),
@@ -179,16 +180,16 @@ fn script_errors_exit_with_1_and_wrong_arguments_with_2() {
     ] {
         let output = run(daemon.ringroad(&["script", file]));
         assert_eq!(output.status.code(), Some(1), "{file}: {}", stderr(&output));
-        assert!(stderr(&output).contains(told), "{file}: {}", stderr(&output));
+        assert!(stderr(&output).contains(printed), "{file}: {}", stderr(&output));
     }
     let flows = example("udp-flows.lua");
-    for (arguments, told) in [
+    for (arguments, printed) in [
         (vec!["script", &flows], "argument <port> is missing"),
         (vec!["script", &flows, "vale0:a", "--flow", "1"], "there is no option --flow"),
     ] {
         let output = run(daemon.ringroad(&arguments));
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains(printed), "{}", stderr(&output));
         assert!(stderr(&output).contains("Usage: ringroad script"), "{}", stderr(&output));
     }
     let help = run(daemon.ringroad(&["script", &flows, "--help"]));
@@ -208,9 +209,9 @@ fn an_interrupted_script_prints_its_counts() {
     let (mut child, mut lines) = start(daemon.ringroad(&["--json", "script", &path.display().to_string()]));
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
         .unwrap();
-    let mut told = String::new();
-    lines.read_line(&mut told).unwrap();
-    assert_eq!(told, "{\"work\":\"done\"}\n");
+    let mut printed = String::new();
+    lines.read_line(&mut printed).unwrap();
+    assert_eq!(printed, "{\"work\":\"done\"}\n");
     assert_eq!(summary(lines)["devices"][0]["name"], "vale0:a");
     assert!(child.wait().unwrap().success());
 }

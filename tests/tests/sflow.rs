@@ -15,7 +15,7 @@ use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// One of so many frames is sampled.
+/// One of this many frames is sampled.
 const RATE: u64 = 4;
 /// Bytes of each frame, all of which a sample has.
 const LEN: usize = 100;
@@ -38,9 +38,9 @@ fn start(daemon: &Daemon, address: &str, options: &[&str]) -> Service {
 /// Ends the exporter as Ctrl-C does; its summary.
 fn end(exporter: &mut Service) -> Value {
     exporter.signal(Signal::INT);
-    let (status, told) = exporter.await_end();
-    assert!(status.success(), "{told}");
-    serde_json::from_str(told.lines().last().unwrap()).unwrap()
+    let (status, printed) = exporter.await_end();
+    assert!(status.success(), "{printed}");
+    serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
 /// What tshark reads in a datagram, line by line without their indents.
@@ -54,11 +54,11 @@ fn read(datagram: &[u8]) -> Vec<String> {
     std::fs::write(&text, dump + "\n").unwrap();
     let wrapped = run(command("text2pcap", &["-q", "-u", "6343,6343", &text, &capture]));
     assert!(wrapped.status.success(), "{}", stderr(&wrapped));
-    let told = run(command("tshark", &["-n", "-r", &capture, "-O", "sflow"]));
-    assert!(told.status.success(), "{}", stderr(&told));
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(!told.contains("Malformed"), "{told}");
-    told.lines().map(|line| line.trim().to_owned()).collect()
+    let printed = run(command("tshark", &["-n", "-r", &capture, "-O", "sflow"]));
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(!printed.contains("Malformed"), "{printed}");
+    printed.lines().map(|line| line.trim().to_owned()).collect()
 }
 
 fn command(program: &str, arguments: &[&str]) -> Command {
@@ -97,7 +97,7 @@ struct Collected {
     bytes: Vec<u8>,
 }
 
-/// Receives until there are so many samples of frames.
+/// Receives until there are `flows` samples of frames.
 fn collect(socket: &UdpSocket, flows: usize) -> Collected {
     let mut collected = Collected::default();
     let mut bytes = [0; 2000];
@@ -158,7 +158,7 @@ fn a_collector_gets_samples_with_their_ports_and_pool_and_the_counters_of_ports(
         assert_eq!(number(flow, "Frame Length"), LEN as u64 + 4, "with FCS");
         assert_eq!(number(flow, "Payload stripped"), 4);
         assert_eq!(number(flow, "Sampled header length"), 64, "as wished");
-        // One of each four frames, and the pool says which: so does the number in the sampled frame.
+        // One of each four frames; the pool identifies it, and so does the number in the sampled frame.
         let pool = number(flow, "Sample pool");
         assert_eq!((pool - 1) / RATE, row, "{flow:#?}");
         let frame = numbered(station(2), station(1), pool - 1, LEN);
@@ -234,7 +234,7 @@ fn the_exporter_outlives_an_upgrade_and_a_crash_of_the_daemon() {
         pass(a, b, 0..RATE * 3);
         for flow in collect(&socket, 3).flows {
             let pool = number(&flow, "Sample pool");
-            // Both begin anew with a port that is gone when the daemon is asked.
+            // Both begin anew with a port that is gone when the daemon is queried.
             assert!(pool > last_pool || number(&flow, "Sequence number") == 1, "{last_pool}: {flow:#?}");
             (samples, last_pool) = (samples + 1, pool);
         }
@@ -267,17 +267,17 @@ fn a_collector_that_is_not_there_does_not_end_the_exporter() {
     exporter.await_line("exporting vale0");
     pass(&mut a, &mut b, 0..400);
     exporter.await_line("nobody listens there");
-    // Somebody comes.
+    // A collector starts.
     let socket = UdpSocket::bind(&address).unwrap();
     socket.set_read_timeout(PATIENCE).unwrap();
     pass(&mut a, &mut b, 400..800);
     let flows = collect(&socket, 10).flows;
     assert!(flows.iter().all(|flow| number(flow, "Sampling rate: 1 out of") == RATE));
     exporter.signal(Signal::INT);
-    let (status, told) = exporter.await_end();
-    assert!(status.success() && told.contains("200 samples of frames"), "{told}");
-    assert!(told.contains("datagrams could not leave, or were refused"), "{told}");
-    assert_eq!(told.matches("nobody listens").count(), 1, "once, however long it lasts: {told}");
+    let (status, printed) = exporter.await_end();
+    assert!(status.success() && printed.contains("200 samples of frames"), "{printed}");
+    assert!(printed.contains("datagrams could not leave, or were refused"), "{printed}");
+    assert_eq!(printed.matches("nobody listens").count(), 1, "once, for any duration: {printed}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; all of them
-//! leave nothing behind.
+//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; nothing of them
+//! is left behind.
 //!
-//! `RINGROAD_SOAK_SECONDS` says how long (60).
+//! `RINGROAD_SOAK_SECONDS` sets the duration (60).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
@@ -210,7 +210,7 @@ impl Site {
                 stream.set_nonblocking(true).unwrap();
                 let request = b"\x08\0\0\0\"status\"".repeat(1000);
                 while stream.write(&request).is_ok_and(|bytes| bytes > 0) {}
-                // The next comes when the daemon had time for somebody else.
+                // The next comes when the daemon had time for other clients.
                 let _ = self.daemon.status();
                 1
             }),
@@ -273,7 +273,7 @@ impl Site {
         ]
     }
 
-    /// All deeds side by side for a time; says how much of each was done.
+    /// Runs all deeds side by side for a time; returns how much of each was done.
     fn run(&self, time: Duration) -> Vec<(String, u64)> {
         let deeds = [self.traffic(), self.netmap_programs(), self.hostility(), self.coming_and_going()];
         let (over, end) = (AtomicBool::new(false), Instant::now() + time);
@@ -284,7 +284,7 @@ impl Site {
                 .flatten()
                 .map(|mut deed| {
                     let name = deed.name.to_owned();
-                    // A deed that fails is told by its thread's name.
+                    // The thread's name identifies a deed that fails.
                     let thread = std::thread::Builder::new().name(name.clone());
                     let thread = thread.spawn_scoped(scope, move || {
                         let _end = EndOfAll(over);
@@ -309,7 +309,7 @@ impl<'a> Deed<'a> {
     }
 }
 
-/// Ends all deeds where one fails, so that the test does not go on for an hour.
+/// Ends all deeds where one fails, so that the test does not run on for an hour.
 struct EndOfAll<'a>(&'a AtomicBool);
 
 impl Drop for EndOfAll<'_> {

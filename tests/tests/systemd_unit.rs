@@ -39,14 +39,14 @@ fn put(folder: &Path, name: &str, unit: &str) -> PathBuf {
     path
 }
 
-/// What systemd says of a unit's right to speak IP: whether it may at all, and whether the addresses are limited.
+/// systemd's report of a unit's IP access: whether it is allowed at all, and whether the addresses are limited.
 fn speech(unit: &Path) -> Vec<String> {
     let mut analyze = Command::new("systemd-analyze");
     analyze.args(["security", "--offline=true", "--json=short"]).arg(unit);
     let output = analyze.output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let of = |field: &str| {
-        let found = told.as_array().unwrap().iter().find(|one| one["json_field"] == field).unwrap();
+        let found = printed.as_array().unwrap().iter().find(|one| one["json_field"] == field).unwrap();
         found["description"].as_str().unwrap().to_owned()
     };
     ["RestrictAddressFamilies_AF_INET_INET6", "IPAddressDeny"].map(of).to_vec()
@@ -79,9 +79,9 @@ fn the_daemon_speaks_ip_only_where_it_is_allowed_and_then_with_this_machine() {
 
 fn verify(name: &str, path: &Path) {
     let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     // Of other units of the machine it may complain.
-    assert!(!said.contains(name), "{said}");
+    assert!(!printed.contains(name), "{printed}");
 }
 
 /// A site whose daemon has what the unit grants, without the capabilities `dropped`.

@@ -90,8 +90,8 @@ fn a_real_capture_passes_a_pipe_and_a_card_into_a_capture() {
     let mut recorder = Service::start(daemon.ringroad(&record));
     recorder.await_line("ready");
     finished(&mut daemon.ringroad(&["replay", &capture, "x{1", "--rate", "20kpps"]));
-    let (status, told) = recorder.await_end();
-    assert!(status.success(), "{told}");
+    let (status, printed) = recorder.await_end();
+    assert!(status.success(), "{printed}");
     assert!(read_capture(&copy) == frames);
     let status = finished(&mut daemon.ringroad(&["--json", "sze2", "status", card]));
     let status: Value = serde_json::from_str(&status).unwrap();
@@ -106,9 +106,9 @@ fn tcpdump_reads_a_channel() {
     let mut tcpdump = Service::start(site.daemon.ringroad(&tcpdump));
     site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
     finished(&mut site.daemon.ringroad(&["gen", "vale0:player", "--count", "5", "--rate", "1kpps"]));
-    let (status, told) = tcpdump.await_end();
-    assert!(status.success(), "{told}");
-    assert!(told.contains("5 packets captured"), "{told}");
+    let (status, printed) = tcpdump.await_end();
+    assert!(status.success(), "{printed}");
+    assert!(printed.contains("5 packets captured"), "{printed}");
 }
 
 #[test]
@@ -217,6 +217,6 @@ fn programs_report_the_daemons_death() {
     site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
     site.daemon.signal(Signal::KILL);
     site.daemon.await_end();
-    let (status, told) = dump.await_end();
-    assert!(!status.success() && told.contains("has closed the connection"), "{told}");
+    let (status, printed) = dump.await_end();
+    assert!(!status.success() && printed.contains("has closed the connection"), "{printed}");
 }

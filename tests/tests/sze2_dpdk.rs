@@ -196,7 +196,7 @@ fn frames_come_back_unchanged_from_testpmd() {
     }
 }
 
-/// Frames that differ, each at most once under way, come back whole in whatever order.
+/// Frames that differ, each at most once under way, come back unchanged in any order.
 fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
     for number in 0..200 {
         let frame = numbered(station(2), station(1), number, lengths[number as usize % lengths.len()]);
@@ -206,7 +206,7 @@ fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
     }
 }
 
-/// On which of two sides each frame's sender is, so that whoever talks to each other is on different ones.
+/// On which of two sides each frame's sender is, so that two communicating stations are on different sides.
 fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
     let mut sides: HashMap<&[u8], bool> = HashMap::new();
     let sender_sides = frames.iter().map(|frame| {
@@ -465,7 +465,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
                     .all(|channel| channel.subscriber.is_none() && !channel.running)
             });
         }
-        // Whoever sends now loses frames, and the account holds.
+        // A sender now loses frames, and the accounts still add up.
         send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 60));
         site.a.tx().sync().unwrap();
         await_conserved(&site.daemon);
@@ -482,19 +482,19 @@ fn arguments_and_masks_choose_the_channels() {
     let card = site.status(0);
     let has = |channels: &[ChannelStatus]| channels.iter().map(|c| c.running).collect::<Vec<_>>();
     assert_eq!((has(&card.receive), has(&card.transmit)), (vec![false, true], vec![true, true]));
-    for (wrong, said) in [
+    for (wrong, printed) in [
         (format!("dev_path={},rx_ifaces=4", site.cards[1].display()), "the card has 2 channels"),
         ("rx_ifaces=1".to_owned(), "dev_path is needed"),
         (format!("dev_path={},copy=2", site.cards[1].display()), "choose a number from 0 to 0x1"),
         ("dev_path=/nonexistent".to_owned(), "/nonexistent"),
     ] {
         testpmd.tell(&format!("port attach net_szedata2_wrong,{wrong}"));
-        testpmd.await_line(said);
+        testpmd.await_line(printed);
     }
     testpmd.tell(&format!("port attach net_szedata2_raw,dev_path={},copy=0", site.cards[1].display()));
     // Its log and its answers come by different ways, so only one of them is awaited.
     testpmd.await_line("for measuring only");
-    // What somebody has is not to be had.
+    // A channel in use is not available.
     testpmd.tell(&format!("port attach net_szedata2_second,dev_path={}", site.cards[0].display()));
     testpmd.await_line("Port 2 is attached");
     testpmd.tell("port start 2");

@@ -1,4 +1,4 @@
-//! `ringroad trace` tells what happened to each frame.
+//! `ringroad trace` reports what happened to each frame.
 #![allow(clippy::unwrap_used)]
 
 use ringroad::control::{Connection, Request};
@@ -29,7 +29,7 @@ fn frames(service: &mut Service) -> Vec<Value> {
 }
 
 #[test]
-fn each_step_of_each_frame_is_told_also_across_workers() {
+fn each_step_of_each_frame_is_reported_also_across_workers() {
     for workers in 1..=2 {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
         let [mut a, mut b, c] = ["vale0:a", "vale0:b", "vale0:c@slots=64"].map(|name| daemon.open(name));
@@ -39,7 +39,7 @@ fn each_step_of_each_frame_is_told_also_across_workers() {
             a.tx().sync().unwrap();
             assert_eq!(receive(&mut b), frame);
         };
-        // To all, as the first of its source, then as known; nobody reads the 63 places of the third port.
+        // To all, as the first of its source, then as known; the 63 places of the third port are not read.
         for number in 0..68 {
             pass(&numbered([0xff; 6], station(1), number, 60));
         }

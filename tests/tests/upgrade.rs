@@ -1,4 +1,4 @@
-//! `ringroad upgrade`: a new daemon goes on where the running one stops.
+//! `ringroad upgrade`: a new daemon continues where the running one stops.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::process::Command;
@@ -35,8 +35,8 @@ fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
         }
         assert!(upgrades > 1, "the stream was over too soon");
         assert!(sender.await_end().0.success());
-        let (status, told) = receiver.await_end();
-        assert!(status.success() && told.contains("\"frames\":60000"), "{told}");
+        let (status, printed) = receiver.await_end();
+        assert!(status.success() && printed.contains("\"frames\":60000"), "{printed}");
         let drops = daemon.status().switches.iter().map(|switch| switch.totals.drops.len()).sum::<usize>();
         assert_eq!(drops, 0, "{:#?}", daemon.status().switches);
         await_conserved(&daemon);
@@ -137,8 +137,8 @@ fn containers_keep_their_links_and_interfaces_are_opened_anew() {
         stream.await_line("icmp_seq=5 ");
         let report = daemon.upgrade();
         assert_eq!(report["reopened"], Value::from(vec!["vale0:up"]));
-        let (_, told) = stream.await_end();
-        assert!(told.contains(" 100 received") || told.contains("100 packets received"), "{told}");
+        let (_, printed) = stream.await_end();
+        assert!(printed.contains(" 100 received") || printed.contains("100 packets received"), "{printed}");
         assert!(daemon.port("vale0:up").is_some_and(|port| port.error.is_none()));
     }
     for (_, service) in &mut containers {
@@ -175,7 +175,7 @@ fn a_process_that_cannot_go_on_leaves_the_old_one_running() {
 }
 
 #[test]
-fn upgrades_that_are_asked_for_at_once_follow_each_other() {
+fn upgrades_that_are_requested_at_the_same_time_follow_each_other() {
     let daemon = Daemon::start();
     let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
     let made = run(daemon.ringroad(&["switch", "vale1", "--openflow"]));
@@ -186,9 +186,9 @@ fn upgrades_that_are_asked_for_at_once_follow_each_other() {
     let mut pids: Vec<u64> = upgrades
         .into_iter()
         .map(|mut upgrade| {
-            let (status, told) = upgrade.await_end();
-            assert!(status.success(), "{told}");
-            let report: Value = serde_json::from_str(told.trim()).unwrap();
+            let (status, printed) = upgrade.await_end();
+            assert!(status.success(), "{printed}");
+            let report: Value = serde_json::from_str(printed.trim()).unwrap();
             assert_eq!(report["problem"], "", "{report}");
             report["pid"].as_u64().unwrap()
         })

@@ -202,12 +202,12 @@ fn guests_killed_under_traffic_reconnect_and_disturb_no_other() {
         site.daemon.await_status("end of the guest", |status| {
             status.ports.iter().filter_map(|port| port.peer.as_ref()).all(|peer| !peer.connected)
         });
-        // With nobody there frames are counted as such, and the rest goes on.
+        // Without a guest frames are counted as such, and other ports continue.
         let before =
             site.daemon.port(&port(0)).unwrap().counters.drops.get("not_bound").copied().unwrap_or(0);
         send(&mut a, &numbered([0xFF; 6], station(98), 0, 60));
         a.sync().unwrap();
-        site.daemon.await_status("frame nobody takes", |status| {
+        site.daemon.await_status("frame without a receiver", |status| {
             let report = status.ports.iter().find(|report| report.name == port(0)).unwrap();
             report.counters.drops.get("not_bound").copied().unwrap_or(0) > before
         });

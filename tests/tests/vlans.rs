@@ -48,7 +48,7 @@ fn drops(port: &PortReport, cause: &str) -> u64 {
     port.counters.drops.get(cause).copied().unwrap_or(0)
 }
 
-/// Waits until a port has dropped so many frames for a cause.
+/// Waits until a port has dropped `count` frames for a cause.
 fn await_drops(daemon: &Daemon, port: &str, cause: &str, count: u64) -> StatusReport {
     daemon.await_status(&format!("{count} {cause} at {port}"), |status| {
         status.ports.iter().any(|known| known.name == port && drops(known, cause) == count)
@@ -107,13 +107,13 @@ fn frames_stay_in_their_vlan_and_change_their_tags_on_one_worker_and_on_two() {
             addresses,
             [(one, Some(10), "vale0:a"), (two, Some(10), "vale0:t"), (two, Some(20), "vale0:t")]
         );
-        let told = run(daemon.ringroad(&["--json", "list"]));
-        let list: Value = serde_json::from_slice(&told.stdout).unwrap();
+        let printed = run(daemon.ringroad(&["--json", "list"]));
+        let list: Value = serde_json::from_slice(&printed.stdout).unwrap();
         let settings: Vec<_> =
             list["ports"].as_array().unwrap().iter().map(|port| &port["settings"]).collect();
         assert_eq!(settings[3], &serde_json::json!({"native": 10, "trunk": "20"}), "{list}");
-        let told = String::from_utf8(run(daemon.ringroad(&["list"])).stdout).unwrap();
-        assert!(told.contains("trunk=10,20") && told.contains("vlan=20"), "{told}");
+        let printed = String::from_utf8(run(daemon.ringroad(&["list"])).stdout).unwrap();
+        assert!(printed.contains("trunk=10,20") && printed.contains("vlan=20"), "{printed}");
     }
 }
 
@@ -160,14 +160,14 @@ const RULES: &str = "[socket]\nmode = \"0666\"\n\
 fn no_program_leaves_the_vlan_that_the_configuration_gives_its_port() {
     let daemon = Daemon::with_config(RULES);
     for options in ["@vlan=20", "@trunk=all", "@trunk=10,native=10"] {
-        let told = refusal(&daemon, &format!("vale0:guest1{options}"));
-        assert!(told.contains("vlan=10,isolated") && told.contains("[[port_policy]]"), "{told}");
+        let printed = refusal(&daemon, &format!("vale0:guest1{options}"));
+        assert!(printed.contains("vlan=10,isolated") && printed.contains("[[port_policy]]"), "{printed}");
     }
     for (name, part) in
         [("vale0:up@vlan=10", "was made with trunk=10,20"), ("vale0:x@vlan=4095", "1 to 4094")]
     {
-        let told = refusal(&daemon, name);
-        assert!(told.contains(part), "{told}");
+        let printed = refusal(&daemon, name);
+        assert!(printed.contains(part), "{printed}");
     }
     let mut up = daemon.open("vale0:up");
     // By the library, as a netmap program, and by a command.
@@ -215,18 +215,22 @@ fn no_program_leaves_the_vlan_that_the_configuration_gives_its_port() {
 fn vlans_and_flow_tables_exclude_each_other() {
     let daemon = Daemon::start();
     let a = daemon.open("vale0:a@vlan=10");
-    let told = run(daemon.ringroad(&["switch", "vale0", "--openflow"]));
-    assert!(!told.status.success() && stderr(&told).contains("vale0:a has settings"), "{}", stderr(&told));
+    let printed = run(daemon.ringroad(&["switch", "vale0", "--openflow"]));
+    assert!(
+        !printed.status.success() && stderr(&printed).contains("vale0:a has settings"),
+        "{}",
+        stderr(&printed)
+    );
     drop(a);
     daemon.await_status("no ports", |status| status.ports.is_empty());
-    let told = run(daemon.ringroad(&["switch", "vale0", "--openflow"]));
-    assert!(told.status.success(), "{}", stderr(&told));
-    let told = refusal(&daemon, "vale0:a@isolated");
-    assert!(told.contains("vale0 has flow tables"), "{told}");
+    let printed = run(daemon.ringroad(&["switch", "vale0", "--openflow"]));
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let printed = refusal(&daemon, "vale0:a@isolated");
+    assert!(printed.contains("vale0 has flow tables"), "{printed}");
     let _plain = daemon.open("vale0:a");
     let bad = Daemon::with_config("[switch]\nmac_entries = 1024\n");
-    let told = refusal(&bad, "vale0:a@vlan=10");
-    assert!(told.contains("16384") && told.contains("mac_entries"), "{told}");
+    let printed = refusal(&bad, "vale0:a@vlan=10");
+    assert!(printed.contains("16384") && printed.contains("mac_entries"), "{printed}");
     let _isolated = bad.open("vale0:a@isolated");
 }
 
@@ -258,11 +262,11 @@ fn a_trunk_at_an_interface_has_tags_that_tcpdump_reads() {
     let [mut native, mut guest] =
         ["vale0:native@vlan=5", "vale0:guest@vlan=20"].map(|name| daemon.open(name));
     pass(&mut native, &frame(ALL, 1, None));
-    let told = tcpdump.await_line("02:00:00:00:77:01 > ff:ff:ff:ff:ff:ff");
-    assert!(told.contains("length 100") && !told.contains("vlan"), "{told}");
+    let printed = tcpdump.await_line("02:00:00:00:77:01 > ff:ff:ff:ff:ff:ff");
+    assert!(printed.contains("length 100") && !printed.contains("vlan"), "{printed}");
     pass(&mut guest, &frame(ALL, 2, None));
-    let told = tcpdump.await_line("02:00:00:00:77:02 > ff:ff:ff:ff:ff:ff");
-    assert!(told.contains("802.1Q (0x8100), length 104: vlan 20"), "{told}");
+    let printed = tcpdump.await_line("02:00:00:00:77:02 > ff:ff:ff:ff:ff:ff");
+    assert!(printed.contains("802.1Q (0x8100), length 104: vlan 20"), "{printed}");
     await_conserved(&daemon);
 }
 
@@ -316,7 +320,7 @@ fn containers_of_a_vlan_speak_tcp_through_the_switch_and_not_within_the_kernel()
     let (mut sender, mut receiver) = connect(&spaces[0], &spaces[1]);
     let (mut plain_sender, mut plain_receiver) = connect(&spaces[3], &spaces[4]);
     let busy = |status: &StatusReport| status.workers.iter().map(|worker| worker.frames).sum::<u64>();
-    // Without settings the kernel passes frames on once it knows the addresses, and it is told of all at once.
+    // Without settings the kernel passes frames on once it knows the addresses, and it gets all of them at once.
     carry(&mut sender, &mut receiver);
     daemon.await_status("a piece that passes within the kernel", |before| {
         carry(&mut plain_sender, &mut plain_receiver);
@@ -356,13 +360,13 @@ fn containers_of_a_vlan_speak_tcp_through_the_switch_and_not_within_the_kernel()
 }
 
 fn ringroad(daemon: &Daemon, arguments: &[&str]) -> String {
-    let told = run(daemon.ringroad(arguments));
-    assert!(told.status.success(), "{arguments:?}: {}", stderr(&told));
-    String::from_utf8(told.stdout).unwrap()
+    let printed = run(daemon.ringroad(arguments));
+    assert!(printed.status.success(), "{arguments:?}: {}", stderr(&printed));
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 #[test]
-fn options_change_while_frames_pass_and_none_is_lost() {
+fn options_change_while_frames_pass_and_no_frame_is_lost() {
     let daemon = Daemon::start();
     let (mut receiver, mut sender) = daemon.stream();
     daemon.await_status("the stream", |status| status.ports.iter().any(|port| port.name == "vale0:a"));
@@ -383,8 +387,8 @@ fn options_change_while_frames_pass_and_none_is_lost() {
     }
     assert!(changes > 5, "the stream was over too soon");
     assert!(sender.await_end().0.success());
-    let (status, told) = receiver.await_end();
-    assert!(status.success() && told.contains("\"frames\":60000"), "{told}");
+    let (status, printed) = receiver.await_end();
+    assert!(status.success() && printed.contains("\"frames\":60000"), "{printed}");
     await_conserved(&daemon);
 }
 
@@ -409,8 +413,12 @@ fn changed_options_hold_for_the_next_frames_and_are_kept() {
         (&["port", "vale0:a"], "--unset vale0:a"),
         (&["port"], "PORT@OPTIONS"),
     ] {
-        let told = run(daemon.ringroad(arguments));
-        assert!(!told.status.success() && stderr(&told).contains(part), "{arguments:?}: {}", stderr(&told));
+        let printed = run(daemon.ringroad(arguments));
+        assert!(
+            !printed.status.success() && stderr(&printed).contains(part),
+            "{arguments:?}: {}",
+            stderr(&printed)
+        );
     }
     // An upgrade, the configuration and a reload have what was set last.
     daemon.upgrade();
@@ -434,7 +442,7 @@ fn digits(frame: &[u8]) -> String {
 }
 
 #[test]
-fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
+fn an_explanation_predicts_what_the_options_of_ports_do_to_frames() {
     let daemon = Daemon::start();
     let names = [
         "vale0:a@vlan=10",
@@ -469,7 +477,7 @@ fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
             ports.iter_mut().for_each(|port| drop(waiting(port)));
             let before = daemon.status();
             let name = names[from].split('@').next().unwrap();
-            let told = ringroad(
+            let printed = ringroad(
                 &daemon,
                 &[
                     "--json",
@@ -481,7 +489,7 @@ fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
                     name.split(':').nth(1).unwrap(),
                 ],
             );
-            let told: Value = serde_json::from_str(&told).unwrap();
+            let printed: Value = serde_json::from_str(&printed).unwrap();
             // Nothing was counted or learned, and no limit used up.
             let counted = |status: &StatusReport| {
                 let totals = &status.switches[0].totals;
@@ -497,13 +505,13 @@ fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
                 .into_iter()
                 .find(|(cause, count)| *count > counted(&before).1.get(cause).copied().unwrap_or(0));
             assert_eq!(
-                told["dropped"].as_str(),
+                printed["dropped"].as_str(),
                 dropped.as_ref().map(|(cause, _)| cause.as_str()),
-                "{told:#}"
+                "{printed:#}"
             );
             for (port, name) in ports.iter_mut().zip(names) {
                 let name = name.split('@').next().unwrap();
-                let explained: Vec<String> = told["outputs"]
+                let explained: Vec<String> = printed["outputs"]
                     .as_array()
                     .unwrap()
                     .iter()
@@ -513,10 +521,10 @@ fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
                     .map(|output| output["start"].as_str().unwrap().to_owned())
                     .collect();
                 let came: Vec<String> = waiting(port).iter().map(|frame| digits(frame)).collect();
-                assert_eq!(came, explained, "{name} of {told:#}");
+                assert_eq!(came, explained, "{name} of {printed:#}");
                 compared += came.len();
             }
-            // Station 9 is to be new each time.
+            // Station 9 must be new each time.
             ringroad(&daemon, &["macs", "vale0", "--flush"]);
             pass(&mut ports[0], &frame(station(9), 1, None));
             pass(&mut ports[2], &frame(station(9), 3, None));
@@ -524,12 +532,12 @@ fn an_explanation_says_what_the_options_of_ports_do_to_frames() {
         }
     }
     assert!(compared > 40, "{compared}");
-    let told =
+    let printed =
         ringroad(&daemon, &["explain", "vale0", "--hex", &digits(&frame(ALL, 9, None)), "--in-port", "a"]);
-    assert!(told.contains("port      vlan=10: VLAN 10"), "{told}");
-    let told =
+    assert!(printed.contains("port      vlan=10: VLAN 10"), "{printed}");
+    let printed =
         ringroad(&daemon, &["explain", "vale0", "--hex", &digits(&frame(ALL, 9, None)), "--in-port", "t"]);
-    assert!(told.contains("trunk=10,20: no VLAN") && told.contains("dropped: wrong_vlan"), "{told}");
+    assert!(printed.contains("trunk=10,20: no VLAN") && printed.contains("dropped: wrong_vlan"), "{printed}");
     // A limit that is used up, until a token comes in.
     let mut stormy = daemon.open("vale0:s@vlan=20,storm=1");
     let beyond = (0..100).any(|_| {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The netmap API, version 14: what a program and the provider of its rings say to each other, in memory and
+ * The netmap API, version 14: the interface between a program and the provider of its rings, in memory and
  * by ioctl.
  *
  * A program opens NETMAP_DEVICE_NAME, binds the descriptor to a port (NIOCCTRL with NETMAP_REQ_REGISTER),
@@ -66,7 +66,7 @@ struct netmap_slot {
 /*
  * A ring of slots, in either direction. The program owns the slots from head up to, not including, tail: on a
  * tx ring they are room for frames, on an rx ring they hold received ones. It gives slots back by moving
- * head, and says with cur where it wants to be woken: poll returns when tail has moved past cur. Always head
+ * head, and sets with cur where it is woken: poll returns when tail has moved past cur. Always head
  * <= cur <= tail, modulo num_slots. One slot stays unused, so that a full ring differs from an empty one.
  */
 struct netmap_ring {
@@ -87,7 +87,7 @@ struct netmap_ring {
     const uint64_t offset_mask; /* (k) bits of slot.ptr that hold an offset, 0: none do */
     const uint64_t buf_align;   /* (k) alignment asked of offsets, 0: any */
 
-    /* (p) The program's own, for a lock or whatever it likes. */
+    /* (p) The program's own, for a lock or any other use. */
     uint8_t __attribute__((__aligned__(NM_CACHE_ALIGN))) sem[128];
 
     struct netmap_slot slot[];
@@ -373,7 +373,7 @@ static inline void nm_stld_barrier(void)
 }
 
 /*
- * Tell the loop where head and cur are, after the slots were written. The two cannot be written at once, and
+ * Pass head and cur to the loop, after the slots were written. The two cannot be written at once, and
  * the loop must never see head in front of cur: so cur goes first here, and is read last there.
  */
 static inline void nm_sync_kloop_appl_write(struct nm_csb_atok *atok, uint32_t cur, uint32_t head)

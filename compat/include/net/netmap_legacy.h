@@ -74,7 +74,7 @@ struct nm_ifreq {
     char data[NM_IFRDATA_LEN];
 };
 
-/* Without a command: tell of a port, bind one. NETMAP_BDG_LIST goes with NIOCGINFO, others with NIOCREGIF. */
+/* Without a command: query a port, bind one. NETMAP_BDG_LIST goes with NIOCGINFO, others with NIOCREGIF. */
 #define NIOCGINFO  _IOWR('i', 145, struct nmreq)
 #define NIOCREGIF  _IOWR('i', 146, struct nmreq)
 #define NIOCCONFIG _IOWR('i', 150, struct nm_ifreq)

@@ -29,7 +29,7 @@ struct nm_pkthdr {
 };
 #define NM_MORE_PKTS 1 /* nm_dispatch has more frames at hand */
 
-/* As libpcap's pcap_stat; nobody counts here. */
+/* As libpcap's pcap_stat; nothing is counted here. */
 struct nm_stat {
     unsigned int ps_recv;
     unsigned int ps_drop;
@@ -57,7 +57,7 @@ struct nm_desc {
     struct nmreq req;
     struct nm_pkthdr hdr; /* of nm_dispatch */
 
-    /* Any ring, and where the buffers lie, to tell whether an address is in one. */
+    /* Any ring, and where the buffers lie, to check whether an address is in one. */
     struct netmap_ring *const some_ring;
     void *const buf_start;
     void *const buf_end;
@@ -230,7 +230,7 @@ static inline int nm_parse(const char *ifname, struct nm_desc *d, char *err)
 
 /* ---- Open and close ---- */
 
-/* Put a value where the structure says const to everybody else. */
+/* Write a member that is const for all other code. */
 static inline void nm_set_(const void *member, const void *value)
 {
     memcpy((void *)(uintptr_t)member, &value, sizeof(value));
@@ -296,7 +296,7 @@ static inline void nm_set_rings_(struct nm_desc *d)
 }
 
 /*
- * Open the device, bind it to a port (nm_parse says how it is named) and map it. `req` may hold first values
+ * Open the device, bind it to a port (nm_parse describes its names) and map it. `req` may hold first values
  * of the request, `flags` and `arg` are described at NM_OPEN_*; each may be 0.
  *
  * Returns NULL with errno on failure; errno is 0 if the name is not one of netmap's.

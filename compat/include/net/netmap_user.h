@@ -115,7 +115,7 @@ static inline int nm_message_due_(time_t *second, unsigned int *count, unsigned 
     return (*count)++ < most;
 }
 
-/* D says it, ND does not, RD says it so many times a second at most. */
+/* D prints a message, ND does not, RD limits its messages per second. */
 #    define D(...) nm_message_(__func__, __LINE__, __VA_ARGS__)
 #    define ND(...) \
         do {        \

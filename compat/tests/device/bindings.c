@@ -79,7 +79,7 @@ static void single_rings(void)
     CHECK(poll_one(&one, POLLOUT, 50) == 0);
     unbind(&one);
     unbind(&all);
-    /* Nobody has the rx rings: nothing is received. */
+    /* No program has the rx rings: nothing is received. */
     one = bind_mode("vale1:r", NR_REG_ALL_NIC, 0, NR_TX_RINGS_ONLY);
     CHECK(put(tx(&peer, 0), 60, 2, -1, 0) && deliver(&peer) == 0);
     all = bind_port("vale1:r");

@@ -195,7 +195,7 @@ static inline int put(struct netmap_ring *ring, unsigned bytes, int from, int to
     return 1;
 }
 
-/* Takes the next frame; its length, or -1 where there is none. `*fill` is its last byte. */
+/* Takes the next frame; its length, or -1 if there is none. `*fill` is its last byte. */
 static inline int take(struct netmap_ring *ring, int *fill, unsigned *slots)
 {
     int bytes = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* An interface's host rings: `host_rings TAP`, a TAP that nobody has open. */
+/* An interface's host rings: `host_rings TAP`, a TAP that is not open. */
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netpacket/packet.h>
@@ -75,7 +75,7 @@ static void traffic(void)
     frame[12] = 0x88;
     frame[13] = 0xb5;
     memset(frame + 14, 'h', sizeof(frame) - 14);
-    /* AF_PACKET sends past the queueing discipline only when asked to: this passes it, as the host's own traffic does. */
+    /* AF_PACKET bypasses the queueing discipline only on request: this passes it, as the host's own traffic does. */
     CHECK(send(raw, frame, sizeof(frame), 0) == sizeof(frame));
     while (!got && poll_one(&b, POLLIN, 10000) == POLLIN) {
         int fill = 0;

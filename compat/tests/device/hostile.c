@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A program that scribbles all over its region and is killed in the middle disturbs nobody else. */
+/* A program that scribbles all over its region and is killed in the middle disturbs no other program. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -15,7 +15,7 @@ static uint64_t random_word(void)
     return state;
 }
 
-/* Writes anything anywhere that its rings are, and asks for it to be acted on, until it is killed. */
+/* Writes random values everywhere in its rings, and syncs them, until it is killed. */
 static void scribble(int seed)
 {
     struct bound evil = bind_port("vale1:evil");
@@ -69,7 +69,7 @@ int main(void)
             int fill = 0;
 
             CHECK(put(tx(&a, 0), 60, 1, 2, i & 0x7f) && txsync(&a) == 0 && rxsync(&b) == 0);
-            /* What the other sends may come here too: it may say anything. */
+            /* Frames of the other may come here too, with any content. */
             for (;;) {
                 struct netmap_ring *ring = rx(&b, 0);
                 uint8_t *data;

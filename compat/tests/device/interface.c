@@ -6,7 +6,7 @@
 
 static const char *here, *there;
 
-/* Sends until it arrives: an interface is no switch, frames take their time. */
+/* Sends until it arrives: an interface is not a switch, frames take time. */
 static int arrives(const struct bound *from, unsigned tx_ring, const struct bound *to, int *fill)
 {
     if (!put(tx(from, tx_ring), 60, 1, -1, *fill)) {

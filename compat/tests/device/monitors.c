@@ -188,7 +188,7 @@ static void stop_giving_way(cpu_set_t before)
     NEED(sched_setaffinity(0, sizeof(before), &before) == 0);
 }
 
-/* The monitor runs as soon as it is woken, on the processor of whoever fills its ring and is not done with that. It is woken for each frame all the same. */
+/* The monitor runs as soon as it is woken, on the processor of the thread that fills its ring and has not finished that. It is woken for each frame all the same. */
 static void wakes_for_each_frame_of_a_pipe(uint64_t flags)
 {
     enum { FRAMES = 500 };

@@ -104,7 +104,7 @@ static void wrong_indexes(void)
     /* A tail that the program changed is put right without a word. */
     t->tail = 5;
     CHECK(txsync(&a) == 0 && t->tail == tail);
-    /* An index outside its window: no error from the ioctl, one from poll, and the ring goes on when it is right again. */
+    /* An index outside its window: no error from the ioctl, one from poll, and the ring continues when it is right again. */
     t->head = t->cur = 5000;
     CHECK(poll_one(&a, POLLOUT, 0) & POLLERR);
     CHECK(txsync(&a) == 0 && t->head == 0 && t->cur == 0);

@@ -51,7 +51,7 @@ static int put_message(struct netmap_ring *ring, const struct message *message, 
     return 1;
 }
 
-/* Takes the next message; the slots that it lay in, or 0 where there is none. */
+/* Takes the next message; the slots that it lay in, or 0 if there is none. */
 static unsigned take_message(struct netmap_ring *ring, struct message *message)
 {
     unsigned slots = 0;
@@ -151,7 +151,7 @@ static void make(struct message *m, unsigned header, int from, int to, unsigned 
     memcpy(m->bytes, &said, header);
 }
 
-/* Whether a finished segment is right in itself; its payload goes on at `*sequence`. */
+/* Whether a finished segment is right in itself; its payload continues at `*sequence`. */
 static int is_whole(const struct message *m, unsigned *sequence)
 {
     const uint8_t *frame = m->bytes;
@@ -174,7 +174,7 @@ static int is_whole(const struct message *m, unsigned *sequence)
 
 static struct message sent, got;
 
-/* Between two ports with headers it arrives as it was sent, whatever the lengths of the headers. */
+/* Between two ports with headers it arrives as it was sent, for any lengths of the headers. */
 static void passed_on(unsigned from, unsigned to)
 {
     struct bound a = bind_with_header("vale2:a", from), b = bind_with_header("vale2:b", to);
@@ -225,7 +225,7 @@ static void finished(unsigned from)
     unbind(&b);
 }
 
-/* What has no header gets one that says that nothing is left to do. */
+/* A frame without a header gets one with nothing left to do. */
 static void headed(unsigned to)
 {
     static const uint8_t zeros[10];
@@ -240,7 +240,7 @@ static void headed(unsigned to)
     unbind(&b);
 }
 
-/* Addresses are learned from behind the header, and a port changes when its owner says so. */
+/* Addresses are learned from behind the header, and a port changes when its owner requests it. */
 static void learned_and_changed(void)
 {
     struct bound a = bind_with_header("vale2:a", 12), b = bind_port("vale2:b"), c = bind_port("vale2:c");
@@ -253,7 +253,7 @@ static void learned_and_changed(void)
     CHECK(put_message(tx(&b, 0), &sent, 0) && deliver(&b) == 0);
     CHECK(drain(&c, 0) == 0 && rxsync(&a) == 0 && take_message(rx(&a, 0), &got) == 1 &&
           got.len == 12 + HEADERS + 10);
-    /* Whoever binds such a port must say that it knows. */
+    /* A program that binds such a port must declare support. */
     CHECK(bind_error("vale2:a", NR_REG_ALL_NIC, 0, 0) == EIO);
     CHECK(request(a.fd, NETMAP_REQ_PORT_HDR_SET, "vale2:a", &body) == 0);
     make(&sent, 12, 1, 2, 10, 0);

@@ -19,7 +19,7 @@
 
 #include "../check.h"
 
-/* Ends the program where it cannot go on. */
+/* Ends the program if it cannot continue. */
 #define NEED(condition)                                                                       \
     do {                                                                                      \
         if (!(condition)) {                                                                   \
@@ -166,7 +166,7 @@ static inline void await_sleep(pid_t thread)
     } while (state[2] != 'S');
 }
 
-/* Sends a frame from another thread, once the thread that asks for it sleeps. */
+/* Sends a frame from another thread, once the requesting thread sleeps. */
 struct late_frame {
     struct port *port;
     pid_t sleeper;

@@ -29,7 +29,7 @@ static void interests(int set, struct port *a, struct port *b)
     send_frame(a, 1);
     CHECK(epoll_wait(set, events, 4, -1) == 1);
     CHECK(events[0].events == EPOLLIN && events[0].data.u64 == 1000 + (uint64_t)b->fd);
-    /* As long as the frame lies there. */
+    /* While the frame is there. */
     CHECK(epoll_wait(set, events, 4, -1) == 1);
     CHECK(take_frame(b) == 1);
     CHECK(epoll_wait(set, events, 4, 0) == 0);
@@ -52,7 +52,7 @@ static void both_kinds(int set, struct port *a, struct port *b)
     CHECK(epoll_wait(set, events, 4, -1) == 1 && events[0].data.u64 == 1000 + (uint64_t)pipe_ends[0]);
     send_frame(a, 2);
     CHECK(epoll_wait(set, events, 4, -1) == 2);
-    /* One at a time, neither keeps the other from being told. */
+    /* One at a time, neither keeps the other from being reported. */
     for (round = 0; round < 4; round++) {
         CHECK(epoll_wait(set, events, 1, -1) == 1);
         seen_pipe += events[0].data.u64 == 1000 + (uint64_t)pipe_ends[0];

@@ -20,11 +20,11 @@ static void ready_or_not(struct port *a, struct port *b)
     clock_gettime(CLOCK_MONOTONIC, &before);
     CHECK(poll(&one, 1, 50) == 0 && one.revents == 0);
     clock_gettime(CLOCK_MONOTONIC, &after);
-    /* A timeout is no early return: programs count on it. */
+    /* A timeout does not return early: programs rely on it. */
     CHECK((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 >= 49);
     one.events = POLLIN | POLLOUT;
     CHECK(poll(&one, 1, -1) == 1 && one.revents == POLLOUT);
-    /* A poll is a sync: nobody else sends this frame. */
+    /* A poll is a sync: nothing else sends this frame. */
     put_frame(a, 5);
     one.fd = a->fd;
     one.events = POLLIN;

@@ -41,9 +41,9 @@ pub struct AttachedXdp {
 /// The XDP program on interface `interface`, `None` where there is none.
 ///
 /// # Errors
-/// [`BpfError::NoInterface`], or [`BpfError::System`] where the kernel does not answer.
+/// [`BpfError::NoInterface`], or [`BpfError::System`] if the kernel does not answer.
 pub fn attached_xdp(interface: u32) -> Result<Option<AttachedXdp>, BpfError> {
-    const STEP: &str = "asking which XDP program is on an interface";
+    const STEP: &str = "querying the XDP program of an interface";
     let answer = request(RTM_GETLINK, 0, interface, &[]).map_err(|source| failed(STEP, interface, source))?;
     let attributes = answer.get(HEADER_BYTES + LINK_HEADER_BYTES..).unwrap_or_default();
     let Some(xdp) = attribute(attributes, IFLA_XDP) else { return Ok(None) };
@@ -58,10 +58,10 @@ pub fn attached_xdp(interface: u32) -> Result<Option<AttachedXdp>, BpfError> {
     Ok(Some(AttachedXdp { program, mode }))
 }
 
-/// Takes any XDP program off `interface`, also another program's: only if the user asked for it.
+/// Detaches any XDP program from `interface`, also one that another program attached: only if the user requested it.
 ///
 /// # Errors
-/// [`BpfError`] where the kernel refuses; no program there is no error.
+/// [`BpfError`] if the kernel refuses. No attached program is not an error.
 pub fn detach_xdp(interface: u32) -> Result<(), BpfError> {
     const STEP: &str = "detaching the XDP program of an interface";
     // Native and generic programs cannot both be there unless one was added through the device: two rounds do.

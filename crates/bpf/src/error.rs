@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 
-/// Why a map, program or attachment could not be had.
+/// Why a map, program or attachment could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
-    /// The kernel asks for a privilege.
+    /// The kernel requires a privilege.
     #[error(
         "{step}: not permitted: run as root or with CAP_BPF and CAP_NET_ADMIN (before Linux 5.11 also raise \
          the locked memory limit, `ulimit -l`)"
@@ -16,11 +16,11 @@ pub enum BpfError {
     #[error("{step}: this kernel does not offer it ({source}): it needs Linux {needs} or later")]
     Unsupported {
         step: &'static str,
-        /// The first kernel that has it.
+        /// The first kernel that supports it.
         needs: &'static str,
         source: Errno,
     },
-    /// Somebody else's XDP program is on the interface.
+    /// Another program's XDP program is on the interface.
     #[error(
         "another XDP program is attached to interface {interface} ({source}): detach it with `ip link set dev {interface} xdp off` \
          (or end the program that holds it), or use force=1 to take its place"
@@ -49,7 +49,7 @@ pub enum BpfError {
     #[error("{step}: there is no interface with index {interface} in this network namespace")]
     NoInterface {
         step: &'static str,
-        /// The index asked for.
+        /// The requested index.
         interface: u32,
     },
     /// Anything else.
@@ -58,7 +58,7 @@ pub enum BpfError {
 }
 
 impl BpfError {
-    /// The kernel's answer to `step` as an error that says what to do.
+    /// The kernel's answer to `step` as an error that states a remedy.
     pub(crate) fn new(step: &'static str, source: Errno) -> Self {
         match source {
             Errno::PERM | Errno::ACCESS => Self::NotPermitted { step },

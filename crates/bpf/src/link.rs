@@ -115,7 +115,7 @@ struct Query {
 unsafe impl Attribute for Query {}
 
 /// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment
-/// between its fork and its program; so does the end of the process, whatever its cause.
+/// between its fork and its program; so does any end of the process.
 #[derive(Debug)]
 pub struct Link {
     descriptor: OwnedFd,
@@ -152,7 +152,7 @@ impl Link {
     /// Attaches `program` to interface `interface`, before all programs that are there already.
     ///
     /// # Errors
-    /// [`BpfError::Unsupported`] before Linux 6.6, else as the kernel says.
+    /// [`BpfError::Unsupported`] before Linux 6.6, otherwise the kernel's error.
     pub fn attach_tcx(program: &TcxProgram, interface: u32, side: TcxSide) -> Result<Self, BpfError> {
         const STEP: &str = "attaching a tcx program";
         let created = create(program.as_fd(), interface, side.attach_type(), FLAG_BEFORE);
@@ -163,13 +163,13 @@ impl Link {
         })
     }
 
-    /// The index of the interface it is attached to; `None` once that is gone or somebody detached it by force.
+    /// The index of the interface it is attached to; `None` once that is gone or it was detached by force.
     ///
     /// # Errors
-    /// [`BpfError::System`] where the kernel does not say.
+    /// [`BpfError::System`] if the kernel does not report it.
     pub fn attached_to(&self) -> Result<Option<u32>, BpfError> {
         let info = link_info(self.descriptor.as_fd())
-            .map_err(|source| BpfError::new("asking what a link is attached to", source))?;
+            .map_err(|source| BpfError::new("querying what a link is attached to", source))?;
         Ok((info.interface != 0).then_some(info.interface))
     }
 }
@@ -193,7 +193,7 @@ impl AsFd for Link {
 /// # Errors
 /// [`BpfError::Unsupported`] before Linux 6.6, [`BpfError::NoInterface`].
 pub fn tcx_programs(interface: u32, side: TcxSide) -> Result<Vec<u32>, BpfError> {
-    const STEP: &str = "asking for the tcx programs of an interface";
+    const STEP: &str = "querying the tcx programs of an interface";
     let mut ids = [0_u32; MAX_PROGRAMS];
     let mut query = Query {
         interface,

@@ -1,4 +1,4 @@
-//! Maps: tables that programs look into.
+//! Maps: tables that programs read.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -167,7 +167,7 @@ impl XskMap {
             .map_err(|source| BpfError::new("entering an AF_XDP socket in the map", source))
     }
 
-    /// Takes the socket of queue `queue` off the map; its frames go to the host stack again. No socket there is no
+    /// Takes the socket of queue `queue` off the map; its frames go to the host stack again. No socket there is not an
     /// error.
     ///
     /// # Errors

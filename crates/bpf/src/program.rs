@@ -91,7 +91,7 @@ fn load(
         }
         Err(source) => source,
     };
-    // The log is asked for only now: a log that does not fit would itself be an error.
+    // The log is requested only now: a log that does not fit would itself be an error.
     let mut log = vec![0_u8; LOG_BYTES];
     attribute.log_level = 1;
     attribute.log_bytes = LOG_BYTES as u32;
@@ -118,8 +118,8 @@ pub struct XdpProgram {
 
 impl XdpProgram {
     /// A program that gives each frame to the socket that `map` names for its receive queue, and to the host stack
-    /// where it names none. `multi_buffer` asks for frames in several buffers too (Linux 5.18): where the kernel does
-    /// not know that, the program is loaded without ([`XdpProgram::multi_buffer`]).
+    /// where it names none. `multi_buffer` requests frames in several buffers too (Linux 5.18): if the kernel does not
+    /// support that, the program is loaded without it ([`XdpProgram::multi_buffer`]).
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
@@ -199,7 +199,7 @@ impl TcxProgram {
         Self::load("ringroad_redir", &program)
     }
 
-    /// A program that drops every frame but those with this mark, which go on as if it were not there.
+    /// A program that drops every frame without this mark and passes the others unchanged.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.

@@ -128,7 +128,7 @@ impl ShortcutTable {
         }
     }
 
-    /// Removes an address. None there is no error.
+    /// Removes an address. A missing address is not an error.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
@@ -176,7 +176,8 @@ impl ShortcutTable {
 fn possible_processors() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    // The kernel would write beyond too small a buffer: it has no more processors than this where it does not say.
+    // The kernel would write beyond a buffer that is too small. If it does not report its processors it has at most
+    // these.
     last.map_or(8192, |last| last + 1)
 }
 
@@ -242,7 +243,7 @@ impl Code {
         self.instructions.push(jump);
     }
 
-    /// Registers 0 and 1: the value of the key that lies `key` bytes from the frame pointer. Leaves if there is none.
+    /// Registers 0 and 1: the value of the key that lies `key` bytes from the frame pointer. Exits if there is none.
     fn look_up(&mut self, map: BorrowedFd<'_>, key: i32) {
         self.add(&I::set_map(1, map.as_raw_fd()));
         self.add(&[I::copy(2, 10), I::add(2, key), I::call(MAP_LOOKUP)]);

@@ -45,6 +45,6 @@ pub(crate) fn bpf<A: Attribute>(command: Command, attribute: &mut A) -> Result<i
 /// Calls a command that returns a descriptor. The kernel sets close-on-exec on all of them.
 pub(crate) fn bpf_descriptor<A: Attribute>(command: Command, attribute: &mut A) -> Result<OwnedFd, Errno> {
     let descriptor = i32::try_from(bpf(command, attribute)?).map_err(|_| Errno::BADF)?;
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -125,7 +125,7 @@ fn force_takes_a_link_of_others_off() {
         detach_xdp(a).unwrap();
         assert_eq!(attached_xdp(a).unwrap(), None);
         assert_eq!(theirs.attached_to().unwrap(), None);
-        assert_eq!(bystander.attached_to().unwrap(), Some(b), "only the interface asked for");
+        assert_eq!(bystander.attached_to().unwrap(), Some(b), "only the requested interface");
         detach_xdp(a).unwrap();
     });
 }
@@ -175,7 +175,7 @@ fn dropping_lets_only_the_mark_through() {
         let socket = receiver(1);
         let sender = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, 1), 0)).unwrap();
         let mut buffer = [0; 16];
-        // Loopback delivers before send returns or soon after: what is dropped is told apart by what comes after it.
+        // Loopback delivers before send returns or soon after: a dropped frame is detected by the frame after it.
         let link = Link::attach_tcx(&program, lo, TcxSide::Ingress).unwrap();
         assert_eq!(tcx_programs(lo, TcxSide::Ingress).unwrap().len(), 1);
         assert_eq!(tcx_programs(lo, TcxSide::Egress).unwrap().len(), 0);
@@ -261,7 +261,7 @@ fn send_udp(
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_ifindex = index as i32;
-    // SAFETY: the buffers are as long as said and live during the call.
+    // SAFETY: the buffers have the stated lengths and live during the call.
     let sent = unsafe {
         libc::sendto(
             socket.as_fd().as_raw_fd(),

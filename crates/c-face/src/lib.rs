@@ -28,7 +28,7 @@ pub fn set_errno(value: c_int) {
 pub struct Failure {
     /// What `errno` becomes.
     pub errno: c_int,
-    /// What went wrong and where; `None` where there is nothing to say, or somebody has said it.
+    /// The error and its place; `None` if there is nothing to report, or it was already reported.
     pub message: Option<String>,
 }
 

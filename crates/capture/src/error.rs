@@ -41,7 +41,7 @@ pub enum CaptureError {
         /// The program that unpacks it.
         command: &'static str,
     },
-    /// The first bytes are no capture's.
+    /// The first bytes are not those of a capture.
     #[error("{}: not a pcap or pcapng file: it begins with {start}; if another tool knows its format, \
              convert it: editcap -F nsecpcap {} new.pcap", path.display(), path.display())]
     NotACapture {
@@ -104,7 +104,7 @@ pub enum CaptureError {
         at: CapturePosition,
         source: io::Error,
     },
-    /// A pipe or stream was to be read again from the beginning.
+    /// A pipe or stream cannot be read again from the beginning.
     #[error("{}: cannot go back to the first frame: {source}; save the capture to a file and loop over that", path.display())]
     NotRewindable {
         /// The source.

@@ -7,14 +7,14 @@ use crate::error::CaptureError;
 use crate::format::CaptureFormat;
 use crate::writer::{CaptureSummary, CaptureWriter};
 
-/// When a capture goes on in another file; by default never.
+/// When a capture continues in another file; by default never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileLimits {
     /// A file has no more bytes, unless it has one frame only.
     pub file_bytes: Option<u64>,
-    /// Frames of a file came within less than so many ns from its first.
+    /// All frames of a file came less than this many ns after its first.
     pub file_ns: Option<u64>,
-    /// So many files at most: the next frame goes into the first again, in place of what is there.
+    /// Maximum number of files: after the last, the first is overwritten.
     pub files: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
 //! Filters in the language of libpcap (pcap-filter(7)). The system's libpcap compiles and runs them; it is loaded with
-//! the first filter, so that nobody else needs it.
+//! the first filter, so that other programs do not need it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use crate::format::{LINKTYPE_ETHERNET, MAX_FRAME_BYTES};
 
-/// Names of the library: Debian's, everybody else's, and that of development packages.
+/// Names of the library: Debian's, that of other distributions, and that of development packages.
 const FILES: [&CStr; 3] = [c"libpcap.so.0.8", c"libpcap.so.1", c"libpcap.so"];
-/// The netmask that libpcap takes for "not known": only `ip broadcast` asks for one.
+/// libpcap's "unknown" netmask: only `ip broadcast` needs one.
 const UNKNOWN_NETMASK: u32 = u32::MAX;
 
 /// An instruction of classic BPF (`struct bpf_insn`).
@@ -67,18 +67,18 @@ pub enum FilterError {
     /// The library is not there.
     #[error("a filter needs libpcap, which is not installed; on Debian: apt install libpcap0.8")]
     NoLibrary,
-    /// The expression is none.
+    /// The expression is invalid.
     #[error("the filter {expression:?}: {reason}; pcap-filter(7) has the language")]
     Expression {
         /// The expression.
         expression: String,
-        /// What libpcap says of it.
+        /// libpcap's error message.
         reason: String,
     },
 }
 
 impl Library {
-    /// The library, loaded by the first who asks; `None` where there is none.
+    /// The library, loaded at the first use; `None` if it is not installed.
     fn get() -> Option<&'static Self> {
         static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref()
@@ -132,10 +132,10 @@ impl Filter {
         // SAFETY: a handle that was just made, a place for the program, and a text with a NUL at its end.
         let status = unsafe { (library.compile)(handle, &mut program, text.as_ptr(), 1, UNKNOWN_NETMASK) };
         let compiled = if status == 0 {
-            // SAFETY: libpcap has just made a program of so many instructions, of which there is one at least.
+            // SAFETY: libpcap has just made a program of this many instructions, at least one.
             let made = unsafe { std::slice::from_raw_parts(program.instructions, program.len as usize) };
             let instructions = made.into();
-            // SAFETY: it is libpcap's, and nobody refers to it any more.
+            // SAFETY: it is libpcap's, and nothing refers to it any more.
             unsafe { (library.free_code)(&mut program) };
             Ok(Self { instructions, run: library.run })
         } else {
@@ -145,7 +145,7 @@ impl Filter {
             let reason = unsafe { CStr::from_ptr(reason) };
             Err(refused(&reason.to_string_lossy()))
         };
-        // SAFETY: it is open, and nobody has it after this.
+        // SAFETY: it is open, and is not used after this.
         unsafe { (library.close)(handle) };
         compiled
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 /// and Wireshark use. A longer record is a damaged file.
 pub const MAX_FRAME_BYTES: u32 = 256 * 1024;
 
-/// The longest pcapng block that is held in memory, in bytes: a frame of [`MAX_FRAME_BYTES`] and as much
-/// again for its options. Blocks of kinds that hold no frames are skipped whatever their length.
+/// The longest pcapng block that is held in memory, in bytes: a frame of [`MAX_FRAME_BYTES`] and as much again for its
+/// options. Blocks of kinds that hold no frames are skipped at any length.
 pub const MAX_BLOCK_BYTES: u32 = 2 * MAX_FRAME_BYTES;
 
 /// The link type of Ethernet in the tcpdump.org registry, the only one that ports carry.
@@ -34,7 +34,7 @@ pub enum CaptureFormat {
 }
 
 impl CaptureFormat {
-    /// The format that a file name asks for: pcapng if it ends in `.pcapng` (in any case), else pcap.
+    /// The format that a file name selects: pcapng if it ends in `.pcapng` (in any case), else pcap.
     pub fn from_path(path: impl AsRef<Path>) -> Self {
         match path.as_ref().extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcapng") => Self::PcapNg,

@@ -2,12 +2,12 @@
 //!
 //! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng (any number of
 //! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either, always with
-//! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`Filter`] says which frames are meant.
+//! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`Filter`] selects frames.
 //!
 //! A capture file is foreign input. With any bytes, reading it
 //! - ends: each step consumes at least twelve bytes or finishes;
 //! - holds at most [`MAX_BLOCK_BYTES`] of it in memory, plus a bounded list of interfaces;
-//! - delivers every whole frame in front of a fault, and then says which fault, and where.
+//! - delivers every whole frame in front of a fault, and then reports the fault and its place.
 //!
 //! Neither direction allocates or makes a system call per frame once it runs.
 //!

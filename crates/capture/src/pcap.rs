@@ -12,10 +12,10 @@ use crate::window::Window;
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// The low bits of the link type field; the rest say whether frames carry a frame check sequence.
+/// The low bits of the link type field; the others state whether frames carry a frame check sequence.
 const LINKTYPE_MASK: u32 = 0x03ff_ffff;
 
-/// State of reading a classic pcap file: what its header said.
+/// State of reading a classic pcap file: the values of its header.
 pub(crate) struct Pcap {
     order: ByteOrder,
     fraction_ns: u64,

@@ -1,8 +1,8 @@
 //! pcapng: a sequence of blocks, each framed by its own length at both ends.
 //!
-//! A section header says the byte order; interface descriptions say link type and clock of the frames that name them;
+//! A section header gives the byte order; interface descriptions give link type and clock of the frames that name them;
 //! three kinds of block hold frames. All others are skipped, and so are options without effect on frames: a name that
-//! is not UTF-8 or a malformed comment does no harm.
+//! is not UTF-8 or a malformed comment is harmless.
 
 use crate::error::Fault;
 use crate::fields::{ByteOrder, Fields};

@@ -15,8 +15,8 @@ use crate::window::{Source, Window};
 /// A frame, lent by [`CaptureReader::next_frame`] until its next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame<'a> {
-    /// When it was captured, in ns since 1970-01-01 UTC. 0 where the file does not say (pcapng Simple Packet
-    /// Blocks); a time outside `u64` becomes the nearest that fits.
+    /// When it was captured, in ns since 1970-01-01 UTC. 0 if the file does not state it (pcapng Simple Packet Blocks);
+    /// a time outside `u64` becomes the nearest that fits.
     pub timestamp_ns: u64,
     /// The captured bytes from the destination address on; at most [`crate::MAX_FRAME_BYTES`].
     pub bytes: &'a [u8],
@@ -89,10 +89,10 @@ impl CaptureReader {
     /// For pcapng this reads on to the first interface description or packet.
     ///
     /// # Errors
-    /// Each says what the bytes are instead of a capture of Ethernet frames: [`CaptureError::Empty`],
+    /// Each states what the bytes are instead of a capture of Ethernet frames: [`CaptureError::Empty`],
     /// [`CaptureError::Compressed`], [`CaptureError::NotACapture`], [`CaptureError::Version`],
-    /// [`CaptureError::LinkType`], [`CaptureError::Truncated`], [`CaptureError::TooLong`],
-    /// [`CaptureError::Malformed`], [`CaptureError::Read`].
+    /// [`CaptureError::LinkType`], [`CaptureError::Truncated`], [`CaptureError::TooLong`], [`CaptureError::Malformed`],
+    /// [`CaptureError::Read`].
     pub fn from_read(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         Self::new(PathBuf::from("the stream"), Source::Stream(Box::new(source)))
     }

@@ -77,8 +77,8 @@ impl Sink {
 impl CaptureWriter {
     /// Creates the file at `path`, or overwrites it, and writes the header; `-` is standard output.
     ///
-    /// Of each frame at most `snaplen_bytes` are stored; 0, and what exceeds it, means
-    /// [`MAX_FRAME_BYTES`]. The format that the name asks for is [`CaptureFormat::from_path`].
+    /// Of each frame at most `snaplen_bytes` are stored; 0, and what exceeds it, means [`MAX_FRAME_BYTES`].
+    /// [`CaptureFormat::from_path`] gives the format that the name selects.
     ///
     /// # Errors
     /// [`CaptureError::Create`] and [`CaptureError::Write`].
@@ -251,7 +251,7 @@ impl CaptureWriter {
         self.written
     }
 
-    /// Length of the file, bytes, once all buffered frames are in it and another one of so many bytes.
+    /// Length of the file, bytes, after all buffered frames and one more of `frame_bytes` bytes are written.
     pub(crate) fn bytes_with(&self, frame_bytes: usize) -> u64 {
         let captured = frame_bytes.min(self.snaplen_bytes as usize);
         let record = match self.format {

@@ -224,7 +224,7 @@ fn the_snapshot_length_cuts_frames_and_keeps_their_original_length() {
 }
 
 #[test]
-fn a_time_after_2106_is_refused_by_pcap_and_the_capture_goes_on() {
+fn a_time_after_2106_is_refused_by_pcap_and_the_capture_continues() {
     let sink = in_memory::Sink::default();
     let mut writer = CaptureWriter::from_write(sink.clone(), CaptureFormat::Pcap, 0).unwrap();
     let late = writer.write_frame(PCAP_END_NS + 1, &[0; 60], 60);
@@ -267,7 +267,7 @@ fn a_file_is_overwritten_named_by_extension_and_read_again_after_rewind() {
 }
 
 #[test]
-fn a_stream_cannot_be_rewound_and_says_so() {
+fn rewinding_a_stream_fails_with_an_error() {
     let capture = capture_of(CaptureFormat::Pcap, 0, &[frame(1, 60)]);
     let mut reader = CaptureReader::from_read(Cursor::new(capture)).unwrap();
     assert!(matches!(reader.rewind(), Err(CaptureError::NotRewindable { .. })));
@@ -285,7 +285,7 @@ fn a_dropped_writer_leaves_its_frames_in_the_file() {
 }
 
 #[test]
-fn flushed_frames_can_be_read_while_the_capture_goes_on() {
+fn flushed_frames_can_be_read_while_the_capture_continues() {
     let sink = in_memory::Sink::default();
     let mut writer = CaptureWriter::from_write(sink.clone(), CaptureFormat::PcapNg, 0).unwrap();
     writer.write_frame(1, &[0; 61], 61).unwrap();

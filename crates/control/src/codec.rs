@@ -1,7 +1,7 @@
 //! Bytes to messages and back, within limits.
 //!
-//! [`FrameDecoder`] takes bytes in whatever pieces they arrive and holds one frame at most; what belongs to the next
-//! frame stays with the caller. No input makes it panic or hold more than its limit.
+//! [`FrameDecoder`] accepts bytes in pieces of any size and holds one frame at most; what belongs to the next frame
+//! stays with the caller. No input makes it panic or hold more than its limit.
 
 use std::collections::TryReserveError;
 use std::io::{self, Write};
@@ -136,7 +136,7 @@ impl FrameDecoder {
     }
 
     /// How many bytes the current frame needs at least before anything new is known: the rest of the head, then the
-    /// rest of the body. A reader that asks for no more never takes bytes of the next frame.
+    /// rest of the body. A reader that reads no more never takes bytes of the next frame.
     pub(crate) fn wanted_bytes(&self) -> usize {
         if self.head_bytes < HEAD_BYTES {
             return HEAD_BYTES - self.head_bytes;
@@ -165,7 +165,7 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, EncodeError> {
 #[must_use]
 pub fn encoded_bytes(part: &impl Serialize) -> usize {
     let mut counted = Counted(0);
-    // What cannot be encoded cannot be sent either, and is told then.
+    // A message that cannot be encoded cannot be sent either, which is reported at that point.
     let _ = serde_json::to_writer(&mut counted, part);
     counted.0
 }
@@ -216,7 +216,7 @@ pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
 /// The reply in a frame's body.
 ///
 /// # Errors
-/// Why it is none, in words fit for a terminal.
+/// Why it is invalid, in words fit for a terminal.
 pub fn decode_reply(body: &[u8]) -> Result<Reply, String> {
     serde_json::from_slice(body).map_err(|error| printable(&error.to_string(), QUOTED_CHARS))
 }

@@ -19,9 +19,9 @@ use crate::peer::PeerCredentials;
 use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
 use crate::socket_path::fallback_socket_path;
 
-/// How long [`Connection`] waits for the daemon unless told otherwise.
+/// How long [`Connection`] waits for the daemon by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes asked of the socket at once.
+/// Most bytes read from the socket at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
 /// A connection to the daemon. It holds the ports that were opened through it: dropping it closes them.
@@ -39,7 +39,7 @@ pub struct Connection {
 pub struct Introduction {
     /// Version of its program, such as `0.1.0`.
     pub version: String,
-    /// Tells it from those that were at the socket before it.
+    /// Distinguishes it from earlier daemons at the socket.
     pub instance: u64,
     /// What started it.
     pub started: StartedBy,
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Asks for everything that the daemon knows of itself, with all ports.
+    /// Requests everything that the daemon knows of itself, with all ports.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -102,7 +102,7 @@ impl Connection {
         Ok(status)
     }
 
-    /// Asks for all ports.
+    /// Requests all ports.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -118,7 +118,7 @@ impl Connection {
         let mut ports = Vec::new();
         while let Some(place) = next {
             let page = self.page(&Request::ListFrom { place })?;
-            // A daemon that gives nothing and yet promises more would be asked for ever.
+            // A daemon that sends nothing and still promises more would be polled for ever.
             next = page.next.filter(|_| !page.ports.is_empty());
             ports.extend(page.ports);
         }
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Asks for all learned addresses of a switch; they come in their order.
+    /// Requests all learned addresses of a switch; they come in their order.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -156,12 +156,12 @@ impl Connection {
         }
     }
 
-    /// Asks the daemon, and waits for the answer. The descriptors are as many as [`Reply::descriptor_count`] says,
+    /// Sends a request and waits for the reply. [`Reply::descriptor_count`] gives the number of descriptors: they are
     /// close-on-exec, in the order that [`crate::message::OpenedPort`] documents.
     ///
     /// # Errors
     /// [`ControlError::Refused`] with the daemon's [`Reply::Error`]; [`ControlError::Unsendable`]; both leave the
-    /// connection as it was. After any other error it is of no more use.
+    /// connection as it was. After any other error the connection is unusable.
     pub fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
         if self.unusable {
             return Err(ControlError::ConnectionUnusable);
@@ -218,7 +218,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait(PollFlags::OUT, deadline)?
                 }
-                // The daemon may have said why before it hung up: read on.
+                // The daemon may have sent the reason before it hung up: read on.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 Err(error) => return Err(self.socket_error(error)),
             }

@@ -10,7 +10,7 @@ use crate::message::ErrorReply;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// There is no socket, or nobody listens on it.
+    /// There is no socket, or no daemon listens on it.
     #[error("no daemon listens on {}: start one with `ringroad up`", path.display())]
     DaemonNotRunning {
         /// Path of the socket.
@@ -38,7 +38,7 @@ pub enum ControlError {
     Connect {
         /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The daemon ended or dropped the connection before it answered.
@@ -55,8 +55,8 @@ pub enum ControlError {
         /// How long was waited, ms.
         timeout_ms: u128,
     },
-    /// What came is no answer to the request: not of this protocol, or not of this kind. The connection is of no
-    /// more use.
+    /// The received bytes are not an answer to the request: not of this protocol, or not of this kind. The connection
+    /// is unusable from then on.
     #[error("the daemon broke the protocol ({0}): use a program and a daemon of the same version")]
     ProtocolViolation(String),
     /// The request cannot be sent; nothing was.
@@ -73,7 +73,7 @@ pub enum ControlError {
     Socket {
         /// Path of the socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

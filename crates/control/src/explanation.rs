@@ -25,7 +25,7 @@ pub struct Explanation {
     /// The cause under which it counts as dropped, as in reports of ports; `None` where it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
-    /// Whether there are more steps than are told. Then outputs may be missing.
+    /// Whether there are more steps than are listed. Then outputs may be missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
@@ -117,14 +117,14 @@ pub enum Explained {
         /// Number of the bucket in its group, from 0.
         bucket: u32,
     },
-    /// The options of the port that it comes in by say of which VLAN it is.
+    /// The options of its input port determine its VLAN.
     Vlan {
         /// The options, as of a port's name; empty where the port has none.
         options: String,
         /// The VLAN; `None`: it is of no VLAN.
         vlan: Option<u16>,
     },
-    /// The learned addresses say where it goes.
+    /// The learned addresses determine its output.
     Learned {
         /// What the switch knows of its source, and would learn. Nothing is learned now.
         source: TracedSource,

@@ -63,7 +63,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], descriptors: &mut Vec<Owned
     Ok(received)
 }
 
-/// Receives into `buffer` without room for descriptors: the kernel drops all that come along, and says so.
+/// Receives into `buffer` without room for descriptors: the kernel drops all that are sent along, and reports that.
 ///
 /// # Errors
 /// Those of recvmsg(2), among them `WouldBlock`.

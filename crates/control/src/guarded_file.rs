@@ -17,7 +17,7 @@ pub enum Purpose {
     Read,
     /// To read what this user or root has written there.
     ReadOwn,
-    /// To append to it; others may read it as far as the mode says.
+    /// To append to it; the mode determines who else can read it.
     Append(u32),
     /// To write it anew, for this user's eyes only.
     Replace,
@@ -58,7 +58,7 @@ pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
     let file = rustix::fs::open(path, flags | safe, Mode::from_raw_mode(mode));
     let file = File::from(file.map_err(|errno| match errno {
         Errno::LOOP => GuardedFileError::Link,
-        // A pipe that nobody reads, or a socket.
+        // A pipe without a reader, or a socket.
         Errno::NXIO => GuardedFileError::NotAFile,
         errno => errno.into(),
     })?);

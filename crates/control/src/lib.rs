@@ -8,16 +8,16 @@
 //!
 //! # Trust
 //!
-//! The daemon takes every byte of a request as hostile: [`codec::MAX_REQUEST_BYTES`] bounds a request, one frame at
+//! The daemon treats every byte of a request as hostile: [`codec::MAX_REQUEST_BYTES`] bounds a request, one frame at
 //! most is being assembled per connection, a request is taken only while no reply waits to be sent, descriptors never
-//! enter the daemon's table, and nothing blocks. A body that is no request is answered and the connection goes on; a
-//! length over the limit or a descriptor is answered and the connection ends. The client bounds replies too
-//! ([`codec::MAX_REPLY_BYTES`], [`fd_passing::MAX_DESCRIPTORS`]) and gives up after a timeout.
+//! enter the daemon's table, and nothing blocks. An invalid request body is answered with an error and the connection
+//! continues; a length over the limit or a descriptor is answered and the connection ends. The client bounds replies
+//! too ([`codec::MAX_REPLY_BYTES`], [`fd_passing::MAX_DESCRIPTORS`]) and gives up after a timeout.
 //!
 //! - [`message`], [`report`], [`explanation`]: the messages; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
-//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text
-//!   of strangers.
+//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, the process at the other end, and the socket's path;
+//!   [`printable`]: text of strangers.
 //! - [`listening_socket`]: a server's socket file; [`guarded_file`]: files at paths where others may write.
 
 #![deny(missing_docs)]

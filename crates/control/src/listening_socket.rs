@@ -13,10 +13,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Who may connect to a server where its name does not say: the user that it runs as.
+/// The default mode of a server's socket: only the server's own user can connect.
 const DEFAULT_MODE: u32 = 0o600;
 
-/// Why a socket cannot be had.
+/// Why a socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -68,7 +68,7 @@ impl ListenError {
     }
 }
 
-/// A socket with the file by which it is found; the file goes when the socket does.
+/// A socket with its file; the file goes when the socket does.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: OwnedFd,
@@ -101,7 +101,7 @@ impl BoundSocket {
         Ok(this)
     }
 
-    /// Listens, with a queue of `backlog` connections that wait to be accepted. Before this call nobody can connect.
+    /// Listens, with a queue of `backlog` connections that wait to be accepted. Before this call no client can connect.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -130,7 +130,7 @@ impl Drop for BoundSocket {
 pub struct ListeningSocket(BoundSocket);
 
 impl ListeningSocket {
-    /// Goes on with the socket at `path` that another process of this user made and leaves to this one.
+    /// Resumes the socket at `path` that another process of this user made and leaves to this one.
     ///
     /// # Errors
     /// [`ListenError`]: there is another file at the path by now.
@@ -179,8 +179,8 @@ impl AsFd for ListeningSocket {
     }
 }
 
-/// The file of a socket. While it is held no other file can have its number, so that it is told from one that somebody
-/// put in its place.
+/// The file of a socket. While it is held no other file can have its number, so that a file that was put in its place
+/// is detected.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -216,7 +216,7 @@ impl SocketFile {
     fn allow(&self, mode: Mode) -> Result<(), ListenError> {
         let status = self.status()?;
         let taken = || ListenError::Taken { path: self.path.clone() };
-        // Whoever may write to the folder may have put a socket there in place of the one that was bound.
+        // A user with write access to the folder may have replaced the socket that was bound.
         if status.st_uid != rustix::process::geteuid().as_raw() {
             return Err(taken());
         }
@@ -271,7 +271,7 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), ListenError> {
     let Some(there) = SocketFile::open(path)? else { return Ok(()) };
     match connect(&there.handle(), kind) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        // Somebody answers, if only that he is busy or of another kind; or it cannot be known.
+        // A server answers, even if only that it is busy or of another kind; or it is unknown.
         _ => return Err(ListenError::Taken { path: path.to_owned() }),
     }
     let uid = there.status()?.st_uid;
@@ -350,7 +350,7 @@ mod tests {
     fn no_link_is_followed_and_its_target_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (path, target) = (folder.path().join("s"), folder.path().join("target"));
-        // A file, a socket that nobody serves, and nothing at all.
+        // A file, a socket without a server, and nothing.
         let make: [fn(&Path); 3] = [
             |target| std::fs::write(target, "mine").unwrap(),
             |target| drop(UnixListener::bind(target).unwrap()),

@@ -40,11 +40,11 @@ pub enum Request {
         /// Size and mode wished for.
         wish: PortWish,
     },
-    /// Asks for everything that the daemon knows of itself. Answered by [`Reply::Status`].
+    /// Requests everything that the daemon knows of itself. Answered by [`Reply::Status`].
     Status,
-    /// Asks for the ports. Answered by [`Reply::List`].
+    /// Requests the ports. Answered by [`Reply::List`].
     List,
-    /// Asks for the ports behind those of an earlier answer, which had not room for all. Answered by [`Reply::List`].
+    /// Requests the ports after those of an earlier answer that did not have room for all. Answered by [`Reply::List`].
     ListFrom {
         /// [`ListReport::next`] of that answer.
         place: String,
@@ -71,7 +71,7 @@ pub enum Request {
     Detach {
         /// Port name as it was attached.
         name: String,
-        /// Remove it even where a program has it open, which then loses it.
+        /// Remove it even if a program has it open. The program then loses it.
         #[serde(default)]
         take: bool,
         /// Remove it only if it has this [`AttachedPort::number`]: not a later port of that name.
@@ -85,9 +85,9 @@ pub enum Request {
         #[serde(default)]
         ports: Vec<String>,
     },
-    /// Asks for the configuration in force. Answered by [`Reply::Config`].
+    /// Requests the configuration in force. Answered by [`Reply::Config`].
     Config,
-    /// Asks how the configuration in force and the ports differ from a configuration. Answered by
+    /// Requests the differences between a configuration and both the configuration in force and the ports. Answered by
     /// [`Reply::ConfigDifference`].
     CompareConfig {
         /// That configuration, in TOML; `None` stands for the daemon's file as it is now.
@@ -119,7 +119,7 @@ pub enum Request {
         /// [`Mirror::to`].
         to: String,
     },
-    /// Asks for all mirrors. Answered by [`Reply::Mirrors`].
+    /// Requests all mirrors. Answered by [`Reply::Mirrors`].
     Mirrors,
     /// Has flow tables decide for a switch, and OpenFlow controllers and tools change them. Settings that the switch had are
     /// replaced, and its flows stay. Answered by [`Reply::Done`].
@@ -129,10 +129,10 @@ pub enum Request {
         /// Name of the switch.
         switch: String,
     },
-    /// Asks for all switches with flow tables. Answered by [`Reply::OpenFlow`].
+    /// Requests all switches with flow tables. Answered by [`Reply::OpenFlow`].
     OpenFlow,
-    /// Asks what would happen to a frame at a switch. Nothing counts it, meters do not measure it, and no address is
-    /// learned. Answered by [`Reply::Explained`].
+    /// Requests what would happen to a frame at a switch. Nothing counts it, meters do not measure it, and no address
+    /// is learned. Answered by [`Reply::Explained`].
     Explain(FrameToExplain),
     /// Notes what happens to the next frames of a switch. There is one trace at a time: it ends with its client's
     /// connection. Answered by [`Reply::Done`].
@@ -145,14 +145,14 @@ pub enum Request {
         /// How many frames, at most 4096.
         count: u32,
     },
-    /// Asks for the frames of this client's trace. Answered by [`Reply::Traced`].
+    /// Requests the frames of this client's trace. Answered by [`Reply::Traced`].
     Traced,
     /// Ends this client's trace. Answered by [`Reply::Done`].
     StopTrace,
     /// Gives a port of a switch other VLANs, another isolation and another storm limit while it is in use: those that
     /// are options of the name, and no others. Answered by [`Reply::Done`].
     SetPortOptions {
-        /// Name of the port with the options that it is to have, such as `vale0:a@vlan=10,isolated`.
+        /// Name of the port with its options, such as `vale0:a@vlan=10,isolated`.
         name: String,
     },
     /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
@@ -163,7 +163,8 @@ pub enum Request {
         #[serde(default)]
         port: Option<String>,
     },
-    /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
+    /// Requests the learned addresses of a switch, at most as many as fit in an answer. Answered by
+    /// [`Reply::MacTable`].
     MacTable {
         /// Name of the switch, such as `vale0`.
         switch: String,
@@ -186,8 +187,8 @@ pub enum Request {
     },
     /// Reads the configuration file again, and opens the log file again. Answered by [`Reply::Reloaded`].
     Reload,
-    /// Has a new process of the installed program go on in place of the daemon. Answered by [`Reply::Upgraded`], by the
-    /// new process, which has the connection then.
+    /// Replaces the daemon by a new process of the installed program. The new process takes over the connection and
+    /// answers with [`Reply::Upgraded`].
     Upgrade {
         /// Also where programs lose ports that cannot be handed over.
         #[serde(default)]
@@ -210,7 +211,7 @@ pub struct Mirror {
     /// Which frames of the port.
     #[serde(default)]
     pub direction: MirrorDirection,
-    /// One of so many frames of each port is copied, from 1: one of each so many in a row, at a place left to chance.
+    /// One of this many frames of each port is copied, from 1: one of each group in a row, chosen at random.
     #[serde(default = "one")]
     pub sample: u32,
     /// Whether the port gets a record of each frame (number, ports, length, first bytes) in place of the frame.
@@ -368,7 +369,7 @@ pub enum Reply {
         version: String,
         /// The daemon's process, as it sees itself.
         pid: u32,
-        /// Tells this daemon from those that were at the socket before it.
+        /// Distinguishes this daemon from earlier daemons at the socket.
         #[serde(default)]
         instance: u64,
         /// What started it.
@@ -408,7 +409,7 @@ pub enum Reply {
         /// How many.
         addresses: u64,
     },
-    /// Learned addresses of a switch in their order; none where there are no more.
+    /// Learned addresses of a switch in their order; empty if there are no more.
     MacTable(Vec<MacEntryReport>),
     /// The connection is a netmap device.
     NetmapDevice(Badge),
@@ -447,7 +448,7 @@ pub struct OpenedPort {
     /// Name of the driver behind the port, for devices.
     #[serde(default)]
     pub driver: Option<String>,
-    /// What people should know of it, such as why a better mechanism was not to be had.
+    /// Notes for the user, such as why a better mechanism was not available.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Where everything lies in the region. Foreign numbers: check them before the region is mapped.
@@ -483,7 +484,7 @@ pub struct AttachedPort {
     pub driver: String,
     /// The mechanism in use, in words for people.
     pub mode: String,
-    /// What people should know of it, such as why a better mechanism was not to be had.
+    /// Notes for the user, such as why a better mechanism was not available.
     pub notes: Vec<String>,
     /// Its number, which no other attached port has, and which it keeps if the daemon dies and the next one attaches it
     /// again; 0 for ports of the configuration.
@@ -554,7 +555,7 @@ pub enum ErrorKind {
     BadWish,
     /// There is no memory, or no huge page, for the region.
     OutOfMemory,
-    /// The bytes are no request, or the request makes no sense here.
+    /// The request is malformed, or makes no sense here.
     BadRequest,
     /// Program and daemon speak different protocols.
     VersionMismatch,

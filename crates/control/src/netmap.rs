@@ -1,10 +1,10 @@
 //! A netmap program's requests to the daemon, and the replies.
 //!
 //! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its
-//! descriptor. It carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and then lies
-//! still: the daemon leaves a *badge* in it that nobody reads but by peeking, so that any process that holds a copy of
-//! the descriptor can tell which device it is. Requests about the device travel on a connection of that process, with
-//! the badge. The binding ends when the last copy is closed.
+//! descriptor. It carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and is idle
+//! afterwards: the daemon leaves a *badge* in it that is only peeked at, never consumed, so that any process with a
+//! copy of the descriptor can identify the device. Requests about the device travel on a connection of that process,
+//! with the badge. The binding ends when the last copy is closed.
 //!
 //! Numbers and meanings are those of netmap API 14 (`NETMAP_REQ_*`, `struct nmreq_*`); an error is an errno value.
 
@@ -117,7 +117,7 @@ pub struct Pools {
     pub buffers: Pool,
 }
 
-/// The EXTMEM option: the region is to take the place of memory that the program has mapped.
+/// The EXTMEM option: the region replaces memory that the program has mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExternalMemory {
@@ -133,7 +133,7 @@ pub struct ExternalMemory {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Register {
-    /// Port name, as it stood in the header.
+    /// Port name, as given in the header.
     pub name: String,
     /// Sizes wished for.
     pub sizes: PortSizes,
@@ -153,8 +153,8 @@ pub struct Register {
     /// The EXTMEM option.
     #[serde(default)]
     pub external_memory: Option<ExternalMemory>,
-    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL where `flags`
-    /// do not ask for it.
+    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL if `flags` do
+    /// not request it.
     #[serde(default)]
     pub needs_exclusive: bool,
 }
@@ -177,7 +177,7 @@ pub enum NetmapRequest {
     Monitors,
     /// PORT_INFO_GET. Answered by [`NetmapReply::PortInfo`].
     PortInfo {
-        /// Port; empty: only the region is asked for.
+        /// Port; empty: only the region is requested.
         name: String,
         /// Sizes wished for, should the port come into being for the question.
         sizes: PortSizes,
@@ -331,14 +331,14 @@ pub struct Bound {
     pub external_memory: Option<Pools>,
 }
 
-/// A monitor's ring, and which of the port's rings it looks at. The descriptor with it: the eventfd that wakes its
+/// A monitor's ring, and the ring of the port that it monitors. The descriptor with it: the eventfd that wakes its
 /// program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MonitorRing {
-    /// Direction of the ring looked at.
+    /// Direction of the monitored ring.
     pub direction: Direction,
-    /// Index of the ring looked at.
+    /// Index of the monitored ring.
     pub index: u16,
     /// The monitor's rx ring: an object of the same region.
     pub object: u32,

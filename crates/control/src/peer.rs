@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// At the client's end they are those of the process that called `listen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process; `None` where it lives in a PID namespace that this process does not see (the kernel then says 0).
+    /// Process; `None` if it is in a PID namespace that this process does not see (the kernel then reports 0).
     pub pid: Option<u32>,
     /// Effective user; 65534 (overflow) where it has no number in this user namespace.
     pub uid: u32,
@@ -22,7 +22,7 @@ pub struct PeerCredentials {
 }
 
 impl PeerCredentials {
-    /// Asks the kernel who is at the other end of `socket`.
+    /// Queries the kernel for the process at the other end of `socket`.
     ///
     /// # Errors
     /// That of getsockopt(2): `socket` is not a connected UNIX socket.
@@ -35,11 +35,11 @@ impl PeerCredentials {
 
 /// The process that connected, also after its number is reused.
 ///
-/// The kernel keeps it with the socket and gives it when asked (`SO_PEERPIDFD`, Linux 6.5). Before, it has to be found
-/// by its number, and that at once, before the number can be another's.
+/// The kernel keeps it with the socket and returns it on request (`SO_PEERPIDFD`, Linux 6.5). Older kernels require
+/// that it is found by its number at once, before the number is reused.
 #[derive(Debug)]
 pub(crate) enum PeerProcess {
-    /// Asked for when it is needed.
+    /// Requested when it is needed.
     InSocket,
     /// Found when the connection was taken.
     Found(io::Result<OwnedFd>),
@@ -48,7 +48,7 @@ pub(crate) enum PeerProcess {
 impl PeerProcess {
     /// The process at the other end of `socket`, which was accepted just now.
     pub(crate) fn of(socket: impl AsFd, peer: PeerCredentials) -> Self {
-        // Kernels before 6.5 do not keep it. Asking makes a descriptor, so the kernel is asked once.
+        // Kernels before 6.5 do not keep it. A query creates a descriptor, so the kernel is queried once.
         static IS_IN_SOCKETS: OnceLock<bool> = OnceLock::new();
         let ask = || !matches!(getsockopt(&socket, sockopt::PeerPidfd), Err(Errno::ENOPROTOOPT));
         if *IS_IN_SOCKETS.get_or_init(ask) { Self::InSocket } else { Self::Found(found(peer)) }

@@ -112,7 +112,7 @@ pub struct FlowTableReport {
     pub table: u8,
     /// Flow entries.
     pub flows: u64,
-    /// Frames that came to it.
+    /// Frames that reached it.
     pub lookups: u64,
     /// Frames that an entry of it matched.
     pub matches: u64,
@@ -337,7 +337,7 @@ pub struct PortReport {
     pub persistent: bool,
     /// Whether a program or driver serves it now.
     pub bound: bool,
-    /// The program that has it open, else the one that made it where that keeps it: then `bound` is false.
+    /// The program that has it open, else the program that made it if that keeps it: then `bound` is false.
     pub owner: Option<Owner>,
     /// Queues, each a tx ring and an rx ring.
     pub queues: u16,
@@ -355,7 +355,7 @@ pub struct PortReport {
     pub queue_counters: Vec<CounterReport>,
     /// Why the port is stopped, if it is.
     pub error: Option<String>,
-    /// What people should know of it, such as why a better mechanism was not to be had.
+    /// Notes for the user, such as why a better mechanism was not available.
     #[serde(default)]
     pub notes: Vec<String>,
     /// The network interface behind it, as it is now; `None` for ports without one and where it is gone.
@@ -414,7 +414,7 @@ pub struct PeerReport {
     pub agreed: String,
     /// Queues that the peer uses now.
     pub active_queues: u16,
-    /// Why the last connection ended or could not be made, where that was no good end.
+    /// Why the last connection failed or could not be made; absent after a regular end.
     pub last_error: Option<String>,
 }
 
@@ -541,7 +541,7 @@ pub enum TracedSource {
     Moved,
     /// It is on another port, where it stays.
     Refused,
-    /// It is not learned: the frame is too short, or says so.
+    /// It is not learned: the frame is too short, or forbids it.
     NotLearned,
 }
 

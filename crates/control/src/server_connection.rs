@@ -9,8 +9,7 @@
 //!
 //! A loop that leaves step 2 early, to be fair to others, must come back by itself: by level while
 //! [`ServerConnection::has_input`], of which the kernel knows nothing; by edge always, since no new edge comes for what
-//! has not been read. Once step 2 has come to its end the socket is empty, or is full of replies: the next edge is to
-//! be waited for.
+//! has not been read. After step 2 the socket is empty, or is full of replies: wait for the next edge.
 //!
 //! What a hostile peer can hold: [`RECEIVE_BYTES`] and one frame of input, and one reply at a time, since no request is
 //! taken while a reply waits to be sent.
@@ -99,7 +98,7 @@ impl ServerConnection {
         })
     }
 
-    /// Goes on with a connection that another process served: `unread` is what that one had received and not answered
+    /// Resumes a connection of another process: `unread` is what that process had received and not answered
     /// ([`Self::unread`]).
     ///
     /// # Errors
@@ -109,7 +108,7 @@ impl ServerConnection {
     }
 
     /// What was received and not answered; `None` where replies wait to be sent, or the connection ends: no other
-    /// process can go on with it.
+    /// process can resume it.
     #[must_use]
     pub fn unread(&self) -> Option<Vec<u8>> {
         if self.closed || self.ending.is_some() || !self.queue.is_empty() {
@@ -217,7 +216,7 @@ impl ServerConnection {
             Ok(bytes) => self.send_frame(bytes, descriptors),
             Err(error) => {
                 let message = format!("the reply cannot be sent: {error}");
-                let refusal = ErrorReply::new(ErrorKind::Internal, message, "ask for less");
+                let refusal = ErrorReply::new(ErrorKind::Internal, message, "request less");
                 if let Ok(bytes) = encode_reply(&Reply::Error(refusal)) {
                     self.send_frame(bytes, &[]);
                 }
@@ -225,7 +224,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends bytes that are no frame, behind the queued replies.
+    /// Sends bytes that are not a frame, after the queued replies.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         if !self.closed {
             self.send_frame(bytes.to_vec(), &[]);
@@ -292,7 +291,7 @@ impl ServerConnection {
         !self.queue.is_empty()
     }
 
-    /// Whether [`Self::next_request`] has something to look at without waiting for the socket.
+    /// Whether [`Self::next_request`] has input without waiting for the socket.
     #[must_use]
     pub fn has_input(&self) -> bool {
         !self.closed && self.queue.is_empty() && (self.served < self.input.len() || self.ending.is_some())
@@ -310,8 +309,8 @@ impl ServerConnection {
         self.decoder.is_within_frame()
     }
 
-    /// Memory that the peer makes this connection hold, bytes: of a request that has not ended, of input that was not
-    /// looked at yet, and of replies that it has not read.
+    /// Memory that the peer makes this connection hold, bytes: an incomplete request, unprocessed input, and replies
+    /// that the peer has not read.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let replies: usize = self.queue.iter().map(|frame| frame.bytes.capacity()).sum();

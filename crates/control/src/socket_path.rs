@@ -8,7 +8,7 @@ pub const SOCKET_VARIABLE: &str = "RINGROAD_SOCKET";
 /// Name of the socket in its directory.
 pub const SOCKET_FILE: &str = "ringroad.sock";
 
-/// What the daemon's lock file says where a service manager starts the daemon again when it dies.
+/// Content of the daemon's lock file if a service manager restarts the daemon when it dies.
 pub const MANAGED: &str = "service\n";
 
 /// The file beside the socket that a daemon locks while it takes the socket.
@@ -21,13 +21,13 @@ pub fn lock_path(socket: &Path) -> PathBuf {
 
 /// Path of the socket for a process with this environment and effective user. The first of:
 ///
-/// 1. `ringroad_socket` (`$RINGROAD_SOCKET`), whatever it is;
+/// 1. `ringroad_socket` (`$RINGROAD_SOCKET`), without checks;
 /// 2. for root, `/run/ringroad/ringroad.sock`;
 /// 3. under `xdg_runtime_dir` (`$XDG_RUNTIME_DIR`; a relative one is ignored, as the XDG Base Directory Specification
 ///    0.8 demands), `ringroad/ringroad.sock`;
 /// 4. [`fallback_socket_path`].
 ///
-/// A variable that is set to nothing counts as not set.
+/// An empty variable counts as not set.
 #[must_use]
 pub fn socket_path(ringroad_socket: Option<&OsStr>, xdg_runtime_dir: Option<&OsStr>, uid: u32) -> PathBuf {
     if let Some(path) = ringroad_socket.filter(|path| !path.is_empty()) {

@@ -141,7 +141,7 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
     let listener = UnixListener::bind(&path).unwrap();
     let mut connection = Connection::connect(&path).unwrap();
     let (mut daemon, _) = listener.accept().unwrap();
-    // Both answers are there before the questions, for the kernel to join if it is asked for too much.
+    // Both answers are there before the questions, which the kernel joins if the client reads too much.
     daemon.write_all(&encode_reply(&Reply::Done).unwrap()).unwrap();
     let files = files(3);
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -185,7 +185,7 @@ fn a_long_list_is_requested_in_several_replies() {
     let daemon = Daemon::answering(move |request| {
         let page = |next: Option<&str>| ListReport { ports: Vec::new(), next: next.map(str::to_owned) };
         let reply = match request {
-            Request::List => Reply::List(page(Some("there is nothing, and it goes on"))),
+            Request::List => Reply::List(page(Some("there is nothing, and it continues"))),
             Request::ListFrom { .. } => Reply::List(page(Some("and on"))),
             Request::MacTable { after: None, .. } => Reply::MacTable((0..3).map(entry).collect()),
             Request::MacTable { after: Some(last), after_vlan: None, .. } if *last == address(2) => {
@@ -200,7 +200,7 @@ fn a_long_list_is_requested_in_several_replies() {
     });
     let mut connection = daemon.connect();
     assert_eq!(connection.mac_table("vale0").unwrap(), (0..5).map(entry).collect::<Vec<_>>());
-    // A daemon that has nothing to tell and does not come to an end is not asked for ever.
+    // A daemon that sends empty pages without an end is not polled for ever.
     assert_eq!(connection.list().unwrap(), ListReport { ports: Vec::new(), next: None });
 }
 
@@ -241,7 +241,7 @@ fn no_socket_and_no_listener_both_mean_that_no_daemon_runs() {
         assert!(matches!(error, ControlError::DaemonNotRunning { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(path.to_str().unwrap()) && text.contains("`ringroad up`"), "{text}");
-        // The second time a socket is there that nobody listens on any more.
+        // The second time there is a socket without a listener.
         drop(UnixListener::bind(&path));
     }
 }

@@ -15,7 +15,7 @@ use ringroad_control::report::MacEntryReport;
 use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
 use ringroad_control::{Reply, Request, ServerConnection, fd_passing};
 
-/// A connection in which replies of a megabyte do not find room, whatever the machine's sockets are tuned to.
+/// A connection in which replies of a megabyte do not find room, however the machine's sockets are tuned.
 fn pair() -> (UnixStream, ServerConnection) {
     let (peer, socket) = UnixStream::pair().unwrap();
     for end in [&peer, &socket] {
@@ -96,7 +96,7 @@ fn requests_sent_together_are_answered_in_order() {
 }
 
 #[test]
-fn an_unknown_request_is_refused_and_the_connection_goes_on() {
+fn an_unknown_request_is_refused_and_the_connection_continues() {
     let (mut peer, mut server) = pair();
     peer.write_all(b"\x05\0\0\0\"fly\"\0\0\0\0").unwrap();
     peer.write_all(&encode_request(&Request::Stop).unwrap()).unwrap();

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-/// Part of all places that is kept for administrators: one in so many, and one at least.
+/// Part of all places that is kept for administrators: one in this many, and one at least.
 const RESERVED_ONE_IN: usize = 16;
-/// Part of all places that one user may have where the configuration names no number: one in so many, and one at least.
+/// Part of all places that one user may have if the configuration sets no number: one in this many, and one at least.
 const USER_ONE_IN: usize = 4;
-/// Part of the process's descriptors that control connections may take: one in so many. Each port takes five and more.
+/// Part of the process's descriptors that control connections may take: one in this many. Each port takes five and
+/// more.
 const DESCRIPTORS_ONE_IN: usize = 4;
 /// Most memory that half requests and unread replies of one user may take, bytes. Honest programs hold none.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
@@ -83,7 +84,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives a place back; says whether the user has no other.
+    /// Gives a place back; returns whether the user has no other.
     pub fn leave(&mut self, user: u32) -> bool {
         self.taken -= 1;
         let Some(account) = self.users.get_mut(&user) else { return true };
@@ -95,8 +96,8 @@ impl Admission {
         last
     }
 
-    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what
-    /// he may make the daemon hold.
+    /// Counts that a connection of `user` holds `now` bytes instead of `before`; returns whether that is still within
+    /// the user's limit.
     pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
         let Some(account) = self.users.get_mut(&user) else { return true };
         account.held_bytes = account.held_bytes - before + now;

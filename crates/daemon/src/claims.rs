@@ -40,7 +40,7 @@ impl Claim {
         }
     }
 
-    /// Lets `device` have it for as long as it is there.
+    /// Gives it to `device` for the device's lifetime.
     pub(crate) fn give_to(self, device: &mut Device) {
         device.keep = Some(Box::new((device.keep.take(), self)));
     }

@@ -435,7 +435,7 @@ impl Config {
     /// Permission bits of the socket.
     ///
     /// # Errors
-    /// A description where the text is no octal mode.
+    /// A description if the text is not an octal mode.
     pub fn socket_mode(&self) -> Result<u32, String> {
         u32::from_str_radix(&self.socket.mode, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
             format!("socket.mode is {:?}; write octal permission bits such as \"0660\"", self.socket.mode)

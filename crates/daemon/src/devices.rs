@@ -31,7 +31,7 @@ pub(crate) struct SwitchDevice {
     pub(crate) shape: PortShape,
 }
 
-/// A device that somebody has named: an interface stands in one namespace, while others may have one of its name.
+/// A device named in a request: an interface is in one namespace, while other namespaces may have one of the same name.
 #[derive(Debug, Clone)]
 pub struct NamedDevice {
     /// As it was typed.
@@ -176,7 +176,7 @@ impl Ports {
         }
     }
 
-    /// Looks at all devices, and logs which have failed or recovered since the last look.
+    /// Checks all devices, and logs which have failed or recovered since the last check.
     pub(crate) fn watch_devices(&mut self) -> Result<(), FabricError> {
         let mut faults = BTreeMap::new();
         let fabric = self.table.fabric();
@@ -200,8 +200,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Looks at the peers of all devices: sends frames only to the queues that they use, and logs what has changed
-    /// since the last look.
+    /// Checks the peers of all devices: sends frames only to the queues that they use, and logs changes since the last
+    /// check.
     pub(crate) fn follow_peers(&mut self) -> Result<(), FabricError> {
         eventfd::drain(&*self.peer_changes);
         let ports = self.table.on_switches().iter();

@@ -27,7 +27,7 @@ use crate::openflow::CONTROLLERS_INDEX;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 
-/// More steps are not told: groups in groups can have any number.
+/// More steps are not listed: nested groups can have any number.
 const MAX_STEPS: usize = 2000;
 /// Nor more text, bytes.
 const MAX_TEXT: usize = 1 << 20;
@@ -85,7 +85,7 @@ impl Ports {
         } else if outlets.contains(from) {
             recorder.note_dropped(DropCause::MirrorPort);
         } else if let Some((seen, now_ns)) = self.openflow.tables_of(switch) {
-            // Nobody changes the tables any more where the state is gone.
+            // Nothing changes the tables any more once the state is gone.
             if let Some(tables) = seen.tables.enter() {
                 recorder.senders = tables.ports().senders();
                 tables.receive(&mut packet, now_ns, &mut Scratch::default(), &mut recorder);
@@ -147,7 +147,7 @@ struct Recorder<'way> {
     outputs: Vec<ExplainedOutput>,
     text_bytes: usize,
     is_cut: bool,
-    /// The headers as they were last told: those of the packet, and of its copy in each bucket around this step.
+    /// The headers as they were last listed: those of the packet, and of its copy in each bucket around this step.
     seen: Vec<Vec<(&'static str, String)>>,
     dropped: Option<DropCause>,
 }
@@ -339,7 +339,7 @@ impl Sink for Recorder<'_> {
         let gone = before.iter().filter(|(name, _)| value(&now, *name).is_none());
         let names = now.iter().chain(gone).map(|&(name, _)| name);
         let changes: Vec<_> = names
-            // No action sets this one: an instruction does, which is told with its entry.
+            // This field is set by an instruction, not an action; it is listed with its entry.
             .filter(|name| *name != "metadata")
             .map(|name| HeaderChange {
                 field: name.to_owned(),

@@ -1,17 +1,18 @@
 //! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
 //!
-//! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: what is fixed of ports' settings.
-//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them;
-//!   `tracing_report`: reports about single frames.
+//! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: port settings that the configuration
+//!   fixes.
+//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that get copies of frames; [`status`]: reports
+//!   about them; `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the
 //!   network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
 //!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
-//!   `saving`: the configuration file, brought to what operators have set; [`succession`]: a new daemon goes on with
-//!   everything that this one has.
+//!   `saving`: writes what operators have set to the configuration file; [`succession`]: a new daemon takes over
+//!   everything from this one.
 //! - [`service_manager`]: notifications to systemd.
-//! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a bound on
+//! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a limit on
 //!   lines that strangers cause.
 //!
 //! Packets never pass through this crate: the workers of [`ringroad_datapath`] move them.

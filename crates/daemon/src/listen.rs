@@ -13,7 +13,7 @@ use rustix::net::SocketType;
 /// place.
 pub(crate) const BACKLOG: i32 = 128;
 
-/// Why the socket cannot be had.
+/// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -25,7 +25,7 @@ pub enum ListenError {
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
     )]
     UnsafeFolder(String),
-    /// Another user holds the file by which daemons agree who serves the socket.
+    /// Another user owns the lock file of the socket.
     #[error("the lock {0} belongs to another user; remove it, or choose another socket with --socket")]
     ForeignLock(String),
     #[error("{step} {path}: {source}")]
@@ -44,10 +44,10 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
 
 /// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another
 /// daemon, the clearing of what a dead one left and the binding happen under a lock, so that of two daemons started at
-/// once one wins and the other finds it.
+/// the same time one wins and the other reports it.
 ///
-/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also
-/// to programs that find no daemon: they wait for that one, instead of starting another in its place.
+/// If the daemon is `managed` by a service manager that restarts it when it dies, the lock file states that. Programs
+/// that find no daemon then wait for the restart instead of starting another daemon.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -83,7 +83,8 @@ pub fn listen(
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    // Nobody can connect before group and mode are set, so a client that finds the socket ready is let in by its mode.
+    // No client can connect before group and mode are set, so a client that finds the socket ready is accepted by its
+    // mode.
     let socket = BoundSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
@@ -104,7 +105,7 @@ pub fn set_access(path: &Path, mode: u32, gid: Option<u32>) -> Result<(), Listen
         .map_err(failed("setting the mode of", path))
 }
 
-/// Whether root or the daemon's own user has it.
+/// Whether root or the daemon's own user owns it.
 fn is_safe_owner(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

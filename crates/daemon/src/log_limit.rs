@@ -1,8 +1,9 @@
-//! Bounds on the log lines that strangers can cause at will.
+//! Limits on the log lines that strangers can cause at will.
 //!
-//! A line is a stranger's if it has the field `user` with the id of a user who is no administrator, or `visited` with a
-//! port or socket that a peer came to. Each user and each such port has a few lines at once, then one now and then, and
-//! all together have not many more. Omitted lines are counted, and the counts are logged. All other lines stay.
+//! A line is a stranger's if it has the field `user` with the id of a user who is not an administrator, or `visited`
+//! with a port or socket to which a peer connected. Each user and each such port can write a few lines at once, then
+//! one now and then; all together can write little more. Omitted lines are counted, and the counts are logged. All
+//! other lines stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use tracing::{Event, Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Rate of one source of lines: so many at once, then one per interval.
+/// Rate of one source of lines: a burst, then one per interval.
 const OF_ONE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
 /// What all sources together may.
 const OF_ALL: Rate = Rate { burst: 300, interval: Duration::from_millis(200) };

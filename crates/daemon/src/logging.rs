@@ -72,7 +72,7 @@ impl RunningLog {
     /// Opens the file of the log again: the next lines go to the file that has its name now.
     ///
     /// # Errors
-    /// A description where it cannot be opened; lines go on to the file before.
+    /// A description if it cannot be opened; lines continue to go to the previous file.
     pub fn reopen(&self, config: &Log) -> Result<(), String> {
         let target = self.place.open(config)?;
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
@@ -190,7 +190,7 @@ mod tests {
         std::os::unix::fs::symlink(place("precious"), place("link")).unwrap();
         assert!(open(&place("link")).unwrap_err().contains("symbolic link"));
         std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
-        assert!(open(&place("fifo")).is_err(), "a pipe that nobody reads would block the daemon");
+        assert!(open(&place("fifo")).is_err(), "a pipe without a reader would block the daemon");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(place("precious"), Some(12345), None).unwrap();
             assert!(open(&place("precious")).unwrap_err().contains("user 12345"));

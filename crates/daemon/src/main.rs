@@ -53,13 +53,13 @@ struct Arguments {
     /// The process in the background
     #[arg(long, hide = true)]
     detached: bool,
-    /// A process that goes on in place of the one that started it, which speaks on its standard input
+    /// A process that takes over from the one that started it and that is connected to its standard input
     #[arg(long, hide = true)]
     take_over: bool,
 }
 
 impl Arguments {
-    /// Those of a process that is to go on in place of this one, as `socket` and `config` were found.
+    /// Arguments of a process that will replace this one, with `socket` and `config` as found.
     fn for_successor(&self, socket: &Path, config: Option<&Path>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["--socket".into(), socket.into()];
         for (option, value) in [("--config", config), ("--log-file", self.log_file.as_deref())] {
@@ -90,8 +90,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the
-/// daemon.
+/// Closes what a program that started the daemon had open: its pipes and connections must not stay open until the
+/// daemon ends.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -142,7 +142,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let result = server.run();
     if let Some(Err(error)) = service_manager.as_ref().map(ServiceManager::stopping) {
-        tracing::warn!(%error, "telling the service manager of the end");
+        tracing::warn!(%error, "notifying the service manager of the end");
     }
     server.shut_down();
     if result.is_ok() {
@@ -164,7 +164,7 @@ fn told_manager(error: &std::io::Error) -> String {
     format!("talking to the service manager: {error}")
 }
 
-/// Starts the server, or goes on as that of the process before. `None`: there is nothing to serve.
+/// Starts the server, or takes over from the previous process. `None`: there is nothing to serve.
 fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<Started>, String> {
     if arguments.detached && successor.is_none() {
         // A session of its own: signals for the starting user's terminal are not for the daemon.
@@ -182,7 +182,7 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
     raise_descriptor_limit();
     eventfd::prepare().map_err(|errno| {
-        format!("the kernel gives no asynchronous I/O, by which programs are woken: {errno}; raise the sysctl fs.aio-max-nr")
+        format!("the kernel refuses asynchronous I/O, which wakes programs: {errno}; raise the sysctl fs.aio-max-nr")
     })?;
     let service_manager = ServiceManager::of_environment().map_err(|error| told_manager(&error))?;
     let listener = match successor {
@@ -313,7 +313,7 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// A stream with one byte per signal: `h` asks for a reload, `t` for the end.
+/// A stream with one byte per signal: `h` requests a reload, `t` the end.
 fn watch_signals() -> std::io::Result<UnixStream> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let (reader, writer) = UnixStream::pair()?;

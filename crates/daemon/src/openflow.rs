@@ -38,7 +38,7 @@ pub struct FlowSwitches {
     /// Where sockets for tools are.
     folder: PathBuf,
     running: BTreeMap<String, Running>,
-    /// Tables that workers decide by, or are to, of switches whose settings are not in force yet.
+    /// Tables that workers use, or will use, of switches whose settings are not in force yet.
     ready: BTreeMap<String, FlowTables>,
     /// Settings that could not be put in force yet, and why: they are tried again.
     waiting: BTreeMap<String, (OpenFlow, String)>,
@@ -46,7 +46,7 @@ pub struct FlowSwitches {
     revision: u64,
 }
 
-/// What a switch needs before it is told who may change it.
+/// What a switch needs before its controllers are set.
 #[derive(Debug)]
 struct FlowTables {
     state: FlowState,
@@ -86,7 +86,7 @@ struct Running {
 struct Known {
     name: String,
     is_up: bool,
-    /// Tells an account from another one.
+    /// Distinguishes accounts.
     queues: Vec<usize>,
 }
 
@@ -109,7 +109,7 @@ impl FlowSwitches {
         Self { folder: socket.parent().unwrap_or(Path::new("/")).to_owned(), ..Self::default() }
     }
 
-    /// Whether no switch has, or is to have, flow tables.
+    /// Whether no switch has, or will have, flow tables.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
@@ -132,10 +132,10 @@ impl FlowSwitches {
             .filter_map(|(switch, tables)| Some((switch.as_str(), tables.remains.as_ref()?, &tables.state)))
     }
 
-    /// Makes the tables of a switch as another process has left them, for so many workers.
+    /// Makes the tables of a switch as another process left them, for `workers` workers.
     ///
     /// # Errors
-    /// The image is not whole.
+    /// The image is incomplete.
     pub(crate) fn make_ready(
         &mut self,
         switch: &str,
@@ -197,10 +197,10 @@ impl Ports {
         Ok(())
     }
 
-    /// Has the workers of switches go on by the tables of another process, with what was counted there.
+    /// Lets the workers of switches continue with the tables and the counts of another process.
     ///
     /// # Errors
-    /// What cannot be taken up.
+    /// What cannot be taken over.
     pub(crate) fn resume_flow_tables(&mut self, counts: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         for (switch, mut tables) in std::mem::take(&mut self.openflow.ready) {
             if !self.openflow.waiting.contains_key(&switch) {
@@ -249,7 +249,7 @@ impl Ports {
         ended.map(|_| ()).map_err(fabric_refusal)
     }
 
-    /// Has switches that wait for their flow tables drop all frames, unless they are to learn without a controller.
+    /// Has switches that wait for their flow tables drop all frames, unless they are set to learn without a controller.
     pub(crate) fn hold_for_openflow(&mut self) {
         let secure = self
             .openflow
@@ -280,7 +280,7 @@ impl Ports {
         }
     }
 
-    /// Tells controllers of ports that came, left or changed since the last look.
+    /// Notifies controllers of ports that came, left or changed since the last call.
     pub(crate) fn follow_openflow(&mut self) {
         let fabric = self.table.fabric();
         let on_switches = self.table.on_switches();

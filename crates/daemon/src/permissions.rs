@@ -1,8 +1,8 @@
 //! Permissions. The socket's mode decides who may connect. This module decides the rest, by the kernel's report of the
 //! peer's user.
 //!
-//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end
-//! of a pipe or hang one on it, to read its state, to change or read data meant for its users alone.
+//! Every request that names a port calls [`Permissions::check`]: to open or bind it, to share its memory, to be the
+//! other end of a pipe or hang one on it, to read its state, to change or read data meant for its users alone.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
@@ -49,11 +49,11 @@ impl Permissions {
 
     /// Whether `peer` may have `port`.
     ///
-    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may
-    ///   connect may have it, unless it is a device.
-    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough:
-    ///   who may be on a switch is not meant to see the memory of all who are. What hangs on a port goes by the port's
-    ///   name too.
+    /// - A free port: if rules name the port, one of them must name the peer; if none does, every user who can connect
+    ///   may have it, unless it is a device.
+    /// - A port that a user has made: that user may have it, and users whom a rule names for exactly this port. A
+    ///   pattern is not enough: permission to be on a switch must not give access to the memory of all its ports. Pipes
+    ///   and monitors of a port follow the port's name too.
     #[must_use]
     pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: Standing) -> bool {
         if self.may_administer(peer) {
@@ -93,7 +93,7 @@ impl Permissions {
         Err(refuse(ErrorKind::PermissionDenied, message, advice))
     }
 
-    /// Whether a rule lets others share this very port once `peer` has it.
+    /// Whether a rule lets others share exactly this port once `peer` has it.
     #[must_use]
     pub fn is_shared(&self, peer: PeerCredentials, port: &str) -> bool {
         self.rules_of(port).any(|rule| !rule.gids.is_empty() || rule.uids.iter().any(|&uid| uid != peer.uid))
@@ -159,7 +159,7 @@ mod tests {
         assert!(!permissions.may_have(peer(1001, 1), "vale0:ab", Standing::Of(1000)));
         assert!(!permissions.is_shared(peer(0, 0), "vale0:ab"));
         let permissions = Permissions::new(900, &[allow("eth0", &[1001], &[])]);
-        assert!(!permissions.is_shared(peer(1001, 1), "eth0"), "with nobody else");
+        assert!(!permissions.is_shared(peer(1001, 1), "eth0"), "with no other user");
         assert!(permissions.is_shared(peer(0, 0), "eth0"));
     }
 }

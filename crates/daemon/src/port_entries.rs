@@ -18,10 +18,10 @@ use crate::revival::CommandPort;
 /// Number of a client connection.
 pub type ClientId = u64;
 
-/// Who asks.
+/// The requester.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The connection: a port lives as long as it.
+    /// The connection: a port exists while it is open.
     pub id: ClientId,
     /// The kernel's word on the process.
     pub peer: PeerCredentials,
@@ -78,7 +78,7 @@ impl Origin {
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: Origin,
-    /// The settings that its name asked for.
+    /// The settings that its name requested.
     pub(crate) asked: PortSettings,
     /// The request for a device that a program has open: the device can be opened anew with it.
     pub(crate) request: Option<CommandPort>,

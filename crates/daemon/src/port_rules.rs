@@ -47,8 +47,8 @@ impl PortRules {
         Self(policies.iter().filter_map(rule).collect())
     }
 
-    /// The settings of the port `key` for which `asked` was asked: rules prevail. Of several rules the first that names
-    /// a setting counts.
+    /// The settings of the port `key` for which `asked` was requested: rules prevail. Of several rules the first that
+    /// names a setting counts.
     #[must_use]
     pub fn settings(&self, key: &str, asked: &PortSettings) -> PortSettings {
         let fixed = || self.0.iter().filter(|(pattern, _)| pattern.is_match(key)).map(|(_, fixed)| fixed);
@@ -59,10 +59,10 @@ impl PortRules {
         }
     }
 
-    /// The same for a port that is about to be made.
+    /// The same for a port that is about to be created.
     ///
     /// # Errors
-    /// The refusal to send where something was asked that a rule fixes otherwise.
+    /// The refusal to send if the request contradicts a rule.
     pub fn settle(&self, key: &str, asked: &PortSettings) -> Result<PortSettings, Refusal> {
         let settings = self.settings(key, asked);
         if settings.has_all_of(asked) {

@@ -67,7 +67,7 @@ pub struct Ports {
     pub(crate) known_faults: BTreeMap<String, String>,
     /// Rung when a device's peer comes, goes or changes.
     pub(crate) peer_changes: Arc<OwnedFd>,
-    /// Where the peers stood at the last look, by port.
+    /// The peers' state at the last check, by port.
     pub(crate) known_peers: BTreeMap<String, PeerStatus>,
     /// Configured ports whose devices are not there yet, or busy, and why.
     pub(crate) waiting: BTreeMap<String, String>,
@@ -315,7 +315,7 @@ impl Ports {
         Ok(vec![attached])
     }
 
-    /// Attaches one port; `note` is what people should know of it besides what its device says.
+    /// Attaches one port; `note` is a note for the user in addition to the device's notes.
     fn attach_one(
         &mut self,
         name: &PortName,
@@ -399,7 +399,7 @@ impl Ports {
         }
         let port = self.table.detach(key).map_err(fabric_refusal)?;
         let owner = port.occupant.owner().map(|owner| owner.id);
-        // The interface is free before its host stack's side is looked at.
+        // The interface is free before its host stack's side is checked.
         drop(port);
         if let Some(beside) = side.map(InterfaceSide::other).filter(|other| other.host) {
             let mut ports = self.table.on_switches().iter();
@@ -456,7 +456,7 @@ fn named_device(text: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refus
     Ok(NamedDevice { spelled: text.to_owned(), name, netns })
 }
 
-/// The device of the port `key` of a switch, and how many queues its request asks for.
+/// The device of the port `key` of a switch, and how many queues it requests.
 ///
 /// # Errors
 /// The refusal with which the request would be answered now.
@@ -478,7 +478,7 @@ pub(crate) fn device_of(key: &str, origin: &Origin) -> Result<(NamedDevice, Opti
 }
 
 impl CommandPort {
-    /// The device that it asks for.
+    /// The requested device.
     ///
     /// # Errors
     /// The refusal with which the request would be answered now.
@@ -541,7 +541,7 @@ fn cut_off(device: &NamedDevice, take: bool) -> Result<Option<String>, Refusal> 
                 "attaching {interface} cuts the host off from it, and the host uses it: {}",
                 uses.join(", ")
             ),
-            "add --host to keep the host connected through the switch, or --take if it is to lose the interface",
+            "add --host to keep the host connected through the switch, or --take if the host should lose the interface",
         ));
     }
     let used = if uses.is_empty() { String::new() } else { format!(": {}", uses.join(", ")) };

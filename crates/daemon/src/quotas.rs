@@ -1,7 +1,7 @@
 //! Users' shares of common resources: memory, switches, ports, queues, pipes, devices.
 //!
 //! Each region, port, queue, pipe and device carries a reservation. Switches, and ports of one switch, are counted when
-//! a user asks for one. Only the total limits bind root and the daemon's own user, and a part of the total is reserved
+//! a user requests one. Only the total limits bind root and the daemon's own user, and a part of the total is reserved
 //! for them.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::refusal::{Refusal, refuse};
 /// Descriptors that a queue takes: two eventfds, of which the port and the datapath have a handle each.
 const DESCRIPTORS_PER_QUEUE: u64 = 4;
 
-/// The part of its user's share that a port, pipe or device takes, as long as it exists.
+/// The part of its user's share that a port, pipe or device takes while it exists.
 #[derive(Debug, Default)]
 pub struct Holding {
     _reservations: Vec<Reservation>,
@@ -236,7 +236,7 @@ pub(crate) fn refuse_memory(bytes: u64, error: LimitError) -> Refusal {
         error => (format!("{region}: {error}"), "limits.shared_memory_mib"),
     };
     let advice =
-        format!("ask for fewer queues and slots or smaller buffers, end some programs, or raise {key}");
+        format!("request fewer queues and slots or smaller buffers, end some programs, or raise {key}");
     refuse(ErrorKind::OutOfMemory, message, advice)
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn region_refusal(error: RegionError) -> Refusal {
         RegionError::Limit { bytes, source } => refuse_memory(bytes, source),
         error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
         error => {
-            refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones")
+            refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or request smaller ones")
         }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn table_refusal(name: &str, error: TableError) -> Refusal {
         }
         TableError::SharedQueues { asked, has } => refuse(
             ErrorKind::BadWish,
-            format!("{name} is to have {asked} queues in a region whose ports have {has}"),
+            format!("{name} cannot have {asked} queues in a region whose ports have {has}"),
             "leave the number of queues out, or do not share",
         ),
         error => refuse(ErrorKind::Internal, error.to_string(), ""),

@@ -14,7 +14,7 @@ use crate::ports::{Attachment, Ports, ServedBy};
 use crate::saving::wish_of;
 use crate::whereabouts::Whereabouts;
 
-/// What came of bringing the ports to a configuration.
+/// The result of applying a configuration to the ports.
 #[derive(Debug, Default)]
 pub struct Applied {
     /// The clients that lost a port.
@@ -25,7 +25,7 @@ pub struct Applied {
     pub waiting: Vec<String>,
 }
 
-/// Brings the configured ports to what `wanted` says. Ports of programs and of `ringroad attach` stay.
+/// Brings the configured ports in line with `wanted`. Ports of programs and of `ringroad attach` stay.
 pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
@@ -104,7 +104,7 @@ pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicy]) -> Vec<String> {
     problems
 }
 
-/// Brings the static addresses from what `before` says to what `wanted` says. Those of commands stay.
+/// Changes the static addresses from `before` to `wanted`. Those set by commands stay.
 pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[StaticAddress]) {
     let fabric = ports.table.fabric_mut();
     for (switch, mac, _) in before.iter().filter(|old| !wanted.contains(old)).flat_map(StaticAddress::parse) {
@@ -115,7 +115,7 @@ pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[St
     }
 }
 
-/// Brings the mirrors from what `before` says to what `wanted` says. Those of commands stay.
+/// Changes the mirrors from `before` to `wanted`. Those set by commands stay.
 ///
 /// # Errors
 /// A worker that is gone.
@@ -130,8 +130,8 @@ pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) ->
     Ok(())
 }
 
-/// Brings OpenFlow from what `before` says to what `wanted` says, and reads keys and certificates anew. Settings of commands
-/// stay. Returns what is tried again.
+/// Changes OpenFlow from `before` to `wanted`, and reads keys and certificates again. Settings made by commands stay.
+/// Returns what is retried.
 pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow]) -> Vec<String> {
     let is_wanted = |old: &OpenFlow| wanted.iter().any(|new| new.switch == old.switch);
     for old in before.iter().filter(|old| !is_wanted(old)) {
@@ -146,7 +146,7 @@ pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow
 /// The keys that differ between the two and take effect when the daemon starts the next time only.
 #[must_use]
 pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
-    // Without `..`: the compiler asks for a line here for every key that is new.
+    // Without `..`: the compiler requires a line here for every new key.
     let Workers { count, cpus, spin_us, busy } = &new.workers;
     let Switch { ageing_s, mac_entries } = &new.switch;
     let Limits {

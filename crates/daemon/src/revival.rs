@@ -30,7 +30,7 @@ const MOST_BYTES: u64 = 64 << 20;
 pub struct CommandPort {
     /// As it was typed, with options.
     pub(crate) name: String,
-    /// `None` where a program is to open the port.
+    /// `None` if a program must open the port.
     pub(crate) driver: Option<String>,
     pub(crate) host: bool,
     pub(crate) wish: PortWish,
@@ -82,7 +82,7 @@ impl CommandPort {
         }
     }
 
-    /// Whether it asks for the port `key`.
+    /// Whether it requests the port `key`.
     pub(crate) fn is_called(&self, key: &str) -> bool {
         self.name.parse().is_ok_and(|name: PortName| name.base.to_string() == key)
     }
@@ -109,12 +109,12 @@ impl Revival {
 }
 
 impl Revival {
-    /// Goes on with the list of another daemon at `socket` that hands over to this one.
+    /// Resumes the list of another daemon at `socket` that hands over to this one.
     pub(crate) fn resume(socket: &Path, waiting: Vec<CommandPort>, last_number: u64) -> Self {
         Self { file: Some(attached_ports_path(socket)), waiting, last_number, ..Self::default() }
     }
 
-    /// The ports that are to be tried again.
+    /// The ports to retry.
     pub(crate) fn waiting(&self) -> &[CommandPort] {
         &self.waiting
     }
@@ -124,24 +124,24 @@ impl Revival {
         self.last_number
     }
 
-    /// Whether a port is to be tried again.
+    /// Whether a port will be retried.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The ports that are to be tried again, and why they are not there.
+    /// The ports to retry, and why they are missing.
     pub(crate) fn waiting_ports(&self) -> impl Iterator<Item = (String, String)> {
         let reason = |port: &CommandPort| self.reasons.get(&port.name).cloned().unwrap_or_default();
         self.waiting.iter().map(move |port| (port.name.clone(), reason(port)))
     }
 
-    /// Whether the port `key` that was attached under this number is to be tried again.
+    /// Whether the port `key` that was attached under this number will be retried.
     pub(crate) fn awaits(&self, key: &str, number: u64) -> bool {
         self.waiting.iter().any(|port| port.is_called(key) && port.number == number)
     }
 
-    /// Gives a waiting port up. `false`: there is none of that name.
+    /// Gives up a waiting port. `false`: there is none of that name.
     pub(crate) fn give_up(&mut self, key: &str) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|port| !port.is_called(key));

@@ -209,7 +209,8 @@ fn is_same(one: &StaticAddress, other: &StaticAddress) -> bool {
     one.parse().is_ok_and(|one| other.parse() == Ok(one))
 }
 
-/// Brings the `[[address]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+/// Updates the `[[address]]` tables to the values in force; returns those added and removed. `None`: they are not
+/// tables.
 fn save_addresses(
     ports: &Ports,
     config: &Config,
@@ -238,7 +239,8 @@ fn save_addresses(
     Some((added.into_iter().map(words).collect(), removed))
 }
 
-/// Brings the `[[mirror]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+/// Updates the `[[mirror]]` tables to the values in force; returns those added and removed. `None`: they are not
+/// tables.
 fn save_mirrors(
     ports: &Ports,
     config: &Config,
@@ -280,7 +282,8 @@ fn save_mirrors(
     Some((words(added), words(removed)))
 }
 
-/// Brings the `[[openflow]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+/// Updates the `[[openflow]]` tables to the values in force; returns those added and removed. `None`: they are not
+/// tables.
 fn save_openflow(
     ports: &Ports,
     config: &Config,

@@ -49,11 +49,11 @@ const DEVICES: u64 = u64::MAX - 3;
 /// Time between two tries to make configured ports whose devices are not there yet.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Why the daemon ended without being asked to.
+/// Why the daemon ended without a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The kernel refused something it cannot do without.
+    /// The kernel refused something essential.
     #[error("{what}: {source}")]
     System { what: &'static str, source: Errno },
     /// A worker is gone.
@@ -78,17 +78,17 @@ pub struct ServerParts {
     pub signals: UnixStream,
     /// The log.
     pub log: RunningLog,
-    /// Arguments of a process that is to go on in place of this one.
+    /// Arguments of a process that will replace this one.
     pub arguments: Vec<OsString>,
 }
 
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
-    /// Everything that is waited for. Sessions are in it by edge: a turn goes on until their socket has nothing more,
+    /// Everything that is waited for. Sessions are in it by edge: a turn continues until their socket has nothing more,
     /// so no session misses an edge, and one that waits for its turn or is behind with reading costs nothing.
     epoll: OwnedFd,
-    /// Connections that are netmap devices, by level: whatever happens at one of them ends it.
+    /// Connections that are netmap devices, by level: any event at one of them ends it.
     devices: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
     turns: Turns,
@@ -99,12 +99,12 @@ pub struct Server {
     next_tick: Instant,
     /// The time at which a daemon without users ends.
     idle_at: Option<Instant>,
-    /// When accepting goes on, where it was stopped.
+    /// When accepting resumes, if it was stopped.
     accept_at: Option<Instant>,
     /// When configured ports are tried again whose devices were not there.
     retry_at: Option<Instant>,
-    /// When the kernel's way between veth pairs is brought to what switches have learned; and the number of ports at
-    /// the last look, which is none where something else has changed.
+    /// When the kernel's path between veth pairs is next updated to what switches have learned; and the number of ports
+    /// at the last update, which is none if something else has changed.
     shortcuts_at: Option<Instant>,
     ports_at_look: usize,
     netmap: Netmap,
@@ -112,7 +112,7 @@ pub struct Server {
     tracer: Option<ClientId>,
     next_client: ClientId,
     started_at: Instant,
-    /// Tells this daemon from those before it.
+    /// Distinguishes this daemon from earlier ones.
     instance: u64,
     rejected_requests: u64,
     stopping: bool,
@@ -128,8 +128,7 @@ fn system(what: &'static str) -> impl FnOnce(Errno) -> ServerError {
     move |source| ServerError::System { what, source }
 }
 
-/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's
-/// affair.
+/// Only a worker that is gone ends the daemon: any other failure of one client's ports concerns only that client.
 fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -212,7 +211,7 @@ impl Server {
     /// Serves until a stop signal or request.
     ///
     /// # Errors
-    /// [`ServerError`] where it cannot go on.
+    /// [`ServerError`] if it cannot continue.
     pub fn run(&mut self) -> Result<(), ServerError> {
         info!(
             socket = %self.parts.socket.display(),
@@ -268,7 +267,7 @@ impl Server {
             .fold(self.next_tick, Instant::min)
     }
 
-    /// Says where switches are joined in a loop. The log's limit holds for this, too.
+    /// Logs where switches are joined in a loop. The log's limit holds for this, too.
     fn tell_of_loops(&self) {
         let fabric = self.parts.ports.table.fabric();
         for (switch, seen) in fabric.take_loops() {
@@ -383,7 +382,7 @@ impl Server {
                     }
                 }
             } else {
-                info!("told to stop by a signal");
+                info!("stopping: signal received");
                 self.stopping = true;
             }
         }

@@ -37,7 +37,7 @@ impl ServiceManager {
         Ok(Self { socket, address })
     }
 
-    /// The daemon serves now; `status` says in a line how it is.
+    /// The daemon serves now; `status` describes its state in a line.
     ///
     /// # Errors
     /// The socket's.
@@ -45,7 +45,7 @@ impl ServiceManager {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")))
     }
 
-    /// Another process goes on as the service.
+    /// Another process has taken over the service.
     ///
     /// # Errors
     /// The socket's.

@@ -1,5 +1,5 @@
-//! Tells ports that are veth pairs which addresses their switch has learned, so that the kernel passes frames between
-//! them by itself (`ringroad_drivers::veth::shortcut`).
+//! Gives ports that are veth pairs the addresses that their switch has learned, so that the kernel passes frames
+//! between them by itself (`ringroad_drivers::veth::shortcut`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use tracing::warn;
 
 use crate::port_entries::PortTable;
 
-/// Time between two looks at the addresses of a switch: an address that moves has frames at its old place for so long.
+/// Interval of reading the addresses of a switch: frames for an address that moves go to its old place for up to this
+/// time.
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
 /// A port's place on the way, and the addresses learned there.
 type Ends<'a> = BTreeMap<u8, (&'a Arc<Shortcut>, BTreeSet<Octets>)>;
 
-/// Brings the kernel's tables to what the switches have learned. Says whether there are ports that need it.
+/// Updates the kernel's tables to what the switches have learned. Returns whether there are ports that need it.
 pub(crate) fn follow(table: &PortTable) -> bool {
     let mut by_switch: BTreeMap<&str, Ends<'_>> = BTreeMap::new();
     for port in table.on_switches().values() {

@@ -311,7 +311,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
             let totals = ports.table.fabric().switch_totals(name)?;
             Some(SwitchReport {
                 name: name.to_owned(),
-                // The port behind which the controllers are is none of the users'.
+                // The controllers' port is not a user's port.
                 ports: totals.ports as u32 - u32::from(ports.openflow.has(name)),
                 macs: totals.macs as u32,
                 evictions: totals.evictions,
@@ -357,7 +357,7 @@ pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
         .collect()
 }
 
-/// Processor time of a thread of this process, from the kernel's scheduler statistics; 0 where it tells none.
+/// Processor time of a thread of this process, from the kernel's scheduler statistics; 0 if it reports none.
 fn thread_cpu_ns(thread: u32) -> u64 {
     std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"))
         .ok()
@@ -450,7 +450,7 @@ mod tests {
         }
         assert!(answers > 1, "all fitted into one answer");
         assert_eq!(listed, names);
-        // A place that is no place is the beginning, and one whose port has gone is that of the port behind it.
+        // An invalid place means the beginning; a place whose port has gone means that of the next port.
         assert_eq!(list(&ports, &netmap, Some("é")).unwrap().ports[0].name, names[0]);
         let gone = format!("0{}-", names[5]);
         assert_eq!(list(&ports, &netmap, Some(&gone)).unwrap().ports[0].name, names[6]);

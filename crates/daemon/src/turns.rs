@@ -1,7 +1,7 @@
 //! The order in which the control thread serves users.
 //!
 //! Users share the thread's time: the next turn is for the user who has used the least, and goes round among the user's
-//! connections. A user who asks again after a while has no claim to the unused time, so no user can save turns up.
+//! connections. A user who sends a request after a pause has no claim to the unused time, so no user can save up turns.
 //! Within a user the order is that of the events: a close by one program comes before a later request of another.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, refuse};
 /// The origin of a name, and the namespaces that it may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Whereabouts<'a> {
-    /// Who asks; `None` for the daemon itself, as its configuration has it.
+    /// The requester; `None` for the daemon itself, for its configuration.
     asking: Option<&'a ServerConnection>,
     /// Whether names may lead to every namespace.
     administers: bool,

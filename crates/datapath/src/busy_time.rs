@@ -45,7 +45,7 @@ impl Stopwatch {
         Self { last: ticks() }
     }
 
-    /// Ends a turn, which began where the last ended, and says whether it moved frames.
+    /// Ends a turn, which began where the last ended, and returns whether it moved frames.
     #[inline]
     pub(crate) fn end_turn(&mut self, moved: bool, busy: &BusyTime) {
         let now = ticks();

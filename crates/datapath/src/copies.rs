@@ -58,8 +58,8 @@ impl Copier {
         }
     }
 
-    /// Sends the copies of the frames of `batch` from the first on where the job's plan says, until delivering them
-    /// costs its budget or no memory is left for the next frame; one is executed at least.
+    /// Sends the copies of the frames of `batch` from the first on to the destinations of the job's plan, until
+    /// delivering them costs its budget or no memory is left for the next frame; one is executed at least.
     pub(crate) fn execute(
         &mut self,
         executor: &mut Executor,
@@ -146,7 +146,7 @@ impl Copier {
         let frame_bytes = source.frame_bytes(frame);
         let grows = bytes.len() as isize - replaces as isize;
         let unfinished = match replaces == frame_bytes {
-            // Nothing is left of what was to be finished.
+            // Nothing is left to finish.
             true => Unfinished::default(),
             false => meta.unfinished.shifted(grows).ok_or(DropCause::BadOffload)?,
         };
@@ -210,7 +210,7 @@ impl HeadMemory {
         unsafe { Fragment::from_private(kept, flags) }
     }
 
-    /// Says that what was given out is used until other workers have consumed what was handed over to them.
+    /// Marks what was given out as used until other workers have consumed what was handed over to them.
     fn lend(&mut self, outboxes: &[Option<Outbox>]) {
         if self.given != self.lent.back().map_or(self.back, |&(given, _)| given) {
             self.lent.push_back((self.given, positions(outboxes)));

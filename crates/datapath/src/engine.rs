@@ -1,9 +1,9 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! To serve a queue, the engine takes a batch, has it decided, groups it by destination, delivers each group with one
-//! copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by cause, or
-//! handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its share
-//! ([`crate::rota`]); a program that steps its own engine serves all queues at once.
+//! To serve a queue, the engine takes a batch, lets the decider decide it, groups it by destination, delivers each
+//! group with one copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by
+//! cause, or handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its
+//! share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::rota::{Rota, TURN_COST};
 /// Which event of [`Engine::wake_set`] is the bell's.
 pub(crate) const BELL: u64 = u64::MAX;
 /// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every
-/// queue is looked at once more, so no edge can be missed.
+/// queue is checked once more, so no edge can be missed.
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 /// What waking a program costs.
 const KICK_COST: u64 = 8;
@@ -77,7 +77,7 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Appends a fragment that another worker handed over. Says whether its frame is whole now.
+    /// Appends a fragment that another worker handed over. Returns whether its frame is whole now.
     #[inline]
     fn take_over(&mut self, handoff: &Handoff, first: bool) -> bool {
         self.batch.push(handoff.fragment, first);
@@ -199,8 +199,8 @@ impl Engine {
     }
 
     /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's
-    /// time: a program's last frames are not lost because it ended right after sending them. Says whether there may be
-    /// more.
+    /// time: a program's last frames are not lost because it ended right after sending them. Returns whether there may
+    /// be more.
     pub fn drain(&mut self, places: &[u32]) -> bool {
         let mut cost = 0;
         for &place in places {
@@ -224,7 +224,7 @@ impl Engine {
         matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty())
     }
 
-    /// The queue at `place`, to look at.
+    /// The queue at `place`, for inspection.
     pub fn queue_mut(&mut self, place: u32) -> Option<&mut dyn PortQueue> {
         match self.queues.get_mut(place as usize)?.as_mut() {
             Some(queue) => Some(queue.port.as_mut()),
@@ -313,10 +313,10 @@ impl Engine {
         self.holds
     }
 
-    /// Sends on what was received before. Says whether nothing is left of it: every frame was delivered,
-    /// dropped by cause or handed to another worker, which has copied it, and every queue has all its slots back. A
-    /// `patient` caller lets devices send what programs have lent them, and drivers end what they do beside the worker;
-    /// for another the slots count as back.
+    /// Sends on what was received before. Returns whether nothing is left of it: every frame was delivered, dropped by
+    /// cause or handed to another worker, which has copied it, and every queue has all its slots back. A `patient`
+    /// caller lets devices send what programs have lent them, and drivers end what they do beside the worker; for
+    /// another the slots count as back.
     pub fn come_to_rest(&mut self, patient: bool) -> bool {
         self.receive_handoffs(u64::MAX);
         let mut places = 0..self.queues.len() as u32;
@@ -393,7 +393,7 @@ impl Engine {
                 self.put_to_sleep(place);
             }
             if from != 0 && served.frames == 0 {
-                // No room at another worker: the owner's next turn goes on with it.
+                // No room at another worker: the owner's next turn continues with it.
                 break;
             }
         }
@@ -439,8 +439,8 @@ impl Engine {
         }
     }
 
-    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must
-    /// not sleep, since there is work, or are more queues to be told. [`Self::awake`] follows in either case.
+    /// Announces the engine's sleep on all queues, at most on `most` that have to be notified one by one. `false`: it
+    /// must not sleep, since there is work, or more queues must be notified. [`Self::awake`] follows in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
         if self.rota.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
@@ -533,8 +533,8 @@ impl Engine {
         }
     }
 
-    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`].
-    /// `bell` comes into it where it is made anew.
+    /// The descriptor that becomes readable when a sleeping engine has work; [`Self::woken`] processes its events.
+    /// `bell` is added to it when it is created again.
     ///
     /// # Errors
     /// The kernel has no descriptors or no memory left.
@@ -552,7 +552,7 @@ impl Engine {
         self.wakes.as_ref().map(AsFd::as_fd).ok_or(rustix::io::Errno::BADF)
     }
 
-    /// Wakes the queue that an event of the wake set names. Says whether it was a queue's.
+    /// Wakes the queue that an event of the wake set names. Returns whether it was a queue's.
     pub fn woken(&mut self, event: u64) -> bool {
         let Ok(place) = u32::try_from(event) else { return false };
         let Some(sleeper) = self.queue_mut(place).and_then(PortQueue::sleeper) else { return false };
@@ -567,7 +567,7 @@ impl Engine {
         true
     }
 
-    /// Whether queues sleep of which no turn takes care, so that the wake set must be asked while others work.
+    /// Whether there are sleeping queues that no turn serves, so that the wake set must be polled while others work.
     #[must_use]
     pub fn has_unwatched(&self) -> bool {
         self.rota.has_unwatched()
@@ -604,8 +604,8 @@ impl Engine {
         }
     }
 
-    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Says whether other workers,
-    /// and the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
+    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Returns whether other
+    /// workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
     #[inline(never)]
     fn may_serve(&mut self, place: u32, forwarding: Forwarding) -> bool {
         if matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty()) {
@@ -860,7 +860,7 @@ fn pair(
     Some((one, other.as_deref_mut()))
 }
 
-/// Lets no frame go that says of itself what cannot be.
+/// Drops frames with impossible metadata.
 #[cold]
 fn refuse_impossible(batch: &Batch, first: usize, plan: &mut Plan) {
     for frame in first..batch.frames() {

@@ -48,7 +48,7 @@ impl std::fmt::Debug for EngineQueue {
 }
 
 impl EngineQueue {
-    /// A queue whose frames go where `forwarding` says, in the time of `owner`; `counters` is its account.
+    /// A queue whose frames are forwarded by `forwarding`, in the time of `owner`; `counters` is its account.
     #[must_use]
     pub fn new(
         mut port: Box<dyn PortQueue>,
@@ -108,7 +108,7 @@ impl EngineQueue {
         self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
     }
 
-    /// Whether a look at it would find nothing: no frames, and no slots to settle.
+    /// Whether it has nothing to do: no frames, and no slots to settle.
     #[inline]
     pub(crate) fn is_idle(&mut self) -> bool {
         self.pending.is_empty() && self.port.is_empty()
@@ -128,7 +128,7 @@ impl EngineQueue {
         debug_assert!(batch.frames() <= batch.capacity(), "the queue gives more frames than it may");
     }
 
-    /// Makes what it got, and got back, visible. Returns how often that woke somebody.
+    /// Makes what it got, and got back, visible. Returns how many wake-ups that sent.
     #[inline]
     pub(crate) fn flush(&mut self) -> u32 {
         let kicks = self.port.flush();
@@ -143,7 +143,7 @@ impl EngineQueue {
         }
     }
 
-    /// Whether frames wait, or may wait that nothing would tell of.
+    /// Whether frames wait, or may wait without a notification.
     pub(crate) fn has_waiting(&mut self) -> bool {
         self.port.sleeper().is_none_or(Sleep::has_waiting)
     }

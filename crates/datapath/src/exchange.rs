@@ -197,7 +197,7 @@ impl Outbox {
     pub fn push(&mut self, handoff: Handoff) {
         assert!(self.free() > 0, "exchange overrun");
         let entry = &self.shared.entries[self.written as usize % EXCHANGE_ENTRIES];
-        // SAFETY: the receiver has consumed this entry, asserted above, and does not look at it until published.
+        // SAFETY: the receiver has consumed this entry, asserted above, and does not read it until published.
         unsafe { *entry.get() = Some(handoff) };
         self.written += 1;
     }
@@ -241,7 +241,7 @@ impl Inbox {
         place.map_or_else(PortMask::default, |place| unsafe { *place.get() })
     }
 
-    /// Goes on to the entry behind the one that [`Inbox::peek`] gave.
+    /// Moves on to the entry after the one that [`Inbox::peek`] returned.
     pub fn skip(&mut self) {
         self.read += 1;
     }

@@ -108,7 +108,7 @@ pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
 }
 
 impl Executor {
-    /// Sends the frames of `batch` from the first on where the job says, until delivering them costs its budget.
+    /// Sends the frames of `batch` from the first on to the job's destinations, until delivering them costs its budget.
     #[inline]
     pub(crate) fn execute(
         &mut self,

@@ -75,7 +75,7 @@ impl Runner {
     }
 }
 
-/// Why the fabric cannot be changed as asked.
+/// Why the fabric could not be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
@@ -95,7 +95,7 @@ pub enum FabricError {
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// The kernel refused an eventfd or random bytes.
-    #[error("asking the kernel for an eventfd or random bytes: {0}")]
+    #[error("requesting an eventfd or random bytes from the kernel: {0}")]
     System(#[from] rustix::io::Errno),
     /// Sizes of the address table.
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub enum FabricError {
     /// Flow tables for a switch whose ports have settings.
     #[error("port {0} has settings: no flow tables can decide for its switch")]
     HasSettings(String),
-    /// VLANs on a switch whose table of addresses does not tell them apart.
+    /// VLANs on a switch whose address table does not distinguish them.
     #[error("a switch with VLANs needs room for {least} addresses; it has room for {0}", least = MacTableConfig::LEAST_ENTRIES_FOR_VLANS)]
     TableWithoutVlans(usize),
     /// Number of workers out of range.
@@ -246,7 +246,7 @@ pub struct NamedMirror {
     pub received: bool,
     /// Whether frames that are delivered to it are.
     pub delivered: bool,
-    /// One of so many frames of each port is copied, from 1.
+    /// One of this many frames of each port is copied, from 1.
     pub sample: u32,
     /// Whether the port gets a record of each frame in place of the frame.
     pub records: bool,
@@ -506,7 +506,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Sends frames only to the first `count` queues of a port, at least to one: its other side looks at no more.
+    /// Sends frames only to the first `count` queues of a port, at least to one: its other side uses no more.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -661,7 +661,7 @@ impl Fabric {
         Some(switch.learning.table.entries(switch.learning.now()).collect())
     }
 
-    /// A number that no other switch has as long as this one exists.
+    /// A number that no other switch has while this one exists.
     #[must_use]
     pub fn switch_number(&self, switch: &str) -> Option<u16> {
         Some(self.switches.get(switch)?.id.0)
@@ -767,7 +767,7 @@ impl Fabric {
         self.mirrors.get(name).into_iter().flatten().filter_map(in_force).collect()
     }
 
-    /// Gives each worker the decider that the mirrors of a switch and its ports ask for.
+    /// Gives each worker the decider that the mirrors of a switch and its ports require.
     fn install_mirrors(&mut self, name: &str) -> Result<(), FabricError> {
         let Some(switch) = self.switches.get(name) else { return Ok(()) };
         let mirrors = self.mirrors_in_force(name, switch);
@@ -812,7 +812,7 @@ impl Fabric {
         self.revision
     }
 
-    /// Has something else than the learning switch decide for a switch; `None`: the learning switch again. It lasts until
+    /// Sets another decider than the learning switch for a switch; `None`: the learning switch again. It lasts until
     /// the last port of the switch has left.
     ///
     /// # Errors
@@ -959,7 +959,7 @@ impl Fabric {
         }
     }
 
-    /// Why each of `ports`, given by switch and name, stands still, if it does. Each worker is asked once.
+    /// Why each of `ports`, given by switch and name, stands still, if it does. Each worker is queried once.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -1087,7 +1087,7 @@ impl Fabric {
         place as u32
     }
 
-    /// Places the queues of a port; tells which of them take frames, too.
+    /// Places the queues of a port; also returns which of them take frames.
     fn place_all(
         &mut self,
         queues: Vec<QueueParts>,
@@ -1125,9 +1125,9 @@ impl Fabric {
         self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))
     }
 
-    /// Has the workers, which hold, send on what they had received, until nothing is left of it or `deadline` has
-    /// passed. Says whether nothing is left. Devices and drivers have a tenth of the time for what
-    /// they do by themselves: a peer must not prolong it.
+    /// Lets the held workers forward what they had received, until nothing is left or `deadline` has passed. Returns
+    /// whether nothing is left. Devices and drivers have a tenth of the time for what they do by themselves: a peer
+    /// must not prolong it.
     ///
     /// # Errors
     /// A worker that is gone.

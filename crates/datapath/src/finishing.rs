@@ -154,7 +154,7 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         }
     }
 
-    /// Says of the frame appended last, which is finished, what is known of `frame`.
+    /// Copies the known metadata of `frame` to the frame appended last, which is finished.
     fn stamp(&mut self, frame: usize) {
         let meta = self.source.meta(frame);
         self.workplace.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });

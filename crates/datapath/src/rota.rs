@@ -12,7 +12,7 @@ use crate::exchange::MAX_WORKERS;
 
 /// Units that a user may spend in a turn. One unit is about a short frame's copy, 50 to 100 ns.
 pub const TURN_COST: u64 = 1024;
-/// Sleeping queues of a program that a turn looks at.
+/// Sleeping queues of a program that a turn checks.
 pub const SLEEPERS_PER_TURN: usize = 16;
 /// Looks without a frame after which a queue that sleeps alone is put to sleep.
 const LOOKS_BEFORE_SLEEP: u16 = 1024;
@@ -126,7 +126,7 @@ fn give_share(credit: &mut i64) {
     *credit = (*credit + TURN_COST as i64).min(TURN_COST as i64);
 }
 
-/// A user's turn: at which of its programs it is, and what is left to look at.
+/// A user's turn: its current program, and the queues left to check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     user: usize,
@@ -241,8 +241,8 @@ impl Rota {
         Some(turn)
     }
 
-    /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None`
-    /// where the turn is over.
+    /// The next queue to check in a turn, and how many frames of its held batch were dispatched; `None` if the turn is
+    /// over.
     #[inline]
     pub(crate) fn next(&mut self, turn: &mut Turn) -> Option<(u32, usize)> {
         let user = self.users.get_mut(turn.user)?;
@@ -266,9 +266,9 @@ impl Rota {
         None
     }
 
-    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes
-    /// round its program's queues once more. Says whether the queue has been quiet for so long that it may sleep while
-    /// others work.
+    /// Records what checking the queue at `place` has cost in a turn, and whether it found frames: then the turn goes
+    /// round its program's queues once more. Returns whether the queue has been quiet for so long that it may sleep
+    /// while others work.
     #[inline]
     pub(crate) fn note_look(&mut self, turn: &mut Turn, place: u32, found: bool, cost: u64) -> bool {
         let Some(user) = self.users.get_mut(turn.user) else { return false };
@@ -278,7 +278,7 @@ impl Rota {
         if found {
             turn.awake = program.awake;
         }
-        // As many as a turn looks at anyway need not sleep.
+        // Queues that a turn checks anyway need not sleep.
         let may_sleep = program.awake > SLEEPERS_PER_TURN;
         let Some(Some(seat)) = self.seats.get_mut(place as usize) else { return false };
         seat.empty_looks = if found { 0 } else { seat.empty_looks.saturating_add(1) };
@@ -368,7 +368,7 @@ impl Rota {
         self.programs().flat_map(|owner| owner.places.iter().take(owner.awake)).nth(skip).copied()
     }
 
-    /// Whether some program has more sleepers than its turns look at.
+    /// Whether some program has more sleepers than its turns check.
     pub(crate) fn has_unwatched(&self) -> bool {
         self.programs().any(|owner| owner.sleepers() > SLEEPERS_PER_TURN)
     }

@@ -74,7 +74,7 @@ impl WorkerStats {
     }
 }
 
-/// Why a worker cannot be had or reached.
+/// Why a worker cannot be started or reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
@@ -220,16 +220,16 @@ struct Running {
     stats: Arc<WorkerStats>,
     sleeper: Sleeper,
     config: WorkerConfig,
-    /// What turns had cost when the wake set was asked last.
+    /// What turns had cost when the wake set was last polled.
     spent_at_look: u64,
 }
 
-/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or
-/// frames are held back for a time.
+/// Maximum sleep of a worker while an event is due that sends no wake-up: a device has slots of a program, or frames
+/// are held back for a time.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
-/// Empty turns between two looks at the clock.
+/// Empty turns between two readings of the clock.
 const TURNS_PER_CLOCK: u32 = 16;
-/// Queues that get an announcement of sleep between two turns: an announcement takes about as long as a look.
+/// Queues that get an announcement of sleep between two turns: an announcement takes about as long as a check.
 const TOLD_AT_ONCE: usize = 512;
 
 impl Running {
@@ -329,7 +329,7 @@ impl Running {
     fn look_at_wakes(&mut self) {
         self.spent_at_look = self.engine.spent();
         if self.engine.has_unwatched() {
-            // What cannot be asked now is asked next time.
+            // What cannot be polled now is polled next time.
             let _ = self.take_wakes(Some(Duration::ZERO));
         }
     }

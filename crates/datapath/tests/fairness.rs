@@ -100,7 +100,7 @@ fn thousands_of_empty_queues_let_a_bystander_wait_for_one_turn() {
         let (copies, looks) = site.one_way();
         assert!(copies == 0 && looks <= TURN_COST, "{looks}");
     }
-    // Meanwhile they have been put to sleep, and few are looked at.
+    // Meanwhile they have been put to sleep, and few are checked.
     assert!(site.one_way().1 <= 32);
 }
 
@@ -259,7 +259,7 @@ fn to_sleep_again_costs_time_only_for_the_queues_that_were_awake() {
     while !engine.fall_asleep(512) {
         tries += 1;
     }
-    assert_eq!((tries, told(&site)), (3, 120 * 16), "told in parts");
+    assert_eq!((tries, told(&site)), (3, 120 * 16), "notified in parts");
     engine.awake();
     // Places 2 and on are the attacker's.
     assert!(engine.woken(100));

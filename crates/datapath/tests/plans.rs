@@ -350,7 +350,7 @@ fn parts() -> impl Strategy<Value = Vec<usize>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn every_port_gets_what_the_plan_says_in_order_and_the_sum_is_exact(
+    fn every_port_gets_what_the_plan_gives_it_in_order_and_the_sum_is_exact(
         frames in proptest::collection::vec((parts(), copies()), 1..250),
         workers in 1..=2u8,
         is_plain in any::<bool>(),

@@ -18,7 +18,7 @@ use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_switch::MacTableConfig;
 
-/// A frame, and what is left to do with it where its sender says so.
+/// A frame, and what is left to do with it if its sender states that.
 type Sent = (Vec<u8>, Option<Unfinished>);
 /// A frame, and what was left to do with it as it came.
 type Got = (Vec<u8>, Unfinished);
@@ -274,7 +274,7 @@ fn check_tags(mut site: Site) {
     site.send(&a, vec![(short.clone(), Some(checksum(34))), (jumbo.clone(), Some(long(34)))]);
     let totals = site.settle(2 * 3 + 2 * 42);
     assert_eq!(totals.dropped_frames(), 0);
-    // A tag moves what is to be finished, as it moves the headers.
+    // A tag moves the data to be finished, as it moves the headers.
     let shifted = |frame: &[u8], said: Unfinished| (with_tag(frame, 10), said.shifted(4).unwrap());
     assert_eq!(b.take(), [shifted(&short, checksum(34)), shifted(&jumbo, long(34))]);
     for (port, vlan) in [(&c, None), (&d, Some(10))] {
@@ -327,7 +327,7 @@ fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
         frames.push((open_frame(9, 100), Some(said)));
         frames.push(good.clone());
     }
-    // Only a look at the frame tells that this is no TCP segment: those who do so themselves get it.
+    // Only reading the frame shows that this is not a TCP segment: receivers that finish frames themselves get it.
     let mut other = open_frame(9, 3000);
     other[23] = 99;
     frames.push((other, Some(header(NEEDS_CHECKSUM, TCP_IPV4, 1400, 34, 16))));

@@ -44,8 +44,8 @@ impl PortQueue for SocketQueue {
                 Ok((len, _)) => len,
                 Err(_) => return,
             };
-            // SAFETY: the memory is never resized, lives as long as the queue, and this slot is not written before it
-            // is released.
+            // SAFETY: the memory is never resized, lives as long as the queue does, and this slot is not written before
+            // it is released.
             batch.push(unsafe { Fragment::from_private(&slot[..len], 0) }, true);
             self.next = (self.next + 1) % SLOTS;
             self.borrowed += 1;

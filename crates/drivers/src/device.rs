@@ -31,7 +31,7 @@ use crate::veth::shortcut::Shortcut;
 pub enum DeviceError {
     /// Other programs cannot be woken safely.
     #[error(
-        "the kernel gives no asynchronous I/O, by which other programs are woken: {0}; raise the sysctl fs.aio-max-nr"
+        "the kernel refuses asynchronous I/O, which wakes other programs: {0}; raise the sysctl fs.aio-max-nr"
     )]
     NoWaking(Errno),
     /// The capture file.
@@ -108,7 +108,7 @@ pub enum DeviceError {
         interface: String,
         /// Queues that it has.
         has: u16,
-        /// Queues asked for.
+        /// Requested queues.
         asked: u16,
     },
     /// The name is not a device's.
@@ -122,7 +122,7 @@ pub enum DeviceError {
         driver: &'static str,
         /// Queues it can have.
         most: u16,
-        /// Queues asked for.
+        /// Requested queues.
         asked: u16,
     },
 }
@@ -134,7 +134,7 @@ impl From<VethError> for DeviceError {
 }
 
 impl DeviceError {
-    /// Whether it says that the interface, or the namespace where it should be, is not there, or no longer.
+    /// Whether the interface, or the namespace where it should be, does not exist, or no longer.
     #[must_use]
     pub fn is_absence(&self) -> bool {
         match self {
@@ -149,8 +149,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not
-    /// wholly gone.
+    /// Whether another program has the device. That program may end; it can be a killed daemon that is not completely
+    /// gone.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
@@ -236,7 +236,7 @@ pub struct Device {
     pub shortcut: Option<Arc<Shortcut>>,
     /// A note for the user, such as the reason why a better mechanism failed.
     pub notes: Vec<String>,
-    /// Values that must live as long as the device is in use.
+    /// Values that must live while the device is in use.
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
 

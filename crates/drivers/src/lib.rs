@@ -1,8 +1,8 @@
 //! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
-//! A driver never uses another driver, except that host rings and veth pairs lead through a TAP. [`nic`] chooses among
-//! the drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets sleep by
-//! `sleep_watch`, and look at what the kernel shows with a `look_pause`.
+//! A driver never uses another driver, except that host rings and veth pairs use a TAP. [`nic`] chooses among the
+//! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets sleep with
+//! `sleep_watch`, and poll the kernel's memory with a `look_pause`.
 
 pub mod af_packet;
 pub mod af_xdp;

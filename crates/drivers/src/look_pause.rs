@@ -1,7 +1,7 @@
-//! A pause between looks at memory that the kernel writes.
+//! A pause between reads of memory that the kernel writes.
 //!
-//! Who looks at a line takes it away from the processor that writes it. A datapath that looks all the time, and finds
-//! nothing, so slows down those whose frames it waits for.
+//! A read of a cache line takes it away from the processor that writes it. So a datapath that polls all the time
+//! without a result slows down the senders whose frames it waits for.
 
 use ringroad_port::clock::Clock;
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_follows_a_look_in_vain_until_it_is_over_or_ended() {
+    fn a_pause_follows_a_look_without_a_result_until_it_expires_or_is_ended() {
         let clock = Clock::manual();
         let mut pause = LookPause { clock: clock.clone(), ..LookPause::new(100) };
         assert!(!pause.lasts());

@@ -1,4 +1,4 @@
-//! Ports of network interfaces: which mechanism serves one, and what it is told.
+//! Ports of network interfaces: which mechanism serves one, and its settings.
 //!
 //! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know
 //! nothing of port names or of each other. Everything here runs in the interface's network namespace.
@@ -51,17 +51,17 @@ const NEED_WAKEUP: PortOption = PortOption::new(
     "need-wakeup",
     ValueKind::Flag,
     "1",
-    "0 calls the kernel for every batch, also where AF_XDP did not ask for it",
+    "0 calls the kernel for every batch, even if AF_XDP does not require it",
 );
 const BUSY_POLL: PortOption = PortOption::new(
     "busy-poll",
     ValueKind::Number { least: 0, most: i32::MAX as u64 },
     "0: it does not",
-    "the kernel polls the interface in the caller's context, for so many µs (AF_XDP)",
+    "the kernel polls the interface in the caller's context for this many µs (AF_XDP)",
 );
 const FORCE: PortOption = PortOption {
     for_administrators: true,
-    ..PortOption::new("force", ValueKind::Flag, "0", "replace an XDP program that somebody else attached")
+    ..PortOption::new("force", ValueKind::Flag, "0", "replace an XDP program attached by another program")
 };
 const PROMISC: PortOption =
     PortOption::new("promisc", ValueKind::Flag, "1 on a switch, else 0", "receive frames for other stations");
@@ -222,7 +222,7 @@ pub(crate) fn within<T: Send>(
     }
 }
 
-/// Looks at a device's interface, and at its speed in bit/s where it has one; `None` where the interface is gone.
+/// Reads a device's interface, and its speed in bit/s if it has one; `None` where the interface is gone.
 #[must_use]
 pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     let look = || {
@@ -233,12 +233,12 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     within(interface.netns.as_ref(), look).ok()
 }
 
-/// The side of the interface with number `index` that a port is to have.
+/// The side of the interface with number `index` that a port uses.
 fn side_of(netns: Option<&HeldNamespace>, index: u32, host: bool) -> Option<InterfaceSide> {
     netns.map(|netns| InterfaceSide { namespace: netns.id(), index, host })
 }
 
-/// What a device tells of its interface.
+/// A device's report of its interface.
 fn device_interface(name: &str, plan: &DevicePlan) -> DeviceInterface {
     DeviceInterface { name: name.to_owned(), netns: plan.netns.clone(), side: plan.side }
 }
@@ -320,7 +320,7 @@ fn open_interface(opening: Opening<'_>, mechanism: Mechanism) -> Result<Device, 
                 Ok(device) => device,
                 Err(refused) => {
                     let mut device = open_packet(&link, options, &plan, role, true)?;
-                    device.notes.insert(0, format!("AF_XDP is not to be had: {refused}"));
+                    device.notes.insert(0, format!("AF_XDP is not available: {refused}"));
                     device
                 }
             },
@@ -390,7 +390,7 @@ fn is_generic(interface: &str) -> Result<bool, DeviceError> {
     Ok(link_by_name(interface)?.xdp.is_some_and(|xdp| xdp.mode == XdpMode::Generic))
 }
 
-/// A port of a switch hears all stations, unless it is told otherwise.
+/// A port of a switch is promiscuous, unless configured otherwise.
 fn promiscuity(
     link: &LinkInfo,
     options: &OptionValues,
@@ -402,7 +402,7 @@ fn promiscuity(
     Ok(Some(Promiscuous::set(&link.name, link.index)?))
 }
 
-/// `alone`: the host stack is to get none of the frames.
+/// `alone`: the host stack gets none of the frames.
 fn open_packet(
     link: &LinkInfo,
     options: &OptionValues,
@@ -425,7 +425,7 @@ fn open_packet(
         fanout: options.word(&FANOUT, &FANOUTS).unwrap_or_default(),
         ignore_marked: Some(HOST_MARK),
     };
-    // First of all the sockets: they say best what is missing.
+    // The sockets first: their errors are the most specific.
     let mut packet = PacketDevice::open(&wish)?;
     let promiscuous = promiscuity(link, options, role)?;
     let mut barrier = None;
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_on_gets_blocks_and_who_passes_on_gets_each_frame_at_once() {
+    fn monitors_get_blocks_and_forwarders_get_each_frame_at_once() {
         in_own_namespace(|| {
             ip("link add rrn0 type veth peer name rrn1");
             for (name, role, version) in [

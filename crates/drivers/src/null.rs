@@ -12,7 +12,7 @@ use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 
-/// EtherType for local experiments (IEEE 802): nobody takes these frames for something else.
+/// EtherType for local experiments (IEEE 802): no receiver mistakes these frames for others.
 const LOCAL_EXPERIMENTAL: [u8; 2] = [0x88, 0xB5];
 
 const SIZE: PortOption = PortOption::new(
@@ -87,11 +87,11 @@ impl PortQueue for NullQueue {
                     return;
                 }
                 buffer.copy_from_slice(&self.template);
-                // SAFETY: the arena is never resized and lives as long as the queue.
+                // SAFETY: the arena is never resized and lives as long as the queue does.
                 batch.push(unsafe { Fragment::from_private(buffer, 0) }, true);
             }
         } else {
-            // SAFETY: the template never changes and lives as long as the queue.
+            // SAFETY: the template never changes and lives as long as the queue does.
             let frame = unsafe { Fragment::from_private(&self.template, 0) };
             batch.push_all(std::iter::repeat(frame));
         }

@@ -142,7 +142,7 @@ mod tests {
     fn fragments(bytes: &[u8]) -> Batch {
         let mut batch = Batch::new();
         batch.reset(1);
-        // SAFETY: the bytes outlive the batch's use in each test, and nobody writes them.
+        // SAFETY: the bytes outlive the batch's use in each test, and nothing writes to them.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         batch
     }

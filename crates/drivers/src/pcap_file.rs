@@ -1,7 +1,7 @@
 //! A capture file as a port: the port receives the file's frames, and writes frames delivered to it into another file.
 //!
 //! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the
-//! disk for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
+//! disk, so such a port belongs in an embedded datapath or on a worker with spare time.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -116,7 +116,7 @@ impl PcapQueue {
     /// Opens `input` and creates `output`.
     ///
     /// # Errors
-    /// [`CaptureError`] where the input is no Ethernet capture or a file cannot be opened.
+    /// [`CaptureError`] if the input is not an Ethernet capture or a file cannot be opened.
     pub fn open(input: Option<&Path>, output: Option<&Path>) -> Result<Self, CaptureError> {
         let output = match output {
             Some(path) => {
@@ -201,7 +201,7 @@ impl PortQueue for PcapQueue {
             let Some(range) = self.read_frame() else { break };
             let bytes = self.arena.get(range).unwrap_or(&[]);
             // SAFETY: the arena neither grows beyond its capacity, checked above, nor changes while anything of it is
-            // borrowed; it lives as long as the queue.
+            // borrowed; it lives as long as the queue does.
             let fragment = unsafe { Fragment::from_private(bytes, 0) };
             batch.push(fragment, true);
             self.borrowed += 1;
@@ -260,7 +260,7 @@ impl Sleep for PcapQueue {
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
-        // What has been taken is to be on disk before a quiet time.
+        // Accepted frames must be on disk before an idle time.
         if sleeping
             && let Some(writer) = &mut self.output
             && let Err(error) = writer.flush()

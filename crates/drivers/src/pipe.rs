@@ -67,7 +67,7 @@ impl Pipe {
         &self.region
     }
 
-    /// What came to the end `side` so far, as the program at the other end says.
+    /// What reached the end `side` so far, by the counts of the program at the other end.
     #[must_use]
     pub fn filled(&self, side: PipeSide) -> Filled {
         let placement = self.placement(side);

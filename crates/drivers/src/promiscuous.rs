@@ -1,4 +1,4 @@
-//! An interface that takes frames for all stations, as long as any port wants them (`PACKET_MR_PROMISC`, packet(7)).
+//! Keeps an interface in promiscuous mode while any port needs it (`PACKET_MR_PROMISC`, packet(7)).
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ pub struct Promiscuous {
 
 /// Why an interface cannot be made promiscuous.
 #[derive(Debug, thiserror::Error)]
-#[error("{interface}: making it promiscuous: {source}; this needs CAP_NET_RAW, or say promisc=0")]
+#[error("{interface}: making it promiscuous: {source}; this needs CAP_NET_RAW, or set promisc=0")]
 pub struct PromiscuousError {
     pub interface: String,
     pub source: Error,

@@ -1,7 +1,7 @@
 //! Watching a socket for a datapath that sleeps, and only then.
 //!
-//! For every frame that passes a socket the kernel wakes whoever watches it, also where nobody sleeps: on a veth, 40 to
-//! 80 ns a frame for each epoll set that the socket is in. So no set but this one has it, and this one has it from a
+//! For every frame that passes a socket the kernel wakes its watchers, even if no thread sleeps: on a veth, this costs
+//! 40 to 80 ns a frame for each epoll set that the socket is in. So the socket is only in this set, and only from a
 //! sleep until frames pass again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,7 +48,7 @@ impl SleepWatch {
     /// The datapath is about to sleep. It must not where [`Self::has_failed`] then.
     pub(crate) fn begin(&mut self, socket: impl AsFd) {
         self.frames = 0;
-        // The caller asks whether it failed.
+        // The caller checks whether it failed.
         let _ = self.watch(socket);
     }
 

@@ -153,7 +153,7 @@ impl PortQueue for ChannelQueue {
             };
             let frame = segment.frame();
             *longest_bytes = frame.len().max(*longest_bytes);
-            // SAFETY: the memory stays mapped while the card is open, which is as long as this queue lives.
+            // SAFETY: the memory stays mapped while the card is open, which is for the lifetime of this queue.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             let metadata = segment.metadata();
             if metadata.len() == FRAME_INFO_BYTES {

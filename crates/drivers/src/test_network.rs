@@ -25,7 +25,7 @@ pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
 fn enter_own_namespace() {
     // SAFETY: only this thread's network namespace changes.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-    // Nothing is to be on the wire but what the test sends.
+    // Only the test's frames must be on the wire.
     for interfaces in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
         if std::path::Path::new(&path).exists() {
@@ -93,13 +93,13 @@ pub(crate) fn wait_running(interface: &str) {
     ringroad_netdev::link_monitor::wait_running(interface, std::time::Duration::from_secs(20)).unwrap();
 }
 
-/// Waits until `condition` holds. What a descriptor keeps alive may outlive its closing for a moment: a child that
-/// another test is just starting has it too, until it runs its program.
+/// Waits until `condition` holds. An object can outlive the closing of its descriptor for a moment: a child that
+/// another test is just starting has the descriptor too, until it runs its program.
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !condition() {
-        assert!(std::time::Instant::now() < end, "it does not come to hold");
+        assert!(std::time::Instant::now() < end, "the condition does not become true");
         std::thread::yield_now();
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn run(program: &str, arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// An Ethernet frame of the type for local experiments, from station `from` to all, that says `number`.
+/// An Ethernet frame of the type for local experiments, from station `from` to all, that carries `number`.
 pub(crate) fn test_frame(from: u8, number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend_from_slice(&[2, 0, 0, 0, 0, from, 0x88, 0xb5]);
@@ -121,7 +121,7 @@ pub(crate) fn test_frame(from: u8, number: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-/// What [`test_frame`] was told to say.
+/// The number given to [`test_frame`].
 pub(crate) fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[14..18].try_into().unwrap())
 }

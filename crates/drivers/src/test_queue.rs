@@ -15,13 +15,13 @@ pub(crate) fn open(name: &str) -> Device {
     try_open(name, Role::SwitchPort).unwrap()
 }
 
-/// Opens the device called `name`, or says why not.
+/// Opens the device called `name`, or returns why not.
 pub(crate) fn try_open(name: &str, role: Role) -> Result<Device, DeviceError> {
     let name = name.parse().unwrap();
     open_device(&name, plan_device(&name, None).unwrap(), role, None)
 }
 
-/// Goes on with what is left of a device of one queue, in the place of another process.
+/// Takes over a device of one queue from another process.
 pub(crate) fn resume(name: &str, left: HandOver) -> Device {
     let name = name.parse().unwrap();
     take_over_device(&name, plan_device(&name, None).unwrap(), Role::SwitchPort, None, vec![left]).unwrap()
@@ -77,7 +77,7 @@ pub(crate) fn deliver(queue: &mut dyn PortQueue, frames: &[Vec<u8>], piece: usiz
         let pieces = frame.len().div_ceil(piece);
         for (number, bytes) in frame.chunks(piece).enumerate() {
             let flags = if number + 1 < pieces { MORE_FRAGMENTS } else { 0 };
-            // SAFETY: the frames outlive the batch, and nobody writes them.
+            // SAFETY: the frames outlive the batch, and nothing writes to them.
             batch.push(unsafe { Fragment::from_private(bytes, flags) }, number == 0);
         }
     }

@@ -10,8 +10,8 @@ use crate::trail::Step;
 
 /// Frames that are looked up together.
 pub(crate) const LANES: usize = 32;
-/// With so many entries in the first table they are: of 32 bytes each, and a counter of 16, with their places in a hash
-/// table.
+/// Number of entries in the first table from which they are: 32 bytes each, and a counter of 16, with their places in a
+/// hash table.
 const LEAST_ENTRIES: usize = 16 * 1024;
 
 /// The first steps of some frames.

@@ -1,8 +1,8 @@
-//! What a worker remembers of packets whose way through the tables took many looks: the entries that were found, by the
-//! words of the key that any table looks at.
+//! A worker's cache for packets whose way through the tables took many lookups: the entries found, by the words of the
+//! key that any table uses.
 //!
-//! Its memory has a fixed size. What was remembered of the tables as they were before a change is never used. Strangers
-//! can make it useless by many different packets; then it is left alone for a while, and costs nothing.
+//! Its memory has a fixed size. Entries cached before a change of the tables are never used. Strangers can make it
+//! useless by many different packets; then it is left alone for a while, and costs nothing.
 
 use crate::key::{FlowKey, WORDS, Words, word};
 use crate::tables::Tables;
@@ -15,13 +15,13 @@ const WAYS: usize = 2;
 const SETS: usize = 4096;
 /// Ways with more steps behind the first are not remembered.
 const MAX_STEPS: usize = 7;
-/// With fewer hash tables than that, a look into them costs no more than one into the cache.
+/// With fewer hash tables than that, a lookup in them costs no more than one in the cache.
 const LEAST_PARTS: usize = 4;
-/// After so many looks it is asked whether the cache pays.
+/// After this many lookups the cache's benefit is checked.
 const JUDGED_AFTER: u32 = 4096;
-/// It does not where fewer than one of so many looks find something.
+/// The cache has no benefit if fewer than one of this many lookups hit.
 const LEAST_HITS: u32 = 3;
-/// So many packets pass by a cache that does not pay.
+/// This many packets bypass a cache without benefit.
 const PASSED_BY: u32 = 128 * 1024;
 
 /// What is remembered of packets with one key.
@@ -75,7 +75,7 @@ pub(crate) struct WayCache {
 }
 
 impl WayCache {
-    /// A batch of so many frames begins. Whether to look here.
+    /// Begins a batch of `frames` frames. Returns whether to use the cache.
     pub fn begin(&mut self, tables: &Tables, frames: usize) -> bool {
         self.last = None;
         if tables.parts < LEAST_PARTS {
@@ -100,7 +100,7 @@ impl WayCache {
         }
         // Not zero, which stands for nothing.
         self.generation = tables.generation + 1;
-        // The way of a packet depends on the port that it came from, even if no entry asks for it.
+        // The way of a packet depends on the port that it came from, even if no entry matches on it.
         let used = tables.words | 1 << word::PORTS | 1 << word::PRESENT;
         if used != self.used {
             let numbers = (0..WORDS as u8).filter(|number| used >> number & 1 != 0);

@@ -1,4 +1,4 @@
-//! Checksums that follow a change of a header, without a look at the rest of the packet.
+//! Checksum updates after a change of a header, without reading the rest of the packet.
 
 /// What changing bytes adds to an internet checksum (RFC 1624). Both slices begin at an even place of what is summed up.
 pub(crate) fn difference(old: &[u8], new: &[u8]) -> u16 {
@@ -30,8 +30,8 @@ fn fold(mut sum: u32) -> u16 {
     sum as u16
 }
 
-/// SCTP's checksum (RFC 9260, appendix A) after `changed` (old bytes XOR new ones) has become part of a packet; `behind`
-/// bytes follow it. CRC-32C is linear: the CRC of the change says all.
+/// SCTP's checksum (RFC 9260, appendix A) after `changed` (old bytes XOR new ones) has become part of a packet;
+/// `behind` bytes follow it. CRC-32C is linear: the CRC of the change is sufficient.
 pub(crate) fn updated_crc32c(checksum: u32, changed: &[u8], behind: usize) -> u32 {
     // The register begins at zero here, and what comes out is not complemented.
     let change = !crc32c::crc32c_append(!0, changed);

@@ -10,8 +10,8 @@ use crate::part::{Part, compiled};
 use crate::trail::Step;
 use crate::tuples::{Bucket, Seed};
 
-/// With so many shapes, small ones and new ones are merged: then a look into a few hash tables finds some entries, of
-/// which one is right, where it takes many to look into a hash table for each shape.
+/// From this number of shapes, small ones and new ones are merged: a lookup in a few hash tables then finds some
+/// entries, one of which is right, instead of a lookup in one hash table per shape.
 const MERGED_FROM: usize = 8;
 /// Shapes with more entries than that are not merged with others when that begins, for it takes its time.
 const MOST_MOVED: usize = 4096;
@@ -26,12 +26,12 @@ pub(crate) struct Classifier {
     parts: Vec<Part>,
     seed: Seed,
     len: usize,
-    /// Whether shapes are merged, until there is none any more.
+    /// Whether shapes are merged, until there are none.
     merges: bool,
 }
 
-/// Where an entry is, as long as its table does not change: from the left 8 bits of the table's number, 24 of the
-/// part's, and 32 of the place in that.
+/// Where an entry is, while its table does not change: from the left 8 bits of the table's number, 24 of the part's,
+/// and 32 of the place in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
@@ -63,7 +63,7 @@ impl Classifier {
         self.len
     }
 
-    /// How many hash tables a packet may have to look into.
+    /// Maximum number of hash tables that a packet has to search.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }

@@ -1,5 +1,5 @@
-//! Frames between a switch and what speaks for it with controllers. They pass the controllers' port of the switch: each
-//! frame begins with a header that says where it came from and why, or where it goes.
+//! Frames between a switch and its OpenFlow agent. They pass the controllers' port of the switch: each frame begins
+//! with a header with its origin and reason, or its destination.
 
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PacketInReason;
@@ -102,8 +102,8 @@ impl PacketInHeader {
     }
 }
 
-/// The ports to which a controller's packet goes; the port that it is said to have come in by is none of them unless
-/// the controller wants that.
+/// The ports to which a controller's packet goes; the input port given by the controller is not among them unless the
+/// controller requests that.
 #[must_use]
 pub fn packet_out_header(to: PortMask) -> [u8; PACKET_OUT_BYTES] {
     let mut bytes = [0; PACKET_OUT_BYTES];

@@ -1,4 +1,4 @@
-//! Counters of packets and bytes. Each worker adds to cells of its own; whoever asks gets the sum over all workers.
+//! Counters of packets and bytes. Each worker adds to its own cells; a reader gets the sum over all workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

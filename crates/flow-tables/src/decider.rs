@@ -75,7 +75,7 @@ impl FlowDecider {
     }
 }
 
-/// Sends the controllers' packets where they say.
+/// Sends the controllers' packets to their destinations.
 fn send_out(batch: &Batch, first: usize, plan: &mut Plan) {
     for frame in first..batch.frames() {
         let (mut header, mut len) = ([0; PACKET_OUT_BYTES], 0);
@@ -101,7 +101,7 @@ impl Decide for FlowDecider {
         }
         let Self { needs, switch, controllers, clock, packet, scratch, cache, ahead, noted, tally } = self;
         needs.turns.begin();
-        // Nobody changes the tables any more where the state is gone.
+        // Nothing changes the tables any more once the state is gone.
         let Some(tables) = needs.tables.enter() else { return };
         let now_ns = if tables.has_meters() { clock.now_ns() } else { 0 };
         let ends = Ends { from, controllers: *controllers };

@@ -116,7 +116,7 @@ impl Group {
     }
 }
 
-/// The groups that live: those with a bucket that does. Each bucket is looked at once.
+/// The live groups: those with a live bucket. Each bucket is checked once.
 pub(crate) fn live_groups<'groups>(
     groups: impl Iterator<Item = (u32, &'groups Group)>,
     ports: &Ports,

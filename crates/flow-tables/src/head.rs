@@ -55,7 +55,7 @@ impl Head {
         }
     }
 
-    /// Goes on reading a frame, until there are `most` bytes or the frame ends. Each byte is read once.
+    /// Continues to read a frame, until there are `most` bytes or the frame ends. Each byte is read once.
     pub fn read(&mut self, fragments: &[Fragment], most: usize) {
         let mut behind = self.len;
         for fragment in fragments {

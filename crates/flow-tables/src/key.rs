@@ -8,8 +8,8 @@ use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
 use crate::layout::{Layout, Network, eth_type, ip_proto};
 use crate::packet::MAX_HEAD_BYTES;
 
-/// Words of a key, the last of which says which fields there are. A power of two, so that every number of a word that
-/// is masked by it is one.
+/// Words of a key; the last gives the fields that are present. A power of two, so that every masked word number is
+/// valid.
 pub(crate) const WORDS: usize = 16;
 
 /// Numbers of the words.
@@ -310,7 +310,7 @@ impl FlowKey {
         self.words[word::TO..].fill(0);
         let mut present = ALWAYS;
         let words = &mut self.words;
-        // As everywhere, bytes of a field that are not all there are none.
+        // As everywhere, an incomplete field counts as absent.
         let address = |at: usize| match head.len() < at + 6 {
             true => 0,
             false => u32_at(head, at) << 16 | u32_at(head, at + 2) & 0xffff,
@@ -422,7 +422,7 @@ mod tests {
                 prop_assert_eq!(field(&expected, one), packet.field(one), "{}", one);
             }
 
-            // The short ways come to the same, whatever frame came before.
+            // The short paths have the same result, independent of the frame before.
             let mut head = Head::default();
             let mut load = |parts: &frames::Parts| {
                 let frame = frames::bytes(parts);

@@ -57,8 +57,8 @@ pub(crate) enum Network {
     Ipv6,
 }
 
-/// Where each header begins, from the frame's first byte; `None` where there is no such header, or not all of it is in
-/// the bytes that were looked at.
+/// Where each header begins, from the frame's first byte; `None` if there is no such header, or not all of it is in the
+/// bytes that were read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Where the Ethernet type behind all VLAN tags is.
@@ -83,7 +83,7 @@ pub(crate) struct Layout {
     pub transport: Option<usize>,
 }
 
-/// Where a field is: these bytes, big-endian, shifted right by so many bits.
+/// Where a field is: these bytes, big-endian, shifted right by this many bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub at: usize,
@@ -221,7 +221,7 @@ impl Layout {
         self.transport = (bytes.len() >= at + header_bytes).then_some(at);
     }
 
-    /// Where a field of the frame is; `None` where the frame has no such field, or it is none of its bytes.
+    /// Where a field of the frame is; `None` where the frame has no such field, or the field is not in its bytes.
     pub fn place(&self, bytes: &[u8], field: Field) -> Option<Place> {
         let place = |at: usize, bytes: usize, shift: u32| Some(Place { at, bytes, shift });
         let network = |kind: Network| (self.network == kind).then_some(self.network_at);

@@ -31,7 +31,7 @@ pub(crate) struct Band {
     full_at: AtomicU64,
 }
 
-/// What a meter says of a packet.
+/// A meter's verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metered {
     /// No band is exceeded.
@@ -75,7 +75,7 @@ impl Meter {
         self.judge(bytes, |band, units| band.takes(units, now_ns))
     }
 
-    /// What [`Meter::measure`] would say, with nothing measured.
+    /// What [`Meter::measure`] would return, without measuring.
     #[must_use]
     pub fn foresee(&self, bytes: usize, now_ns: u64) -> Metered {
         let takes =
@@ -97,17 +97,17 @@ impl Meter {
 }
 
 impl Band {
-    /// When the bucket would be full again if it took so many units; `None` where it has no room for them.
+    /// When the bucket would be full again if it took `units` units; `None` where it has no room for them.
     fn room(&self, full_at: u64, units: u64, now_ns: u64) -> Option<u64> {
         let needed = ((u128::from(units) * u128::from(self.unit)) >> 32) as u64;
         let then = full_at.max(now_ns).saturating_add(needed);
         (self.unit != 0 && then - now_ns <= self.burst_ns.max(needed)).then_some(then)
     }
 
-    /// Whether the bucket has room for so many units; they are in it then.
+    /// Adds `units` units to the bucket if it has room for them, and returns whether it had.
     fn takes(&self, units: u64, now_ns: u64) -> bool {
         let mut full_at = self.full_at.load(Ordering::Relaxed);
-        // Another worker may be first a few times; then the packet passes, rather than that this worker goes on trying.
+        // Another worker may be first a few times; then the packet passes, instead of further retries by this worker.
         for _ in 0..8 {
             let Some(then) = self.room(full_at, units, now_ns) else { return false };
             match self.full_at.compare_exchange_weak(full_at, then, Ordering::Relaxed, Ordering::Relaxed) {

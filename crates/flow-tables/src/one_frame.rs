@@ -31,7 +31,7 @@ pub(crate) struct Noted {
     pub may_loop: bool,
     /// The ports that frames are flooded to, once there is such a frame; `None` within: there is no such port.
     flooded: Option<Option<SetId>>,
-    /// The header that the learning switch was asked about last, and its answer.
+    /// The header of the last query to the learning switch, and its answer.
     normal: Option<(FrameHeader, Fate)>,
 }
 

@@ -13,7 +13,7 @@ use crate::head::Head;
 use crate::key::{ETHERNET_BYTES, ETHERNET_WORDS, FlowKey, SHORT_BYTES, Words};
 use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, u16_at};
 
-/// How many of a frame's first bytes are looked at. Fields behind them do not exist.
+/// How many of a frame's first bytes are read. Fields behind them do not exist.
 pub const HEAD_BYTES: usize = 160;
 /// How long the head may become by tags that actions push: a plan's head has room for it behind a header for controllers.
 pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
@@ -37,7 +37,7 @@ pub enum Unable {
 pub struct Packet {
     /// The port that it came from.
     pub in_port: PortNo,
-    /// What tables tell the tables behind them.
+    /// Metadata passed from tables to later tables.
     pub metadata: u64,
     /// The tunnel that it came from or goes to.
     pub tunnel_id: u64,
@@ -108,8 +108,8 @@ impl Packet {
     }
 
     /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the
-    /// key need; [`Packet::load_rest`] must come before anything but a look at the key. Whether it is a fragment of an IP
-    /// packet, as far as the words need more than Ethernet headers.
+    /// key need; [`Packet::load_rest`] must precede any access except reading the key. Whether it is a fragment of an
+    /// IP packet, as far as the words need more than Ethernet headers.
     #[inline]
     pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
         let is_read = if words & !ETHERNET_WORDS == 0 {
@@ -223,7 +223,7 @@ impl Packet {
         }
     }
 
-    /// Whether the packet has all that a match asks for.
+    /// Whether the packet fulfils a match.
     #[must_use]
     pub fn matches(&self, wanted: &Match) -> bool {
         wanted
@@ -232,8 +232,8 @@ impl Packet {
             .all(|one| self.field(one.field).is_some_and(|value| value & one.mask == one.value))
     }
 
-    /// Does what an action says to the headers. Actions about ports, queues and groups do nothing here, nor does one
-    /// about a header that is not there.
+    /// Applies an action to the headers. Actions about ports, queues and groups do nothing here, nor does an action on
+    /// a missing header.
     ///
     /// # Errors
     /// The packet must go no further.
@@ -276,8 +276,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by so many levels, as a meter's band does. Packets of
-    /// other classes stay as they are.
+    /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by `levels` levels, as a meter's band does.
+    /// Packets of other classes stay as they are.
     pub fn remark(&mut self, levels: u8) {
         let Some(dscp) = self.field(Field::IpDscp) else { return };
         let (class, precedence) = (dscp >> 3, dscp >> 1 & 3);
@@ -293,7 +293,7 @@ impl Packet {
             return;
         }
         let Some(place) = self.layout.place(&self.head, field) else { return };
-        // The bit that says whether there is a tag is none of the tag's.
+        // The bit for "tag present" is not part of the tag.
         let width = if field == Field::VlanVid { 0xfff } else { field.all_ones() };
         let bits = width << place.shift;
         let new = (place.raw(&self.head) & !bits | (value << place.shift) & bits).to_be_bytes();

@@ -12,7 +12,7 @@ use crate::flow::Flow;
 use crate::key::{FlowKey, WORDS, Words};
 use crate::tuples::{Alone, Bucket, Seed, Several, ShapeNumber, Tuples};
 
-/// A hash table for the number of words that count: an entry is as long as it must be, and in one piece.
+/// A hash table for this number of relevant words: an entry is as short as possible, and contiguous.
 #[derive(Debug, Clone)]
 enum ByWords {
     One(Tuples<1, Alone>),
@@ -48,7 +48,7 @@ macro_rules! each {
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     by_words: ByWords,
-    /// Fields that not all packets have, and all entries ask for.
+    /// Fields that not all packets have, and that all entries require.
     required: u64,
     /// The rank of the highest priority.
     top: u32,

@@ -50,7 +50,7 @@ pub enum Target {
     Normal,
 }
 
-/// Why a packet goes to the controllers, and what they are told.
+/// Why a packet goes to the controllers, and what is sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToController {
     /// Why.
@@ -65,7 +65,7 @@ pub struct ToController {
 
 /// What happens to a packet on its way.
 pub trait Sink {
-    /// It leaves, as it is now, by a queue of the port if the flow says which.
+    /// It leaves, as it is now, by a queue of the port if the flow sets a queue.
     fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>);
     /// The controllers get it, as it is now.
     fn packet_in(&mut self, packet: &Packet, why: ToController);
@@ -73,12 +73,12 @@ pub trait Sink {
     fn dropped(&mut self, why: Dropped);
     /// A table looked for an entry, and found this one.
     fn looked_up(&mut self, table: u8, found: Option<&Flow>);
-    /// The packet, which has so many bytes now, counts here.
+    /// Counts the packet here, with its present size of `bytes` bytes.
     fn count(&mut self, counter: CounterId, bytes: usize);
 
     // What follows is for those who explain the way; it costs others nothing.
 
-    /// A meter judges the packet, which has so many bytes.
+    /// A meter judges the packet of `bytes` bytes.
     #[inline]
     fn measure(&mut self, meter: &Meter, bytes: usize, now_ns: u64) -> Metered {
         meter.measure(bytes, now_ns)
@@ -89,15 +89,15 @@ pub trait Sink {
     /// The action set of the packet, or of a bucket, is done next.
     #[inline]
     fn does_action_set(&mut self) {}
-    /// The packet came to a group, which has so many buckets for it.
+    /// The packet reached a group that chose this many buckets for it.
     #[inline]
     fn grouped(&mut self, _group: u32, _chosen: usize) {}
-    /// A copy of the packet goes through a bucket of the group. False where the walk is to end.
+    /// A copy of the packet goes through a bucket of the group. False: the walk must end.
     #[inline]
     fn enters_bucket(&mut self, _packet: &Packet, _bucket: usize) -> bool {
         true
     }
-    /// That copy has come to its end; the packet goes on as it was.
+    /// That copy is done; the packet continues as it was.
     #[inline]
     fn leaves_bucket(&mut self) {}
     /// The packet does not go to this port.
@@ -114,7 +114,7 @@ pub enum NotSent {
     NoSuchPort,
     /// A controller has disabled the port for frames that leave.
     Disabled,
-    /// Its controllers are not told of packets of this port.
+    /// Its controllers get no packet-in messages for packets of this port.
     NoPacketIn,
 }
 
@@ -245,7 +245,7 @@ impl Tables {
         !config.contains(PortConfig::NO_RECV) && !config.contains(PortConfig::PORT_DOWN)
     }
 
-    /// Does what a controller says with a packet.
+    /// Applies a controller's actions to a packet.
     pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
         let mut trail = Trail::default();
         let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail);
@@ -281,7 +281,7 @@ impl<'walk, S: Sink> Walk<'walk, S> {
 }
 
 impl<S: Sink> Walk<'_, S> {
-    /// Takes so many steps, unless they are more than there are left: then the packet stops.
+    /// Takes `steps` steps; if fewer are left, the packet stops.
     fn take_steps(&mut self, steps: usize) -> Option<()> {
         match self.steps_left.checked_sub(steps) {
             Some(left) => {
@@ -438,7 +438,7 @@ impl<S: Sink> Walk<'_, S> {
             set.write(&bucket.actions);
             let queue = self.queue;
             let mut copy = packet.clone();
-            // What stops in a bucket is counted there; the packet itself goes on.
+            // What stops in a bucket is counted there; the packet itself continues.
             if self.apply_set(&mut copy, &set, depth + 1).is_none() {
                 self.is_settled = true;
             }

@@ -1,4 +1,4 @@
-//! A frame made from its headers, where somebody asks what would happen to such a frame.
+//! A frame made from its headers, to explain what would happen to such a frame.
 
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::oxm::{Field, FieldValue, VLAN_PRESENT};
@@ -43,7 +43,7 @@ pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, Field> {
     }
 }
 
-/// The headers that there must be, with nothing in them but what says that they are there.
+/// The required headers, with only the fields that mark their presence.
 fn skeleton(headers: &Headers) -> Vec<u8> {
     let value = |field| headers.fields.exact(field);
     let mut frame = vec![0; ADDRESSES_BYTES];

@@ -1,4 +1,4 @@
-//! The tables as controllers change them and ask for them.
+//! The tables as controllers change and read them.
 
 mod groups;
 pub mod handover;
@@ -46,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// Says when a worker is between a decision and its execution: until then it may count for entries that are gone.
+/// Tracks when a worker is between a decision and its execution: until the end it may count for entries that are gone.
 #[derive(Debug, Default)]
 pub struct Turns(AtomicU64);
 
@@ -91,7 +91,7 @@ struct Leaving {
 struct Timed {
     table: u8,
     flow: Arc<Flow>,
-    /// Its packets when this was last looked at, and when they had last become more.
+    /// Its packets at the last check, and when they last increased.
     packets: u64,
     used_ns: u64,
 }
@@ -100,7 +100,7 @@ struct Timed {
 #[derive(Debug, Default)]
 struct SharedInstructions {
     known: HashSet<Arc<Instructions>>,
-    /// With so many, those that no entry has any more are forgotten.
+    /// At this number, those that no entry uses any more are removed.
     swept_at: usize,
 }
 
@@ -179,7 +179,7 @@ fn duration(since_ns: u64, now_ns: u64) -> (u32, u32) {
 }
 
 impl FlowState {
-    /// Empty tables for so many workers, and what each of these needs.
+    /// Empty tables for `workers` workers, and what each worker needs.
     #[must_use]
     pub fn new(workers: usize, limits: Limits) -> (Self, Vec<WorkerTables>) {
         let (writer, reader) = left_right::new::<Tables, Change>();
@@ -258,7 +258,7 @@ impl FlowState {
         }
     }
 
-    /// Says what becomes of fragments.
+    /// Sets the handling of fragments.
     pub fn set_fragments(&mut self, fragments: Fragments) {
         if self.tables.fragments != fragments {
             self.change(Change::Fragments(fragments));
@@ -271,7 +271,7 @@ impl FlowState {
         self.tables.fragments
     }
 
-    /// Removes all entries, groups and meters. Nobody is told.
+    /// Removes all entries, groups and meters, without notifications.
     pub fn clear(&mut self) {
         let all = Chosen {
             table: table_id::ALL,
@@ -292,10 +292,10 @@ impl FlowState {
         }
     }
 
-    /// Changes flow entries. Returns those that were deleted and whose end is to be told.
+    /// Changes flow entries. Returns the deleted entries whose removal must be reported.
     ///
     /// # Errors
-    /// What the controller is told; nothing has changed then.
+    /// The error for the controller; nothing has changed then.
     pub fn flow_mod(&mut self, request: &FlowMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
         if request.buffer_id.is_some() {
             // This switch keeps no packets.
@@ -509,9 +509,9 @@ impl FlowState {
     /// Checks actions of an entry, of a bucket or of a packet-out, which has neither.
     ///
     /// # Errors
-    /// What the controller is told.
+    /// The error for the controller.
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
-        // What a tag that is pushed or popped uncovers, nobody knows before the packet is there.
+        // What a pushed or popped tag uncovers is unknown before the packet is there.
         let mut is_known = matching.is_some();
         if list.len() > MAX_STEPS {
             return Err(ErrorCode::ACTION_TOO_MANY);
@@ -554,7 +554,7 @@ impl FlowState {
         flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
 
-    /// Ends the entries whose time is over. Returns those whose end is to be told.
+    /// Removes the expired entries. Returns those whose removal must be reported.
     pub fn expire(&mut self, now_ns: u64) -> Vec<FlowRemoved> {
         let (mut idle, mut over) = (Vec::new(), Vec::new());
         let bank = &self.bank;

@@ -29,7 +29,7 @@ pub const TABLES: usize = table_id::MAX as usize;
 pub struct PortState {
     /// What controllers have configured.
     pub config: PortConfig,
-    /// Whether frames can leave by it: the watchers of groups ask.
+    /// Whether frames can leave by it, for the watchers of groups.
     pub is_live: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Tables {
     pub(crate) counters: Counters,
     /// Lookups of each table, and those that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
-    /// The words of a packet's key that some table looks at.
+    /// The words of a packet's key that some table uses.
     pub(crate) words: Words,
     /// Hash tables of all tables.
     pub(crate) parts: usize,
@@ -139,7 +139,7 @@ pub struct TableUse {
     pub table: u8,
     /// Flow entries.
     pub flows: usize,
-    /// Packets that came to it.
+    /// Packets that reached it.
     pub lookups: u64,
     /// Packets that an entry of it matched.
     pub matches: u64,

@@ -1,5 +1,5 @@
-//! Hash tables of entries: of those that look at the same bits of the same fields, so that one look finds the right
-//! one, and of those that have some of these bits in common, of which a look finds a few.
+//! Hash tables of entries: either of entries with the same mask, where one lookup finds the right entry, or of entries
+//! whose masks have some bits in common, where a lookup finds a few candidates.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::key::FlowKey;
 
 /// The number of a shape in a hash table.
 pub(crate) type ShapeNumber = u32;
-/// A place in a hash table, as long as nobody changes that.
+/// A place in a hash table, valid while the table does not change.
 pub(crate) type Bucket = u32;
 
 /// Secret numbers: who chooses the addresses that a controller makes entries of cannot choose places in a hash table.
@@ -81,7 +81,7 @@ impl<const N: usize> Shapes<N> for Alone {
 #[derive(Debug, Clone)]
 struct OneShape<const N: usize> {
     masks: [u64; N],
-    /// Fields that not all packets have, and its entries ask for.
+    /// Fields that not all packets have, and that its entries require.
     required: u64,
 }
 
@@ -149,7 +149,8 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
             *hashed = hash(&and(&self.words_of(key), &self.hashed), self.seed);
         }
         let hashes = hashes.iter().take(keys.len());
-        // The table gives no address of what it looks at first, so that is read: loads that do not wait for each other.
+        // The table does not give the address that it reads first, so that is read: loads that do not wait for each
+        // other.
         let last = self.entries.num_buckets() - 1;
         let there = hashes.clone().map(|&hashed| self.entries.get_bucket(hashed as usize & last).is_some());
         std::hint::black_box(there.fold(false, |any, is_there| any ^ is_there));
@@ -232,7 +233,7 @@ impl<const N: usize> Tuples<N, Several<N>> {
         let words = self.words_of(key);
         let hashed = hash(&and(&words, &self.hashed), self.seed);
         let (mut best, mut rank) = (Brief::NOTHING, beyond);
-        // None is the right one before all have been looked at.
+        // No entry is the right one before all have been checked.
         self.entries.find(hashed, |entry| {
             if entry.brief.rank() > rank
                 && let Some(shape) = self.shapes.0.get(entry.shape as usize)
@@ -251,7 +252,7 @@ impl<const N: usize> Tuples<N, Several<N>> {
         (bucket.unwrap_or_default() as Bucket, best)
     }
 
-    /// The shapes of the entries that have these bits in common with one, for a look at one of them is a look at all.
+    /// The shapes of the entries that have these bits in common with one, since checking one of them checks all.
     pub fn beside(&self, value: &FlowKey) -> impl Iterator<Item = ShapeNumber> {
         let key = and(&self.words_of(value), &self.hashed);
         let beside = self.entries.iter_hash(hash(&key, self.seed));

@@ -32,7 +32,7 @@ impl Tables {
     pub(crate) fn words_to_read(&self) -> Words {
         match self.fragments {
             Fragments::Normal => self.words,
-            // Which packets are fragments, their IP headers say.
+            // The IP headers show which packets are fragments.
             Fragments::Drop => self.words | 1 << word::TYPES,
         }
     }

@@ -1,5 +1,5 @@
-//! Each worker's decider does to frames what a slow and simple interpreter does, and counts the same, whatever it has
-//! remembered of earlier frames, and of tables as they were before a change.
+//! Each worker's decider does to frames what a slow and simple interpreter does, and counts the same, independent of
+//! cached earlier frames, and of tables before a change.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -89,7 +89,7 @@ impl Pair {
         instructions: Instructions,
     ) {
         let matching = Match::new(fields).unwrap();
-        // Of entries of one priority that match the same packet, the specification says nothing.
+        // The specification leaves open which of several entries of one priority matches a packet.
         let is_other =
             |entry: &Entry| (entry.table, entry.priority) == (table, priority) && entry.matching != matching;
         if self.oracle.entries.iter().any(is_other) {
@@ -111,7 +111,7 @@ impl Pair {
             matching: matching.clone(),
             instructions: instructions.clone(),
         };
-        // What a switch refuses, such as a field that is set where the match does not say that it is there.
+        // A switch refuses it, such as setting a field without the match that makes it present.
         if self.state.flow_mod(&request, 0).is_err() {
             return;
         }
@@ -140,7 +140,7 @@ impl Pair {
             // Some are in two pieces.
             let (head, rest) = frame.split_at(if frame.len() % 3 == 0 { frame.len() / 3 } else { 0 });
             if !head.is_empty() {
-                // SAFETY: the frames outlive the batch, and nobody writes them.
+                // SAFETY: the frames outlive the batch, and nothing writes to them.
                 batch.push(unsafe { Fragment::from_private(head, 0) }, true);
             }
             // SAFETY: as above.
@@ -178,7 +178,7 @@ impl Pair {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
         for frame in frames {
-            // SAFETY: the frames outlive the batch, and nobody writes them.
+            // SAFETY: the frames outlive the batch, and nothing writes to them.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             let _ = self.oracle.receive(from, frame);
         }
@@ -302,7 +302,7 @@ fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
         (0..2u128).prop_map(|tunnel| vec![exact(Field::TunnelId, tunnel)]),
     ];
     proptest::collection::vec(field, 0..3).prop_map(|fields| {
-        // Where two ask for different things of one field, the first counts.
+        // If two set different values of one field, the first counts.
         let mut kept: Vec<Vec<FieldMatch>> = Vec::new();
         for more in fields {
             let agrees = |one: &FieldMatch| {
@@ -393,14 +393,14 @@ proptest! {
     ) {
         let mut pair = Pair::new();
         let frames: Vec<Vec<u8>> = order.iter().map(|index| frames::bytes(index.get(&pool))).collect();
-        // Tables go on where nothing else is said, so that there are long ways.
+        // Tables continue by default, so that there are long paths.
         for table in 0..4 {
             pair.add(table, 0, vec![], Instructions { goto: Some(table + 1), ..Instructions::default() });
         }
         for (changes, drops_fragments, from, first_part) in rounds {
             for (kind, table, priority, fields, instructions) in changes {
                 let command = if kind == 0 { FlowCommand::DeleteStrict } else { FlowCommand::Add };
-                // Of entries of one priority that match the same packet, the specification says nothing.
+                // The specification leaves open which of several entries of one priority matches a packet.
                 let matching = Match::new(fields.clone()).unwrap();
                 let is_other = |entry: &Entry| {
                     (entry.table, entry.priority) == (table, priority) && entry.matching != matching
@@ -502,7 +502,8 @@ proptest! {
 #[test]
 fn frames_that_are_looked_up_together_go_the_same_ways() {
     let mut pair = Pair::new();
-    // So many that the first table's frames are looked up together; the oracle knows those alone that a frame may meet.
+    // So many entries that the first table's frames are looked up together; the oracle has only those that a frame can
+    // match.
     let flow = |from: u32, to: u32, priority: u16, instructions: Instructions| FlowMod {
         cookie: 0,
         cookie_mask: 0,
@@ -570,7 +571,7 @@ fn udp(last: u8, port: u16) -> Vec<u8> {
     frame
 }
 
-/// Entries of eight shapes, of which the last to be looked at has all frames.
+/// Entries of eight shapes, of which the last checked one has all frames.
 fn many_shapes(pair: &mut Pair) {
     for short in 0..8u16 {
         let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
@@ -635,7 +636,7 @@ fn what_an_action_uncovers_is_looked_at_in_each_frame() {
     pair.add(1, 5, vec![exact(Field::VlanVid, VLAN_PRESENT | 6)], to(2));
     pair.add(1, 6, vec![exact(Field::VlanVid, VLAN_PRESENT | 7)], to(3));
     pair.add(1, 1, vec![], to(4));
-    // Shapes in a table that no packet comes to, so that it pays to remember.
+    // Shapes in a table that no packet reaches, so that caching pays.
     for short in 0..4u16 {
         let mask = 0xffff_ffff_ffff & (u128::from(u64::MAX) << short);
         pair.add(3, short, vec![FieldMatch { field: Field::EthSrc, value: 0, mask }], to(2));
@@ -653,7 +654,7 @@ fn what_an_action_uncovers_is_looked_at_in_each_frame() {
 }
 
 #[test]
-fn a_learning_switch_is_asked_about_each_frame_even_where_the_port_says_all() {
+fn a_learning_switch_decides_each_frame_even_if_the_port_is_all() {
     let mut pair = Pair::new();
     let normal = Instructions { apply: Some(vec![output(PortNo::NORMAL)]), ..Instructions::default() };
     for from in 1..=4 {

@@ -67,7 +67,7 @@ fn flow(number: u32) -> FlowMod {
     }
 }
 
-/// Bytes that so many entries take, each.
+/// Bytes per entry with `flows` entries.
 fn bytes_each(flows: u32) -> usize {
     let before = USED.load(Ordering::Relaxed);
     let (mut state, _needs) = FlowState::new(1, Limits::default());

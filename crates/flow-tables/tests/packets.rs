@@ -136,7 +136,7 @@ proptest! {
         packet.apply(&Action::DecNwTtl).unwrap();
         let bytes = leaves(&packet, &original);
         prop_assert_eq!(bytes.len(), original.len());
-        // A code of a kind that etherparse does not know is no echo any more.
+        // A code of a kind that etherparse does not know is not an echo any more.
         if transport != Transport::Icmp {
             check_checksums(&bytes);
         }

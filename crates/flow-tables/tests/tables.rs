@@ -243,7 +243,7 @@ fn arp_packets_about_other_addresses_are_other_flows_for_a_group() {
     state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(1)])), 0).unwrap();
     let mut arp = frame(0xff, 0x0806);
     arp[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
-    // Bytes 28 to 31 are the sender's address, 38 to 41 the one that is asked for.
+    // Bytes 28 to 31 are the sender's address, 38 to 41 the requested one.
     for place in [31, 41] {
         let chosen: Vec<u32> = (0..=255)
             .flat_map(|last| {
@@ -330,7 +330,7 @@ fn a_group_lives_by_any_bucket_of_any_group_that_it_watches() {
     };
     let watching =
         |watched, out| Bucket { watch_group: watched, ..bucket(0, PortNo::ANY, vec![output(out)]) };
-    // The last of a thousand buckets lives alone; each group above has it as the last one, too.
+    // The last of a thousand buckets lives alone; it is also the last one of each group above.
     let dead = bucket(0, PortNo(9), vec![output(3)]);
     let last = bucket(0, PortNo(2), vec![output(3)]);
     add_group(&mut state, GroupCommand::Add, 1, [vec![dead.clone(); 999], vec![last]].concat());
@@ -460,7 +460,7 @@ fn deletes_choose_by_match_cookie_port_and_group() {
 }
 
 #[test]
-fn an_added_entry_takes_the_place_of_an_equal_one_and_overlap_is_refused_when_asked() {
+fn an_added_entry_replaces_an_equal_one_and_overlap_is_refused_if_requested() {
     let mut state = state();
     state.flow_mod(&add(0, 5, vec![exact(Field::InPort, 1)], apply(vec![output(2)])), 0).unwrap();
     state.flow_mod(&add(0, 5, vec![exact(Field::InPort, 1)], apply(vec![output(3)])), 0).unwrap();
@@ -669,7 +669,7 @@ fn tables_go_on_in_another_process_as_they_were() {
     assert_eq!(after.meter_stats(meter_id::ALL, now), before.meter_stats(meter_id::ALL, now));
     assert_eq!(after.table_stats(), before.table_stats());
     assert_eq!(after.tables().used(), before.tables().used());
-    // Ages go on.
+    // Ages continue.
     assert!(after.expire(12 * NS).is_empty() && after.flows() == 2);
     assert_eq!(after.expire(14 * NS).len(), 1);
     for wrong in [&image.bytes[..20], &[0; 40]] {

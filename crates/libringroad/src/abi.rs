@@ -189,7 +189,7 @@ pub struct Port {
     pub current_tx_ring: u16,
     /// For the program.
     pub current_rx_ring: u16,
-    /// What is to be undone, newest last; NULL for nothing.
+    /// Cleanups to run, newest last; NULL for none.
     pub cleanups: *mut Vec<Cleanup>,
 }
 
@@ -220,7 +220,7 @@ pub struct Region {
     pub next: *mut Self,
     /// In a ring of all regions of the context.
     pub previous: *mut Self,
-    /// Whether it is to be unmapped after its last use; not known to C.
+    /// Whether it must be unmapped after its last use; not known to C.
     pub unmap: bool,
 }
 
@@ -312,7 +312,7 @@ impl Header {
 }
 
 impl Register {
-    /// All ring pairs of a port, and nothing else asked for.
+    /// All ring pairs of a port, without further options.
     #[must_use]
     pub fn new() -> Self {
         Self {

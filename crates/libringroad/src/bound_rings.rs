@@ -43,7 +43,7 @@ pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<Boun
             return None;
         }
     }
-    // SAFETY: as above; `bound_run` asks for these rings only.
+    // SAFETY: as above; `bound_run` reads these rings only.
     let bound = |ring: u32| unsafe { ring_offset(interface, ring) } != 0;
     Some(BoundRings {
         interface,
@@ -73,8 +73,8 @@ fn bound_run(rings: u16, bound: impl Fn(u32) -> bool) -> [u16; 2] {
 pub unsafe fn ring_offset(interface: *mut InterfaceHeader, index: u32) -> i64 {
     // SAFETY: the table begins behind the header.
     let table = unsafe { interface.add(1) }.cast::<i64>();
-    // SAFETY: in the table, says the caller.
+    // SAFETY: in the table, as the caller guarantees.
     let place = unsafe { table.add(index as usize) };
-    // SAFETY: mapped, says the caller; others write it, so that it is read once.
+    // SAFETY: mapped, as the caller guarantees; others write it, so that it is read once.
     unsafe { place.read_volatile() }
 }

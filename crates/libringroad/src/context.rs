@@ -49,7 +49,7 @@ unsafe extern "C" fn print_message(_: *mut Context, message: *const c_char) {
 }
 
 unsafe extern "C" fn allocate(_: *mut Context, size: usize) -> *mut c_void {
-    // SAFETY: any size may be asked for.
+    // SAFETY: any size may be requested.
     unsafe { libc::malloc(size) }
 }
 
@@ -82,7 +82,7 @@ macro_rules! function_of {
     }};
 }
 
-/// Says why something failed, and makes that `errno`.
+/// Reports a failure, and sets `errno` from it.
 pub fn report(context: *mut Context, failure: Failure) {
     let errno = failure.errno;
     if let Some(message) = failure.tell() {
@@ -137,7 +137,7 @@ pub extern "C" fn nmctx_set_default(context: *mut Context) -> *mut Context {
 #[unsafe(no_mangle)]
 pub extern "C" fn nmctx_set_threadsafe() {
     let first = FIRST.0.get();
-    // SAFETY: a static; that no other thread uses it meanwhile is asked of the program, as for any change of a context.
+    // SAFETY: a static; the program must ensure that no other thread uses it meanwhile, as for any change of a context.
     unsafe { (*first).lock = Some(lock_first) };
 }
 
@@ -196,7 +196,7 @@ unsafe extern "C" {
     fn ringroad_formatted_error(context: *mut Context, format: *const c_char, ...);
 }
 
-/// `nmctx_ferror`: goes on in C with all registers and the stack as they are, for its arguments are known only there.
+/// `nmctx_ferror`: continues in C with unchanged registers and stack, since its arguments are known only there.
 ///
 /// # Safety
 ///
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn nmctx_ferror(context: *mut Context, format: *const c_ch
     std::arch::naked_asm!("jmp {body}", body = sym ringroad_formatted_error)
 }
 
-/// `nmctx_ferror`: goes on in C with all registers and the stack as they are, for its arguments are known only there.
+/// `nmctx_ferror`: continues in C with unchanged registers and stack, since its arguments are known only there.
 ///
 /// # Safety
 ///

@@ -48,7 +48,7 @@ pub fn close(fd: c_int) {
 ///
 /// As the device answers.
 pub unsafe fn control(fd: c_int, header: *mut Header) -> io::Result<()> {
-    // SAFETY: the header is valid, and so is what it points to, says the caller.
+    // SAFETY: the header is valid, and so is what it points to, as the caller guarantees.
     let result = unsafe { libc::ioctl(fd, NIOCCTRL, header) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -71,7 +71,7 @@ pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
         Ok(()) => Ok(info.mem_id),
         Err(error) => Err(Failure::new(
             error.raw_os_error().unwrap_or(libc::EIO),
-            format!("asking for the region of {}: {error}", readable(name)),
+            format!("requesting the region of {}: {error}", readable(name)),
         )),
     }
 }
@@ -92,13 +92,13 @@ pub fn map(fd: c_int, size: usize) -> Result<*mut c_void, Failure> {
     Ok(memory)
 }
 
-/// Takes a mapping away.
+/// Removes a mapping.
 ///
 /// # Safety
 ///
-/// It is one that [`map`] made, and nobody uses it any more.
+/// [`map`] made it, and it is no longer used.
 pub unsafe fn unmap(memory: *mut c_void, size: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc::munmap(memory, size) };
 }
 

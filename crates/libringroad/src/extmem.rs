@@ -11,7 +11,7 @@ use crate::failure::{Failure, readable};
 use crate::port::push_cleanup;
 use crate::request::nmreq_push_option;
 
-/// Asks for a region in this memory.
+/// Requests a region in this memory.
 ///
 /// # Errors
 ///
@@ -35,21 +35,21 @@ pub fn use_memory(port: &mut Port, memory: *mut c_void, size: usize) -> Result<(
     Ok(())
 }
 
-/// Asks for a region in a file, which is mapped now.
+/// Requests a region in a file, which is mapped now.
 ///
 /// # Safety
 ///
-/// `port` is valid, and nobody borrows it.
+/// `port` is valid, and not borrowed elsewhere.
 ///
 /// # Errors
 ///
 /// As [`use_memory`], `open(2)` and `mmap(2)`.
 pub unsafe fn use_file(port: *mut Port, path: &CStr) -> Result<(), Failure> {
     let (memory, size) = device::map_file(path)?;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     if let Err(failure) = use_memory(port, memory, size) {
-        // SAFETY: mapped above, for nobody else.
+        // SAFETY: mapped above, for no other code.
         unsafe { device::unmap(memory, size) };
         return Err(failure);
     }
@@ -61,10 +61,10 @@ pub unsafe fn use_file(port: *mut Port, path: &CStr) -> Result<(), Failure> {
 ///
 /// # Safety
 ///
-/// `port` is one, and the memory stays as long as it is open.
+/// `port` is valid, and the memory stays mapped while it is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem(port: *mut Port, memory: *mut c_void, size: usize) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = use_memory(port, memory, size);
     status(port.context, result)
@@ -82,10 +82,10 @@ pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c
     } else {
         // SAFETY: not NULL, and so a string.
         let path = unsafe { CStr::from_ptr(path) };
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { use_file(port, path) }
     };
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let context = unsafe { (*port).context };
     status(context, result)
 }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c
 /// `port` is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut Port) -> *mut PoolsInfo {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let option = unsafe { (*port).extmem };
     if option.is_null() {
         return ptr::null_mut();

@@ -75,7 +75,7 @@ unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> b
 /// `port` is an open port, and the frame can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_inject(port: *mut Port, frame: *const c_void, size: usize) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let [first, last] = port.tx_ring;
     if port.interface.is_null() || frame.is_null() || first > last {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn nmport_inject(port: *mut Port, frame: *const c_void, si
         // SAFETY: mapped, and `first..=last` were found in its table.
         let offset = unsafe { ring_offset(port.interface, ring.into()) };
         if offset != 0 {
-            // SAFETY: where the table says that the ring is.
+            // SAFETY: at the ring's place in the table.
             let header = unsafe { port.interface.byte_offset(offset as isize) }.cast::<RingHeader>();
             // SAFETY: as above; the program owns its rings, and the frame can be read.
             if unsafe { put(header, frame.cast(), size) } {

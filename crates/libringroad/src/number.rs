@@ -1,6 +1,6 @@
 //! Decimal numbers in port names.
 
-/// Splits leading decimal digits off; `None` if there are none or they say more than `most`.
+/// Splits leading decimal digits off; `None` if there are none or their value exceeds `most`.
 #[must_use]
 pub fn split_number(text: &[u8], most: u64) -> Option<(u64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -9,7 +9,7 @@ pub fn split_number(text: &[u8], most: u64) -> Option<(u64, &[u8])> {
     (value <= most).then_some((value, rest))
 }
 
-/// The number that all of the text says, if it is at most `most`.
+/// The number that the whole text is, if it is at most `most`.
 #[must_use]
 pub fn whole_number(text: &[u8], most: u64) -> Option<u64> {
     split_number(text, most).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)

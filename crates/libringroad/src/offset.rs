@@ -9,15 +9,15 @@ use crate::failure::{Failure, readable};
 use crate::port::push_cleanup;
 use crate::request::{nmreq_find_option, nmreq_push_option};
 
-/// Asks for offsets: `initial` at first and `max` at most, in the low `bits` bits (0: all), all in bytes.
+/// Requests offsets: `initial` at first and `max` at most, in the low `bits` bits (0: all), all in bytes.
 ///
 /// # Safety
 ///
-/// `port` is valid with a sound list of options, and nobody borrows it.
+/// `port` is valid with a sound list of options, and not borrowed elsewhere.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the port is bound, has offsets already, or there are not so many bits; `ENOMEM`.
+/// `EINVAL` if the port is bound, has offsets already, or `bits` is too large; `ENOMEM`.
 pub unsafe fn use_offsets(
     port: *mut Port,
     initial: u64,
@@ -25,7 +25,7 @@ pub unsafe fn use_offsets(
     bits: u64,
     min_gap: u64,
 ) -> Result<(), Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let name = readable(&port.header.name());
     if port.register_done != 0 {
@@ -37,7 +37,7 @@ pub unsafe fn use_offsets(
             return Err(Failure::invalid(format!("{name}: offsets of {bits} bits, 64 at most are possible")));
         }
     };
-    // SAFETY: the list is sound, says the caller.
+    // SAFETY: the list is sound, as the caller guarantees.
     if !unsafe { nmreq_find_option(&raw mut port.header, OPT_OFFSETS) }.is_null() {
         return Err(Failure::invalid(format!("{name}: offsets are given twice")));
     }
@@ -63,9 +63,9 @@ pub unsafe extern "C" fn nmport_offset(
     bits: u64,
     min_gap: u64,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let result = unsafe { use_offsets(port, initial, max, bits, min_gap) };
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let context = unsafe { (*port).context };
     status(context, result)
 }

@@ -117,7 +117,7 @@ pub unsafe fn decode_options(
     while !list.is_empty() {
         let (option, rest) = split_option(list)?;
         let name = readable(option.name);
-        // SAFETY: sound, says the caller.
+        // SAFETY: sound, as the caller guarantees.
         let parser = unsafe { find_parser(parsers, option.name) }
             .ok_or_else(|| Failure::invalid(format!("there is no option {name}")))?;
         if parser.flags.load(Ordering::Relaxed) & OPTION_DISABLED != 0 {
@@ -132,7 +132,7 @@ pub unsafe fn decode_options(
             *key = value.as_ref().map_or(ptr::null(), |value| value.as_ptr());
         }
         if let Some(function) = parser.parse {
-            // SAFETY: made for this token, says the caller; the values live during the call.
+            // SAFETY: made for this token, as the caller guarantees; the values live during the call.
             let result = unsafe { function(&raw mut parse) };
             if result < 0 {
                 return Err(Failure::silent(errno()));
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn nmreq_options_decode(
     } else {
         // SAFETY: not NULL, and so a string.
         let list = unsafe { CStr::from_ptr(list) };
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { decode_options(list.to_bytes(), parsers, token, context) }
     };
     status(context, result)

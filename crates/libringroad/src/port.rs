@@ -75,16 +75,16 @@ fn attach_body(port: &mut Port) {
 ///
 /// # Safety
 ///
-/// `port` is valid, and nobody borrows it.
+/// `port` is valid and not borrowed elsewhere.
 unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let before = unsafe { port.read() };
     // SAFETY: NULL or a box of this module's.
     let kept = unsafe { before.cleanups.as_ref() }.map_or(0, Vec::len);
     let (name, rest) = split_port_name(spec)?;
     let (binding, options) = split_binding(rest, before.register.mem_id)?;
     {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let port = unsafe { &mut *port };
         port.header.request_type = REQ_REGISTER;
         port.header.set_name(name);
@@ -97,7 +97,7 @@ unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
     // SAFETY: the parsers are static and made for ports.
     let result = unsafe { decode_options(options, parsers(), port.cast::<c_void>(), before.context) };
     if result.is_err() {
-        // SAFETY: as the caller says; no option's function runs any more.
+        // SAFETY: guaranteed by the caller; no option's function runs any more.
         let port = unsafe { &mut *port };
         undo_cleanups(port, kept);
         *port = Port { cleanups: port.cleanups, ..before };
@@ -113,7 +113,7 @@ fn register(port: &mut Port) -> Result<(), Failure> {
     }
     let fd = device::open_device()?;
     attach_body(port);
-    // SAFETY: the body is the port's, and the options are valid, as whoever put them there promised.
+    // SAFETY: the body is the port's, and the options are valid, as guaranteed when they were added.
     if let Err(error) = unsafe { device::control(fd, &raw mut port.header) } {
         device::close(fd);
         return Err(Failure::new(
@@ -232,7 +232,7 @@ unsafe fn prepare(context: *mut Context, spec: *const c_char) -> Result<*mut Por
     let port = new_port(context)?;
     // SAFETY: just made.
     if let Err(failure) = unsafe { parse(port, spec.to_bytes()) } {
-        // SAFETY: just made, and given to nobody.
+        // SAFETY: just made, and not shared.
         unsafe { nmport_delete(port) };
         return Err(failure);
     }
@@ -261,7 +261,7 @@ pub extern "C" fn nmport_new() -> *mut Port {
 /// `port` is NULL or one that is neither bound nor mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_delete(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let Some(held) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(held, 0);
     let context = held.context;
@@ -281,10 +281,10 @@ pub unsafe extern "C" fn nmport_parse(port: *mut Port, spec: *const c_char) -> c
     } else {
         // SAFETY: not NULL, and so a string.
         let spec = unsafe { CStr::from_ptr(spec) };
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { parse(port, spec.to_bytes()) }
     };
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let context = unsafe { (*port).context };
     status(context, result)
 }
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn nmport_parse(port: *mut Port, spec: *const c_char) -> c
 /// `port` is NULL or one that is neither bound nor mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let Some(port) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(port, 0);
     port.header = Header::new(REQ_REGISTER);
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
 /// `port` is one, with a sound list of options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_register(port: *mut Port) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = register(port);
     status(port.context, result)
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn nmport_register(port: *mut Port) -> c_int {
 /// `port` is NULL or one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_register(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     if let Some(port) = unsafe { port.as_mut() } {
         unregister(port);
     }
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn nmport_undo_register(port: *mut Port) {
 /// `port` is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_mmap(port: *mut Port) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = map(port);
     status(port.context, result)
@@ -347,10 +347,10 @@ pub unsafe extern "C" fn nmport_mmap(port: *mut Port) -> c_int {
 ///
 /// # Safety
 ///
-/// `port` is NULL or one whose rings and buffers nobody uses any more.
+/// `port` is NULL or a port whose rings and buffers are no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_mmap(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     if let Some(port) = unsafe { port.as_mut() }
         && port.mmap_done != 0
     {
@@ -366,7 +366,7 @@ pub unsafe extern "C" fn nmport_undo_mmap(port: *mut Port) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut Port {
     let context = nmctx_get();
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     pointer(context, unsafe { prepare(context, spec) })
 }
 
@@ -377,7 +377,7 @@ pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut Port {
 /// As [`nmport_delete`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_prepare(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { nmport_delete(port) };
 }
 
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn nmport_undo_prepare(port: *mut Port) {
 /// `port` is one, with a sound list of options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_open_desc(port: *mut Port) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = open_port(port);
     status(port.context, result)
@@ -401,9 +401,9 @@ pub unsafe extern "C" fn nmport_open_desc(port: *mut Port) -> c_int {
 /// As [`nmport_undo_mmap`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_mmap(port) };
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_register(port) };
 }
 
@@ -416,11 +416,11 @@ pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut Port) {
 pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut Port {
     let context = nmctx_get();
     let open = || {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let port = unsafe { prepare(context, spec) }?;
         // SAFETY: just made.
         if let Err(failure) = open_port(unsafe { &mut *port }) {
-            // SAFETY: just made, given to nobody, and neither bound nor mapped.
+            // SAFETY: just made, not shared, and neither bound nor mapped.
             unsafe { nmport_delete(port) };
             return Err(failure);
         }
@@ -433,12 +433,12 @@ pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut Port {
 ///
 /// # Safety
 ///
-/// `port` is NULL or one whose rings and buffers nobody uses any more.
+/// `port` is NULL or a port whose rings and buffers are no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_close(port: *mut Port) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_open_desc(port) };
-    // SAFETY: as the caller says; it is neither bound nor mapped any more.
+    // SAFETY: guaranteed by the caller; it is neither bound nor mapped any more.
     unsafe { nmport_undo_prepare(port) };
 }
 
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn nmport_close(port: *mut Port) {
 /// `port` is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_clone(port: *mut Port) -> *mut Port {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let port = unsafe { &*port };
     let copy = || {
         if !port.extmem.is_null() && port.register_done == 0 {

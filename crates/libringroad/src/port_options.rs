@@ -125,7 +125,7 @@ impl Given<'_> {
         })
     }
 
-    /// The same, or what the first key that is given says.
+    /// The same, for the first of the keys that is given.
     fn first_number(&self, keys: [usize; 2], most: u64) -> Result<u64, Failure> {
         let key = keys.into_iter().find(|key| self.text(*key).is_some()).unwrap_or(keys[0]);
         self.number(key, most)
@@ -140,12 +140,12 @@ impl Given<'_> {
 ///
 /// # Safety
 ///
-/// `parse` is valid, and its token the port that is being filled, which nobody else borrows.
+/// `parse` is valid, and its token is the port that is being filled, which is not borrowed elsewhere.
 unsafe fn run(
     parse: *mut ParseContext,
     function: impl FnOnce(&Given<'_>, *mut Context) -> Result<(), Failure>,
 ) -> c_int {
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller guarantees.
     let parse = unsafe { &*parse };
     status(parse.context, function(&Given { parse }, parse.context))
 }
@@ -158,7 +158,7 @@ unsafe extern "C" fn parse_share(parse: *mut ParseContext) -> c_int {
             return Err(Failure::invalid(format!("{}: a name alone is shared with", readable(spec))));
         }
         let region = device::region_of_port(name)?;
-        // SAFETY: the token is the port, which nobody borrows during the call.
+        // SAFETY: the token is the port, which is not borrowed during the call.
         let chosen = unsafe { &mut (*given.port()).register.mem_id };
         if *chosen != 0 && *chosen != region {
             return Err(Failure::invalid(format!(
@@ -179,7 +179,7 @@ unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
         for (index, number) in pools.iter_mut().flatten().enumerate() {
             *number = given.number(1 + index, u32::MAX.into())? as u32;
         }
-        // SAFETY: the token is the port, which nobody borrows during the call.
+        // SAFETY: the token is the port, which is not borrowed during the call.
         unsafe { extmem::use_file(given.port(), given.text(0).unwrap_or_default()) }?;
         // SAFETY: as above.
         let option = unsafe { (*given.port()).extmem };
@@ -199,11 +199,11 @@ unsafe extern "C" fn parse_conf(parse: *mut ParseContext) -> c_int {
     let conf = |given: &Given<'_>, _| {
         let rings = |keys| given.first_number(keys, u16::MAX.into()).map(|number| number as u16);
         let slots = |keys| given.first_number(keys, u32::MAX.into()).map(|number| number as u32);
-        // What says more is there in front: tx-rings overrides rings.
+        // The more specific key is first: tx-rings overrides rings.
         let (tx_rings, rx_rings) = (rings([3, 0])?, rings([4, 0])?);
         let (host_tx_rings, host_rx_rings) = (rings([5, 1])?, rings([6, 1])?);
         let (tx_slots, rx_slots) = (slots([7, 2])?, slots([8, 2])?);
-        // SAFETY: the token is the port, which nobody borrows during the call.
+        // SAFETY: the token is the port, which is not borrowed during the call.
         let register = unsafe { &mut (*given.port()).register };
         (register.tx_rings, register.rx_rings) = (tx_rings, rx_rings);
         (register.host_tx_rings, register.host_rx_rings) = (host_tx_rings, host_rx_rings);
@@ -218,7 +218,7 @@ unsafe extern "C" fn parse_offset(parse: *mut ParseContext) -> c_int {
     let offset = |given: &Given<'_>, _| {
         let initial = given.number(0, u64::MAX)?;
         let bits = given.number(1, 64)?;
-        // SAFETY: the token is the port, which nobody borrows during the call.
+        // SAFETY: the token is the port, which is not borrowed during the call.
         unsafe { offset::use_offsets(given.port(), initial, initial, bits, 0) }
     };
     // SAFETY: called by `decode_options` for the token that `port::parse` gave.
@@ -247,7 +247,7 @@ unsafe fn find(name: *const c_char) -> Option<&'static OptionParser> {
 /// `name` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_disable_option(name: *const c_char) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     if let Some(parser) = unsafe { find(name) } {
         parser.flags.fetch_or(OPTION_DISABLED, Ordering::Relaxed);
     }
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn nmport_disable_option(name: *const c_char) {
 /// `name` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_enable_option(name: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     match unsafe { find(name) } {
         Some(parser) => {
             parser.flags.fetch_and(!OPTION_DISABLED, Ordering::Relaxed);

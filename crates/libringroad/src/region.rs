@@ -34,7 +34,7 @@ impl Locked {
         let first = self.first();
         let mut region = first;
         while !region.is_null() {
-            // SAFETY: in the list of a locked context, and so alive; nobody changes it meanwhile.
+            // SAFETY: in the list of a locked context, and so alive; nothing changes it meanwhile.
             let seen = unsafe { &*region };
             if wanted(seen) {
                 return Some(region);
@@ -139,7 +139,7 @@ pub unsafe fn release(context: *mut Context, region: *mut Region) {
     // SAFETY: made by `acquire` from a box; that was its last use, and no list leads to it any more.
     let region = unsafe { Box::from_raw(region) };
     if region.unmap {
-        // SAFETY: mapped for this region, which nobody uses any more.
+        // SAFETY: mapped for this region, which is no longer used.
         unsafe { device::unmap(region.memory, region.size) };
     }
 }

@@ -16,7 +16,7 @@ use crate::port_name::split_port_name;
 ///
 /// What it points to is NULL or a string that lives for `'a`.
 unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), Failure> {
-    // SAFETY: NULL or valid, says the caller.
+    // SAFETY: NULL or valid, as the caller guarantees.
     let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| Failure::null("the pointer to the name"))?;
     if cursor.is_null() {
         return Err(Failure::null("the name"));
@@ -35,7 +35,7 @@ unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_ch
 pub unsafe extern "C" fn nmreq_header_init(header: *mut Header, request_type: u16, body: *mut c_void) {
     let mut fresh = Header::new(request_type);
     fresh.body = body as u64;
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller guarantees.
     unsafe { header.write(fresh) };
 }
 
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn nmreq_header_decode(
     context: *mut Context,
 ) -> c_int {
     let decode = || {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(spec) }?;
-        // SAFETY: NULL or valid, says the caller.
+        // SAFETY: NULL or valid, as the caller guarantees.
         let header = unsafe { header.as_mut() }.ok_or_else(|| Failure::null("the header"))?;
         let (name, rest) = split_port_name(text)?;
         header.set_name(name);
@@ -75,9 +75,9 @@ pub unsafe extern "C" fn nmreq_register_decode(
     context: *mut Context,
 ) -> c_int {
     let decode = || {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(mode) }?;
-        // SAFETY: NULL or valid, says the caller.
+        // SAFETY: NULL or valid, as the caller guarantees.
         let register = unsafe { register.as_mut() }.ok_or_else(|| Failure::null("the request's body"))?;
         let (binding, rest) = split_binding(text, register.mem_id)?;
         register.mode = binding.mode as u32;
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn nmreq_register_decode(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mut Context) -> i32 {
     let ask = || {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(name) }?;
         let (name, rest) = split_port_name(text)?;
         let region = device::region_of_port(name)?;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mu
 ///
 /// # Safety
 ///
-/// The list is sound, and nobody changes it meanwhile.
+/// The list is sound, and is not changed meanwhile.
 unsafe fn place_of(
     header: *mut Header,
     wanted: impl Fn(*mut OptionHeader, &OptionHeader) -> bool,
@@ -145,9 +145,9 @@ unsafe fn place_of(
 /// Both are valid, and the option is in no list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_push_option(header: *mut Header, option: *mut OptionHeader) {
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller guarantees.
     let header = unsafe { &mut *header };
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller guarantees.
     unsafe { (*option).next = header.options };
     header.options = option as u64;
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn nmreq_push_option(header: *mut Header, option: *mut Opt
 /// The header and its list are sound; `option` need not be in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_remove_option(header: *mut Header, option: *mut OptionHeader) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { place_of(header, |this, _| this == option) };
     // SAFETY: in the header or one of its options.
     let found = unsafe { place.read() } as *mut OptionHeader;
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn nmreq_remove_option(header: *mut Header, option: *mut O
 /// The header and its list are sound.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_find_option(header: *mut Header, option_type: u32) -> *mut OptionHeader {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { place_of(header, |_, option| option.option_type == option_type) };
     // SAFETY: in the header or one of its options.
     unsafe { place.read() as *mut OptionHeader }
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn nmreq_find_option(header: *mut Header, option_type: u32
 /// The header and its list are sound, and the options came from `nmctx_malloc` of the default context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_free_options(header: *mut Header) {
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller guarantees.
     let header = unsafe { &mut *header };
     while header.options != 0 {
         let option = header.options as *mut OptionHeader;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// Why an interface could not be looked at or changed.
+/// Why an interface could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetdevError {
-    /// No interface of that name in the namespace of the thread that asked.
+    /// No interface of that name in the namespace of the calling thread.
     #[error("there is no interface {name}{}; there are: {}", in_words(.namespace), list_of(.existing))]
     NoInterface {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The namespace that was searched; `None` for the one this process started in.
         namespace: Option<Box<str>>,
@@ -25,7 +25,7 @@ pub enum NetdevError {
     BadName { name: String, reason: &'static str },
     #[error("cannot {operation}: {source}{}; {}", said(.kernel_message), advice(*.source))]
     Refused {
-        /// What was to be done, with the interface's name, to be read after "cannot".
+        /// The operation, with the interface's name, as words after "cannot".
         operation: String,
         /// The kernel's error.
         source: Errno,
@@ -44,7 +44,7 @@ pub enum NetdevError {
     #[error("{interface} has no feature {feature}; ethtool -k {interface} lists those it has")]
     NoFeature {
         interface: String,
-        /// The feature asked for.
+        /// The requested feature.
         feature: String,
     },
     /// The driver took the request and kept its setting.
@@ -56,10 +56,10 @@ pub enum NetdevError {
         interface: String,
         /// The feature, as the kernel names it.
         feature: String,
-        /// Its state, which is not the one asked for.
+        /// Its state, which is not the requested one.
         on: bool,
     },
-    /// An interface did not come to carry frames in the time given.
+    /// An interface did not become ready to carry frames in the given time.
     #[error(
         "{interface} carries no frames after {} s: {}", .waited.as_secs_f32(),
         if *.up { "it has no carrier; check the cable, or set a veth's other end up" } else { "it is down; set it up first" }
@@ -76,17 +76,17 @@ pub enum NetdevError {
         "cannot {operation} a netlink socket: {source}; check the limit of open files and any system call filter"
     )]
     Socket {
-        /// What was to be done with the socket.
+        /// The operation on the socket.
         operation: &'static str,
         /// The system's error.
         source: std::io::Error,
     },
-    /// The kernel's answer is not what its documentation says, or newer than this program.
+    /// The kernel's answer differs from its documentation, or is newer than this program.
     #[error(
         "cannot {operation}: the kernel's answer cannot be read ({reason}); the kernel may be newer than this program"
     )]
     Answer {
-        /// What was to be done.
+        /// The operation.
         operation: String,
         /// What is odd about the answer.
         reason: String,
@@ -94,7 +94,7 @@ pub enum NetdevError {
 }
 
 impl NetdevError {
-    /// Whether it says that the interface is not there, or no longer.
+    /// Whether the interface does not exist, or no longer.
     #[must_use]
     pub fn is_no_interface(&self) -> bool {
         matches!(self, Self::NoInterface { .. } | Self::Refused { source: Errno::NODEV, .. })
@@ -121,7 +121,7 @@ fn advice(errno: Errno) -> &'static str {
         Errno::NODEV => "the interface has gone meanwhile: check with ip link",
         Errno::OPNOTSUPP => "the interface's driver, or this kernel, does not support it",
         Errno::INVAL | Errno::RANGE => "the value is outside the driver's limits: ip -d link shows them",
-        Errno::ADDRNOTAVAIL => "it is no address that an interface may have: it must be unicast and not zero",
-        _ => "ip link and the kernel's log (dmesg) may say more",
+        Errno::ADDRNOTAVAIL => "an interface cannot have this address: it must be unicast and not zero",
+        _ => "ip link and the kernel's log (dmesg) may give details",
     }
 }

@@ -194,8 +194,8 @@ pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
     })
 }
 
-/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or where its driver has no
-/// notion of them (or uses none yet, as a TAP that nobody holds) those made for it.
+/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or, if its driver does not
+/// know them (or uses none yet, like a TAP that is not open), those made for it.
 ///
 /// # Errors
 /// [`NetdevError`]: no such interface, among others.
@@ -209,7 +209,7 @@ pub fn real_queue_count(interface: &str) -> Result<u32, NetdevError> {
 }
 
 fn get(interface: &str, command: u8, what: &'static str) -> Result<Attributes, NetdevError> {
-    ask(interface, command, None, what, &|| format!("ask for the {what} of {interface}"))
+    ask(interface, command, None, what, &|| format!("read the {what} of {interface}"))
 }
 
 #[cfg(test)]

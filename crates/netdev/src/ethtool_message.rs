@@ -17,7 +17,7 @@ use crate::netlink::Requests;
 
 const FAMILY: &str = "ethtool";
 
-/// In every message, the attribute that says which interface it is about.
+/// In every message, the attribute that names the interface.
 const HEADER: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 
@@ -82,7 +82,7 @@ impl Attributes {
     /// The names of the bits that are set in a bitset.
     pub(crate) fn bits(&self, kind: u16) -> Vec<String> {
         let bitset = find(&self.0, kind).unwrap_or_default();
-        // A bitset is a list of what is set, or, with a mask, a list of what is told about.
+        // A bitset lists the bits that are set or, with a mask, the bits that it reports.
         let all_set = find(bitset, BITSET_NOMASK).is_some();
         NlasIterator::new(find(bitset, BITSET_BITS).unwrap_or_default())
             .flatten()
@@ -151,9 +151,9 @@ pub(crate) fn ask(
     Ok(answers.pop().map(|answer| Attributes(answer.payload.attributes)).unwrap_or_default())
 }
 
-/// Asks the kernel for the number of the family, which differs from boot to boot.
+/// Queries the kernel for the number of the family, which differs from boot to boot.
 fn family_id(requests: &mut Requests) -> Result<u16, NetdevError> {
-    let operation = || "ask the kernel for its ethtool interface".to_owned();
+    let operation = || "query the kernel's ethtool interface".to_owned();
     let request =
         GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(FAMILY.to_owned())] };
     let answers =

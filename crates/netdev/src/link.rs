@@ -15,7 +15,7 @@ use crate::netlink::Requests;
 /// The longest name of an interface, bytes (`IFNAMSIZ` of linux/if.h less the final zero).
 pub const NAME_BYTES_MAX: usize = 15;
 
-/// A link as it was when asked about.
+/// A link as it was at the time of the query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LinkInfo {
@@ -31,7 +31,7 @@ pub struct LinkInfo {
     /// Up, with carrier, and its queues opened (`IFF_RUNNING`). It follows carrier by a moment; frames sent before are
     /// dropped: [`crate::link_monitor::wait_running`].
     pub running: bool,
-    /// It has carrier; told at once, unlike `running`.
+    /// It has carrier; reported at once, unlike `running`.
     pub carrier: bool,
     /// Its frames are Ethernet's, the loopback's among them.
     pub ethernet: bool,
@@ -112,13 +112,13 @@ pub struct LinkStatistics {
 /// The link called `name` in the calling thread's network namespace.
 ///
 /// # Errors
-/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others where the kernel is not
-/// to be asked.
+/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others if the kernel cannot be
+/// queried.
 pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     check_name(name)?;
     let mut request = LinkMessage::default();
     request.attributes.push(LinkAttribute::IfName(name.to_owned()));
-    let operation = || format!("look at interface {name}");
+    let operation = || format!("read interface {name}");
     let answers = Requests::open(NETLINK_ROUTE)?
         .ask(RouteNetlinkMessage::GetLink(request), 0, &operation)
         .map_err(|error| name_missing(name, error))?;
@@ -139,7 +139,7 @@ pub(crate) fn the_link(
 /// All links of the calling thread's network namespace, in the order of their numbers.
 ///
 /// # Errors
-/// [`NetdevError`] where the kernel is not to be asked.
+/// [`NetdevError`] if the kernel cannot be queried.
 pub fn links() -> Result<Vec<LinkInfo>, NetdevError> {
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let answers =
@@ -245,7 +245,7 @@ fn attached_xdp(parts: &[LinkXdp]) -> Option<AttachedXdp> {
             LinkXdp::Attached(XdpAttached::Hardware) => mode = Some(XdpMode::Offloaded),
             LinkXdp::Attached(XdpAttached::Multiple) => mode = Some(XdpMode::Several),
             LinkXdp::ProgId(id) => prog_id = *id,
-            // With several, the kernel tells only these; the one in the driver sees the frames first.
+            // With several, the kernel reports only these; the one in the driver sees the frames first.
             LinkXdp::DrvProgId(id) => prog_id = *id,
             LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) if prog_id == 0 => prog_id = *id,
             _ => {}

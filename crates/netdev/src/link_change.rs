@@ -1,7 +1,7 @@
 //! Changes to links (rtnetlink(7)): veth pairs made and deleted, up and down, MTU, addresses, namespace. All need
 //! `CAP_NET_ADMIN` in the namespace of the calling thread.
 //!
-//! Promiscuous mode is not here: a packet socket asks for it as its member, so that it ends with the socket.
+//! Promiscuous mode is not here: a packet socket requests it as a membership, so that it ends with the socket.
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};

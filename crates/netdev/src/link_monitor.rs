@@ -21,7 +21,7 @@ const GROUP_LINK: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// It is new, or something about it is different. The kernel also tells of changes that [`LinkInfo`] does not show.
+    /// It is new, or something about it is different. The kernel also reports changes that [`LinkInfo`] does not show.
     Changed(Box<LinkInfo>),
     /// It was deleted, or moved to another namespace.
     Gone {
@@ -31,7 +31,7 @@ pub enum LinkEvent {
         name: String,
     },
     /// Events are missing: they came faster than they were read, or one could not be understood. A caller with a copy
-    /// of the state must ask for it anew ([`crate::link::links`]).
+    /// of the state must read it again ([`crate::link::links`]).
     Lost,
 }
 
@@ -100,7 +100,7 @@ fn event_of(message: &[u8]) -> Option<LinkEvent> {
         Err(_) => return Some(LinkEvent::Lost),
     };
     match payload {
-        // A bridge tells of its members in the same words: one that leaves it has not gone.
+        // A bridge reports its members in the same form: a link that leaves the bridge still exists.
         NetlinkPayload::InnerMessage(
             RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link),
         ) if link.header.interface_family != AddressFamily::Unspec => None,
@@ -176,7 +176,7 @@ mod tests {
             assert!(waiting(&mut monitor).contains(&LinkEvent::Gone { index: b.index, name: "vb".into() }));
             delete_link("va").unwrap();
             assert!(waiting(&mut monitor).contains(&LinkEvent::Gone { index: a.index, name: "va".into() }));
-            assert!(waiting(&mut monitor).is_empty(), "each event is told once");
+            assert!(waiting(&mut monitor).is_empty(), "each event is reported once");
         });
     }
 

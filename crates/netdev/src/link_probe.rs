@@ -1,4 +1,4 @@
-//! One link, looked at again and again: from any thread, in the network namespace where the probe was made.
+//! One link, polled repeatedly: from any thread, in the network namespace where the probe was made.
 #![allow(unsafe_code)]
 
 use std::io::Error;
@@ -24,15 +24,15 @@ pub enum LinkState {
     NoCarrier,
     /// Set down.
     Down,
-    /// There is none of that number.
+    /// There is no link with that number.
     Gone,
 }
 
-/// Looks at one link by its number, which stays when the link is renamed.
+/// Reads one link by its number, which stays when the link is renamed.
 #[derive(Debug)]
 pub struct LinkProbe {
     index: u32,
-    /// Asks what netlink answers only under the lock of all links.
+    /// Queries what netlink answers only under the lock of all links.
     socket: OwnedFd,
     requests: Mutex<Requests>,
 }
@@ -53,7 +53,7 @@ impl LinkProbe {
     pub fn look(&self) -> Result<LinkInfo, NetdevError> {
         let mut request = LinkMessage::default();
         request.header.index = self.index;
-        let operation = || format!("look at interface number {}", self.index);
+        let operation = || format!("read interface number {}", self.index);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         the_link(requests.ask(RouteNetlinkMessage::GetLink(request), 0, &operation)?, &operation)
     }
@@ -69,14 +69,14 @@ impl LinkProbe {
         }
     }
 
-    /// Whether the link is there and up. Waits for no lock of the kernel, and allocates nothing.
+    /// Whether the link is there and up. Waits for no kernel lock, and allocates nothing.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.flags().is_some_and(|flags| flags & libc::IFF_UP != 0)
     }
 
-    /// Whether the link is up and has carrier, which the kernel may say up to a second late. Of a link that is gone it
-    /// is true: an attempt to send tells more. Waits for no lock of the kernel, and allocates nothing.
+    /// Whether the link is up and has carrier, which the kernel may report up to a second late. It is true for a link
+    /// that is gone: an attempt to send shows that. Waits for no kernel lock, and allocates nothing.
     #[must_use]
     pub fn may_send(&self) -> bool {
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;

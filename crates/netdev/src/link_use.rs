@@ -19,7 +19,7 @@ const PAIRS: [&str; 2] = ["veth", "netkit"];
 /// network's.
 ///
 /// # Errors
-/// [`NetdevError`] where the kernel is not to be asked.
+/// [`NetdevError`] if the kernel cannot be queried.
 pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let operation = || format!("list the addresses of {}", link.name);
@@ -41,7 +41,7 @@ pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
 /// every interface by itself.
 ///
 /// # Errors
-/// [`NetdevError`] where the kernel is not to be asked.
+/// [`NetdevError`] if the kernel cannot be queried.
 pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
     let mut uses = Vec::new();
     for (address, bits) in addresses_of(link)? {
@@ -58,14 +58,14 @@ pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
             uses.push(format!("{} lies on it", other.name));
         }
     }
-    // There may be very many routes: they are asked for only where they decide.
+    // There may be very many routes: they are read only where they decide.
     if uses.is_empty() {
         uses.extend(route_over(link)?);
     }
     Ok(uses)
 }
 
-/// A route over `link` that somebody has set, in words.
+/// A route over `link` that was set by a user or program, in words.
 fn route_over(link: &LinkInfo) -> Result<Option<String>, NetdevError> {
     let mut requests = Requests::open(NETLINK_ROUTE)?.with_filtered_dumps();
     let operation = || format!("list the routes over {}", link.name);

@@ -26,7 +26,7 @@ const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 /// nothing is the current one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Namespace {
-    /// The one of the thread that asks.
+    /// That of the calling thread.
     #[default]
     Current,
     /// `/run/netns/NAME`.
@@ -46,7 +46,7 @@ pub enum NamespaceError {
         "\"{0}\" does not name a network namespace: give a name from ip netns list, a process number, or a file"
     )]
     BadName(String),
-    /// There is none of that name.
+    /// There is no namespace of that name.
     #[error("there is no network namespace {name} in {NAMED_DIRECTORY}; there are: {}; ip netns add {name} makes it", list_of(.existing))]
     NoSuchName {
         name: String,
@@ -108,7 +108,7 @@ impl Namespace {
             (Errno::ACCESS | Errno::PERM, _) => NamespaceError::NotPermitted { namespace: self.to_string() },
             _ => NamespaceError::Failed { namespace: self.to_string(), source: errno.into() },
         };
-        // A mere place in the file system is opened first: of it the kernel tells what it is.
+        // The path is opened without access first: the kernel then reports what kind of file it is.
         let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         if rustix::fs::fstatfs(&place).map_err(failed)?.f_type != NSFS_MAGIC {
             return Err(NamespaceError::NotANamespace(path));
@@ -217,8 +217,7 @@ impl HeldNamespace {
         self.id
     }
 
-    /// What people call it: the name by which it was opened or one that `ip netns list` has for it, else the kernel's
-    /// `net:[...]`.
+    /// Its name for users: that by which it was opened, or one from `ip netns list`, else the kernel's `net:[...]`.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
@@ -297,8 +296,8 @@ impl fmt::Display for Namespace {
 /// Runs `f` in `namespace` and returns what it returns. Sockets and devices that `f` opens stay in that namespace
 /// wherever they are used afterwards; `/sys` still shows the namespace it was mounted in.
 ///
-/// The calling thread stays where it is: `f` runs on a thread of its own which enters the namespace (setns(2)), except
-/// for [`Namespace::Current`], where it is simply called. A panic in `f` goes on in the caller.
+/// The calling thread stays where it is: `f` runs on a new thread that enters the namespace (setns(2)), except for
+/// [`Namespace::Current`], where it is simply called. A panic in `f` continues in the caller.
 ///
 /// # Errors
 /// [`NamespaceError`]; `f` has not run then.

@@ -80,8 +80,8 @@ impl Requests {
         self
     }
 
-    /// Sends `request` and collects its answers until the kernel has acknowledged it. `operation` says what it is for,
-    /// to be read after "cannot"; `flags` are `NLM_F_*` beyond `NLM_F_REQUEST`.
+    /// Sends `request` and collects its answers until the kernel has acknowledged it. `operation` is its purpose, as
+    /// words after "cannot"; `flags` are `NLM_F_*` beyond `NLM_F_REQUEST`.
     pub(crate) fn ask<M>(
         &mut self,
         request: impl Into<NetlinkPayload<M>>,

@@ -69,13 +69,13 @@ impl Offload {
 pub struct FeatureState {
     /// In effect.
     pub on: bool,
-    /// Asked for; it may yet be off because another feature it needs is off.
+    /// Requested; it can still be off because a feature that it needs is off.
     pub wanted: bool,
     /// Whether it can be changed at all.
     pub changeable: bool,
 }
 
-/// A feature, and whether it is to be on.
+/// A feature, and whether it should be on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureSetting {
     /// The kernel's name, as in `ethtool -k`.
@@ -92,7 +92,7 @@ pub type Features = BTreeMap<String, FeatureState>;
 /// # Errors
 /// [`NetdevError`]: no such interface, among others.
 pub fn features(interface: &str) -> Result<Features, NetdevError> {
-    let operation = || format!("ask for the features of {interface}");
+    let operation = || format!("read the features of {interface}");
     let answer = ask(interface, FEATURES_GET, None, "features", &operation)?;
     let mut features = Features::new();
     for name in answer.bits(FEATURES_ACTIVE) {
@@ -153,12 +153,13 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<Fe
     Ok(settings(!on))
 }
 
-/// Sets features by the kernel's names and checks that they are then as asked. One that is so already is no error, even
-/// if it cannot be changed, nor is switching off one that the interface does not have.
+/// Sets features by the kernel's names and checks the result. It is not an error if a fixed feature already has the
+/// requested state, or if a feature to be switched off does not exist.
 ///
 /// # Errors
-/// [`NetdevError::FeatureFixed`] where one is not as asked; others may have changed. [`NetdevError::NoFeature`] where
-/// one to be switched on does not exist; nothing has changed then. Needs `CAP_NET_ADMIN`.
+/// [`NetdevError::FeatureFixed`] if a feature does not have the requested state; others may have changed.
+/// [`NetdevError::NoFeature`] if a feature to be switched on does not exist; nothing has changed then. Needs
+/// `CAP_NET_ADMIN`.
 pub fn set_features(interface: &str, settings: &[FeatureSetting]) -> Result<(), NetdevError> {
     if settings.is_empty() {
         return Ok(());

@@ -3,7 +3,7 @@
 
 use rustix::thread::UnshareFlags;
 
-/// Runs `test` in a new, empty network namespace; says so and returns where that needs root.
+/// Runs `test` in a new, empty network namespace; prints a message and returns if that needs root.
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
@@ -26,7 +26,7 @@ pub(crate) fn unshare_network() {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.expect("a new network namespace");
 }
 
-/// A descriptor of a new network namespace, which lives as long as it.
+/// A descriptor of a new network namespace, which exists until the descriptor is closed.
 pub(crate) fn new_namespace() -> std::os::fd::OwnedFd {
     let made = || {
         unshare_network();

@@ -245,7 +245,7 @@ layout!(PortInfoBody: 32, memory_bytes @ 0, tx_slots @ 8, rx_slots @ 12, tx_ring
 structure! {
     /// `struct nmreq_vale_attach`.
     AttachBody {
-        /// How the interface is to be bound.
+        /// How to bind the interface.
         register: RegisterBody,
         /// Out: index on the switch.
         port_index: u32,

@@ -34,7 +34,7 @@ const MONITOR_CHANGES: u32 = 4;
 
 /// Syncs in vain between two offers of the processor to the other side, which may have no other.
 const SYNCS_PER_YIELD: u32 = 64;
-/// Syncs in vain between two looks at whether the daemon is still there.
+/// Syncs without a result between two checks whether the daemon is still there.
 const SYNCS_PER_LOOK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -123,7 +123,7 @@ impl Binding {
         }
     }
 
-    /// Learns of the monitors that have to be filled. Where the daemon does not say there are none.
+    /// Learns the monitors that have to be filled. None, if the daemon does not report any.
     #[cold]
     fn update_monitors(&self) {
         let rings = || self.tx.iter().chain(&self.rx);
@@ -169,7 +169,7 @@ impl Binding {
         Outcome::SKIPPED
     }
 
-    /// Syncs a ring, whose header says this.
+    /// Syncs a ring whose header has these values.
     #[inline(always)]
     fn sync_ring(&self, ring: &BoundRing, cursors: Cursors, look: Look) -> Outcome {
         let mut outcome = ring.sync(cursors, look);
@@ -186,7 +186,7 @@ impl Binding {
     #[cold]
     fn not_synced(&self, ring: &BoundRing, outcome: Outcome, look: Look) -> Outcome {
         let outcome = self.with_monitors(outcome, || ring.sync(ring.view.cursors_shown(), look));
-        // Whoever is at it shows the result; whether there is something can be seen all the same.
+        // The program that holds it publishes the result; whether there is something can be seen nevertheless.
         let cursors = ring.view.cursors_shown();
         outcome | Outcome::READY.when(outcome == Outcome::SKIPPED && cursors.cur != cursors.tail)
     }
@@ -337,7 +337,7 @@ impl Binding {
         let mut last = None;
         for ring in self.awaited(events) {
             if last != Some(ring.events) {
-                // Whatever it stands for is seen by the sync below.
+                // The sync below sees what it stands for.
                 self.drain_notify(ring);
                 last = Some(ring.events);
             }
@@ -358,7 +358,7 @@ impl Binding {
             }
         }
         wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
-        // Whoever has the lock of a ring that was skipped wakes us on releasing it, unless it is killed before.
+        // The holder of a skipped ring's lock wakes us on releasing it, unless it is killed before.
         if shared || skipped {
             wakers.look_every(SHARED_SLEEP);
         }

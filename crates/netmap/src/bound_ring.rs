@@ -164,7 +164,7 @@ impl BoundRing {
         }
     }
 
-    /// A sync by what the ring's own header says.
+    /// A sync with the values of the ring's own header.
     #[inline(always)]
     pub(crate) fn sync(&self, cursors: Cursors, look: Look) -> Outcome {
         let outcome = self.sync_to(cursors.head, cursors.cur, look);
@@ -217,7 +217,7 @@ impl BoundRing {
         // The other side may only have added to what the program owns.
         if !within(shown, reached, previous(end, slots), slots) {
             return match self.service {
-                // The peer's program wrote a number that is none: nothing has come back yet.
+                // The peer's program wrote an invalid number: nothing has come back yet.
                 Service::PipeTx(_) => given | Outcome::READY.when(cur != shown),
                 _ => refused(held, Outcome::STOPPED),
             };
@@ -236,7 +236,7 @@ impl BoundRing {
             (Service::PipeTx(peer), _) => return self.send_by_pipe(peer, from, head),
             (_, Direction::Tx) => self.fetch_indirect(from, head),
             (service, Direction::Rx) => {
-                // Nobody needs them any more: they may be exchanged with a monitor's before they go back.
+                // They are not needed any more: they may be exchanged with a monitor's before they go back.
                 self.monitors.exchange(&self.view, from, head);
                 if let Service::PipeRx(sender) = service {
                     self.return_exchanged(sender, from, head);

@@ -22,9 +22,9 @@ use crate::user_memory::read;
 /// sign extension.
 ///
 /// # Errors
-/// The errno value that the program is to see: EINVAL for a null argument or malformed request, EFAULT where the
-/// program's memory is not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and
-/// those of the request.
+/// The errno value for the program: EINVAL for a null argument or malformed request, EFAULT where the program's memory
+/// is not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and those of the
+/// request.
 pub fn control(device: &dyn Descriptor, request: u64, argument: usize) -> Result<(), Errno> {
     match request as u32 {
         NIOCTXSYNC => device.tx_sync(),

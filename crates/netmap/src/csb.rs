@@ -79,7 +79,7 @@ impl Csb {
         user_memory::write(address + 4, &hwtail)
     }
 
-    /// Tells the program whether it has to kick the loop.
+    /// Shows the program whether it has to kick the loop.
     pub(crate) fn write_needs_kick(&self, entry: usize, needs_kick: bool) -> Result<(), Errno> {
         user_memory::write(self.entry(entry).1 + 8, &u32::from(needs_kick))
     }

@@ -52,7 +52,7 @@ fn own_link() -> &'static Mutex<Option<Link>> {
         }
         let new = Box::into_raw(Box::new(ProcessLink { process, link: Mutex::new(None) }));
         if LINK.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it was made here, and nobody else has seen it.
+            // SAFETY: it was made here, and no other code has seen it.
             drop(unsafe { Box::from_raw(new) });
         } else if let Some(mut inherited) = known.and_then(|parent| parent.link.try_lock().ok()) {
             // The parent's connection is of no use here. Where the parent was using it its copy stays open until exec
@@ -98,13 +98,13 @@ pub(crate) fn open_device() -> Result<(OwnedFd, Badge), Errno> {
     let (reply, _) = connection.request(&Request::NetmapOpen).map_err(|error| errno_of(&error))?;
     let Reply::NetmapDevice(badge) = reply else { return Err(Errno::IO) };
     let socket = OwnedFd::from(connection);
-    // Whoever gets a copy of it must find the badge there.
+    // A process that gets a copy of it must find the badge there.
     let mut set = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
     while let Err(Errno::INTR) = rustix::event::poll(&mut set, None) {}
     Ok((socket, badge))
 }
 
-/// Asks the daemon.
+/// Sends a request to the daemon.
 pub(crate) fn ask(
     device: Option<Badge>,
     request: NetmapRequest,

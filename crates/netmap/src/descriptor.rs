@@ -22,7 +22,7 @@ pub struct LoopEvents {
     pub interrupt: i32,
 }
 
-/// How a sync loop is to run (`SYNC_KLOOP_START` and its options).
+/// How a sync loop runs (`SYNC_KLOOP_START` and its options).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoopPlan {
     /// Sleep between rounds where no eventfds were given, µs.
@@ -46,8 +46,8 @@ pub enum LoopError {
 
 /// One open of `/dev/netmap`, as control calls see it.
 pub trait Descriptor {
-    /// Binds the device. `external_memory`: where the region is to be mapped in place of what lies there. `csb`: the
-    /// CSB option.
+    /// Binds the device. `external_memory`: where the region is mapped in place of what lies there. `csb`: the CSB
+    /// option.
     ///
     /// # Errors
     /// EBUSY where it is bound already, and the errors of REGISTER.

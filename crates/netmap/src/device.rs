@@ -124,15 +124,14 @@ impl Device {
         if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(mapped) }
     }
 
-    /// What poll(2) does without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) ask, and returns `revents`.
+    /// What poll(2) does without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) require, and returns `revents`.
     #[must_use]
     pub fn ready(&self, events: i16) -> i16 {
         self.synced().map_or(libc::POLLERR, |binding| binding.ready(events))
     }
 
     /// Prepares a sleep: announces it, then does what [`Self::ready`] does. Where the result is not 0 nothing is armed;
-    /// otherwise what to wait for has been added to `wakers`, and [`Self::disarm`] must follow, whatever ends the
-    /// sleep.
+    /// otherwise what to wait for has been added to `wakers`, and [`Self::disarm`] must follow in every case.
     #[must_use]
     pub fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
         self.synced().map_or(libc::POLLERR, |binding| binding.arm(events, wakers))

@@ -18,7 +18,8 @@ pub(crate) fn is_open(number: RawFd) -> Result<(), Errno> {
 /// Adds 1 to an eventfd.
 pub(crate) fn ring(number: RawFd) {
     let one = 1u64.to_ne_bytes();
-    // SAFETY: eight readable bytes. A number that is no eventfd any more is the program's fault, as with a system call.
+    // SAFETY: eight readable bytes. If the number is no longer an eventfd, that is the program's fault, as with a
+    // system call.
     unsafe { libc::write(number, one.as_ptr().cast(), one.len()) };
 }
 
@@ -37,6 +38,6 @@ pub(crate) fn drain(number: RawFd) {
 pub(crate) fn wait_readable(numbers: impl Iterator<Item = RawFd>, most: Duration) {
     let mut set: Vec<libc::pollfd> =
         numbers.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-    // SAFETY: the set has as many entries as is said.
+    // SAFETY: the set has as many entries as stated.
     unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, most.as_millis() as libc::c_int) };
 }

@@ -1,4 +1,4 @@
-//! This process's number in the locks of a region's rings, by which others find out whether it still lives.
+//! This process's number in the locks of a region's rings, by which other processes check whether it still lives.
 //!
 //! [`ringroad_ring::liveness`] proves the number by an open file description. Children inherit it, where it would
 //! outlive its process: they close it after a fork, and open their own.
@@ -60,8 +60,8 @@ impl Holder {
         }
     }
 
-    /// The number. None only where this thread, in what a signal interrupted, or another is just getting it, or there
-    /// is no randomness.
+    /// The number. None only while this thread (interrupted by a signal) or another is just getting it, or if there is
+    /// no randomness.
     #[inline]
     pub(crate) fn number(&self) -> Option<HolderNumber> {
         match self.forks.load(Ordering::Acquire) == FORKS.load(Ordering::Acquire) {
@@ -81,7 +81,8 @@ impl Holder {
                     *proof = Some((PrivateDescriptor::not_for_children(descriptor), forks));
                     number
                 }
-                // Without /proc, say. A ring that such a process leaves locked stays so until all let go of it.
+                // For example without /proc. A ring that such a process leaves locked stays locked until all processes
+                // have closed it.
                 Err(_) => liveness::unproven()?,
             };
             self.number.store(number.get(), Ordering::Relaxed);

@@ -23,7 +23,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// Shows slots `[from, to)` of `ring`.
     fn show(&self, ring: &RingView, from: u32, to: u32) {
-        // A monitor whose lock cannot be had misses these frames: nobody is held up for it.
+        // A monitor whose lock is taken misses these frames: no sender waits for it.
         let Some(held) = self.lock.take_soon() else {
             return self.ring.control().datapath.filled.miss(frames_in(ring, from, to));
         };
@@ -32,7 +32,7 @@ impl Monitor {
             true => end.exchange(ring, from, to, self.sent),
             false => end.copy(ring, from, to, self.sent),
         };
-        // Whoever is woken takes the lock at once.
+        // The woken process takes the lock at once.
         drop(held);
         if kick {
             self.lock.wake_sleepers();

@@ -15,7 +15,7 @@ impl Outcome {
     pub(crate) const READY: Self = Self(1 << 2);
     /// The other side sleeps.
     pub(crate) const KICK: Self = Self(1 << 3);
-    /// Nothing is done: somebody else is at it.
+    /// Nothing is done: another process does it.
     pub(crate) const SKIPPED: Self = Self(1 << 4);
     /// Nothing is done: other monitors have to be filled than are known.
     pub(crate) const MONITORS_CHANGED: Self = Self(1 << 5);

@@ -67,8 +67,8 @@ pub(crate) fn close_those_of_parent() {
         while bits != 0 {
             let number = index * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            // One that another thread made during the fork may be marked and not have been copied: that is no error.
-            // SAFETY: it was this library's, whose owner forgets it.
+            // One that another thread made during the fork may be marked and not have been copied: that is not an
+            // error. SAFETY: it was this library's, whose owner forgets it.
             unsafe { libc::close(number as RawFd) };
         }
     }

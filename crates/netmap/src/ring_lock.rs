@@ -17,7 +17,7 @@ const TRIES: u32 = 1_000;
 /// The caller's plan after a skipped sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Somebody else syncs the ring, and that will do.
+    /// Another process syncs the ring, which is sufficient.
     Passing,
     /// The caller sleeps if it finds no frame: the lock's holder must wake it on release.
     BeforeSleep,
@@ -53,7 +53,7 @@ impl RingLock {
         eventfd::ring(self.notify.as_fd());
     }
 
-    /// Takes the lock, unless a living process has it.
+    /// Takes the lock, unless a living process holds it.
     #[inline(always)]
     pub(crate) fn try_take(&self, look: Look) -> Option<Held<'_>> {
         let own = self.holder.number()?;
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A region with a ring, as a program has it: children inherit the mapping.
+    /// A region with a ring, as mapped in a program: children inherit the mapping.
     fn ring() -> (Arc<Region>, RingView) {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let made = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
@@ -116,7 +116,7 @@ mod tests {
         (region, view)
     }
 
-    /// A process of its own, as far as the lock can tell.
+    /// A separate process, as far as the lock can detect.
     fn process_at(region: &Arc<Region>, view: &RingView) -> RingLock {
         let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
         RingLock::new(view, &Arc::new(Holder::new(region)), &notify)
@@ -126,8 +126,8 @@ mod tests {
         rustix::io::read(lock.notify.as_fd(), &mut [0; 8]).is_ok()
     }
 
-    /// A child that runs `act` with the end of a pipe to say so, and then waits to be ended. What else holds the
-    /// returned end keeps it from ending.
+    /// A child that runs `act` with the end of a pipe to signal that, and then waits to be ended. Any other holder of
+    /// the returned end keeps it from ending.
     fn child(act: impl FnOnce(&mut std::fs::File)) -> (libc::pid_t, std::fs::File) {
         let (read, write) = rustix::pipe::pipe().unwrap();
         // SAFETY: the child makes system calls, allocates, and ends without returning.

@@ -31,7 +31,7 @@ impl LoopState {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the loop to end and waits until it has; a loop that starts later ends at once.
+    /// Requests the loop's end and waits for it; a loop that starts later ends at once.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

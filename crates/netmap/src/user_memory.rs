@@ -1,8 +1,8 @@
-//! Reads and writes of the program's memory at addresses that it gave and that may lead nowhere: EFAULT instead of a
+//! Reads and writes of the program's memory at addresses that it gave and that may be invalid: EFAULT instead of a
 //! crash.
 //!
-//! The kernel copies between this process and itself, and says where it could not. Nothing here borrows the program's
-//! memory.
+//! The kernel copies between this process and itself, and reports where it could not. Nothing here borrows the
+//! program's memory.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

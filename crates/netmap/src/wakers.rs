@@ -38,7 +38,7 @@ impl Wakers {
         descriptor.into_iter().for_each(|descriptor| self.push(descriptor));
     }
 
-    /// Asks that the wait be cut into pieces of `slice` at most.
+    /// Requests that the wait is cut into pieces of `slice` at most.
     pub fn look_every(&mut self, slice: Duration) {
         self.slice = Some(self.slice.map_or(slice, |earlier| earlier.min(slice)));
     }
@@ -48,7 +48,7 @@ impl Wakers {
         self.few.iter().take(self.count).chain(&self.many).copied()
     }
 
-    /// Longest sleep before the devices are looked at again, independent of the program's time limit.
+    /// Longest sleep before the devices are checked again, independent of the program's time limit.
     #[must_use]
     pub fn slice(&self) -> Option<Duration> {
         self.slice

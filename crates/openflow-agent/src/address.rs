@@ -22,7 +22,7 @@ pub enum Transport {
 /// Where a controller is: `tcp:HOST:PORT` or `ssl:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ControllerAddress {
-    /// How to speak to it.
+    /// The transport to use.
     pub transport: Transport,
     /// Its name, or its address without brackets.
     pub host: String,
@@ -80,7 +80,7 @@ impl Display for ControllerAddress {
 /// Where a switch listens for tools: `ADDRESS:PORT`, or `ssl:ADDRESS:PORT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenAddress {
-    /// How tools have to speak.
+    /// The transport that tools must use.
     pub transport: Transport,
     /// Address and port of this machine.
     pub address: SocketAddr,

@@ -35,7 +35,7 @@ pub enum FailMode {
     Standalone,
 }
 
-/// Who the switch says it is.
+/// How the switch identifies itself.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The name of the switch.
@@ -49,7 +49,7 @@ pub struct Identity {
 /// What an agent leaves to one in another process, beside its tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {
-    /// The agent's time when all began, ns of CLOCK_MONOTONIC: ages go on.
+    /// The agent's start time, ns of CLOCK_MONOTONIC: ages continue from it.
     pub start_ns: u64,
     /// Whether fragments are dropped.
     pub drops_fragments: bool,
@@ -118,8 +118,8 @@ pub struct Counted {
 }
 
 impl Agent {
-    /// A switch with the flows of `state`, and without ports. Without flows of an agent before it, it is to be told that
-    /// it has no controller ([`Agent::lose_controllers`]).
+    /// A switch with the flows of `state`, and without ports. Without flows of an earlier agent, its owner must report
+    /// that it has no controller ([`Agent::lose_controllers`]).
     #[must_use]
     pub fn new(
         identity: Identity,
@@ -145,7 +145,7 @@ impl Agent {
         }
     }
 
-    /// Goes on where another agent stopped, whose tables this one was made with.
+    /// Continues where another agent stopped, with whose tables this one was made.
     pub fn resume(&mut self, remains: &Remains) {
         self.fragments = if remains.drops_fragments { Fragments::Drop } else { Fragments::Normal };
         self.miss_send_bytes = remains.miss_send_bytes;
@@ -212,7 +212,7 @@ impl Agent {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// What the switch does without a controller is to be another thing.
+    /// Changes what the switch does without a controller.
     pub fn set_fail_mode(&mut self, fail_mode: FailMode) {
         self.fail_mode = fail_mode;
     }

@@ -1,4 +1,4 @@
-//! A controller of the settings, and how the switch comes to a connection with it.
+//! A configured controller, and how the switch connects to it.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -38,8 +38,8 @@ impl Dialed {
         Self { address, state: Dialing::Waiting(now), wait: FIRST_WAIT, problem: None }
     }
 
-    /// Goes on with connecting, in a thread that rings `wake` when it is done. Returns a new connection, or why there is
-    /// none; `None` while nothing has come of it.
+    /// Resumes connecting, in a thread that rings `wake` when it is done. Returns a new connection or the error; `None`
+    /// while the attempt runs.
     pub(crate) fn dial(&mut self, wake: &Arc<OwnedFd>, now: Instant) -> Option<Result<TcpStream, String>> {
         match &self.state {
             Dialing::Waiting(at) if *at <= now => {
@@ -89,7 +89,7 @@ impl Dialed {
         }
     }
 
-    /// When it is to be tried again.
+    /// When to try again.
     pub(crate) fn next_try(&self) -> Option<Instant> {
         match self.state {
             Dialing::Waiting(at) => Some(at),

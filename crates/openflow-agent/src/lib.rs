@@ -1,7 +1,7 @@
-//! What speaks OpenFlow 1.3 for a switch.
+//! The OpenFlow 1.3 agent of a switch.
 //!
-//! [`agent::Agent`] answers controllers and tools, and has the switch's flow tables in its hand; it does no input or
-//! output. [`service::Service`] is the thread around it, with the connections, plain or by TLS.
+//! [`agent::Agent`] answers controllers and tools, and owns the switch's flow tables; it does no input or output.
+//! [`service::Service`] is the thread around it, with the connections, plain or by TLS.
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use crate::places::RefusalCause;
 use crate::session::Session;
 use crate::stream::Stream;
 
-/// Who is elsewhere and was silent for so long is asked whether it is there.
+/// A remote peer that was silent for this long gets a probe (echo request).
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// Who is elsewhere and was silent for so long is not there.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     /// Where a tool came from, by TCP.
     pub(crate) from: Option<SocketAddr>,
     since: Instant,
-    /// When the other side last said or took something.
+    /// When the peer last sent or accepted something.
     heard: Instant,
     is_probed: bool,
     /// Whether something waited for room the last time.
@@ -55,10 +55,10 @@ impl Link {
         self.controller.is_none() && self.from.is_none()
     }
 
-    /// Sends what waits, as far as the other side takes it.
+    /// Sends waiting output, as far as the peer accepts it.
     ///
     /// # Errors
-    /// Why the connection is to end.
+    /// Why the connection must end.
     pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> Result<()> {
         match self.stream.flush() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
@@ -80,15 +80,15 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
-        // A probe that the kernel takes is no sign of life. What it takes after it was full is, and so is each part of a
-        // list: programs do not answer probes while they read one.
+        // A probe that the kernel accepts is not a sign of life. Output that it accepts after it was full is one, and
+        // so is each part of a list: programs do not answer probes while they read a list.
         if session.take_spoken() || has_taken && (was_blocked || session.is_listing()) {
             (self.heard, self.is_probed) = (now, false);
         }
         Ok(())
     }
 
-    /// Whether the time of this connection is over. Asks a silent other side whether it is there.
+    /// Whether this connection has timed out. Sends a probe to a silent peer.
     pub(crate) fn keep_time(&mut self, session: &mut Session, now: Instant) -> Option<TimeOver> {
         let over = |cause, what: &str, within: Duration| {
             Some(TimeOver { cause, problem: format!("it {what} {} s", within.as_secs()) })
@@ -111,7 +111,7 @@ impl Link {
             return None;
         }
         if silence >= GIVE_UP_AFTER {
-            return over(RefusalCause::Silence, "said nothing for", GIVE_UP_AFTER);
+            return over(RefusalCause::Silence, "sent nothing for", GIVE_UP_AFTER);
         }
         if silence >= PROBE_AFTER && !self.is_probed {
             session.probe();

@@ -19,11 +19,11 @@ pub enum RefusalCause {
     Tls,
     /// It did not greet in time.
     Greeting,
-    /// It speaks no OpenFlow 1.3.
+    /// It does not speak OpenFlow 1.3.
     Protocol,
-    /// It said nothing for long, and did not answer a probe.
+    /// It sent nothing for a long time, and did not answer a probe.
     Silence,
-    /// It did not read what it had asked for.
+    /// It did not read the replies that it had requested.
     Unread,
     /// There were too many connections from its address.
     Address,
@@ -64,7 +64,7 @@ impl std::fmt::Display for RefusalCause {
             Self::Tls => "no TLS connection came about",
             Self::Greeting => "it did not greet",
             Self::Protocol => "it does not speak OpenFlow 1.3",
-            Self::Silence => "it said nothing",
+            Self::Silence => "it sent nothing",
             Self::Unread => "it did not read",
             Self::Address => "there are too many connections from this address",
             Self::Crowd => "there are too many connections",
@@ -92,7 +92,7 @@ impl Refusals {
 /// What a newcomer gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A place that nobody has.
+    /// A free place.
     Free,
     /// The place of this connection, which ends for the cause.
     Of(SessionId, RefusalCause),
@@ -108,11 +108,11 @@ fn party(from: SocketAddr) -> IpAddr {
     }
 }
 
-/// The place of a newcomer from an address beside those who are there: their connections in the order in which they came,
-/// their addresses, and whether they have greeted.
+/// The place of a new connection from an address beside the existing ones: these connections in the order of their
+/// arrival, their addresses, and whether they have sent a hello.
 ///
-/// Where there is no place, who has not greeted gives way to others from the same address. Where all places are taken, a
-/// connection of the address that has the most gives way to one of an address that has fewer.
+/// If there is no place, a connection without a hello gives way to others from the same address. If all places are
+/// taken, a connection of the address with the most connections gives way to one of an address with fewer.
 pub(crate) fn place(links: impl Iterator<Item = (SessionId, SocketAddr, bool)>, from: SocketAddr) -> Place {
     let mut parties: BTreeMap<IpAddr, Vec<(bool, SessionId)>> = BTreeMap::new();
     let mut taken = 0;

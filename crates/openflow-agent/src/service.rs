@@ -1,4 +1,4 @@
-//! The thread that speaks OpenFlow for one switch, as the switch's owner has it.
+//! The thread that speaks OpenFlow for one switch, as its owner controls it.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::turn::{Owner, Turn};
 /// How long the thread may take to answer its owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// A connection to a controller, as reports have it.
+/// A connection to a controller, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerReport {
     /// Where it is.
@@ -46,16 +46,16 @@ pub struct Report {
     pub counted: Counted,
 }
 
-/// Whom a switch speaks to.
+/// The controllers of a switch.
 #[derive(Debug, Default)]
 pub struct Controllers {
     /// Where they are.
     pub addresses: Vec<ControllerAddress>,
-    /// How to speak to those of them that are spoken to by TLS, and to tools.
+    /// TLS settings for controllers that use TLS, and for tools.
     pub tls: Option<Tls>,
 }
 
-/// What the owner of the switch tells the thread.
+/// A command of the switch's owner to the thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     SetPort(PortNo, Box<Port>),
@@ -89,7 +89,7 @@ pub struct Listeners {
 
 impl Service {
     /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet. With
-    /// `remains` the agent's time goes on.
+    /// `remains` the agent's time continues.
     ///
     /// # Errors
     /// The kernel's: no thread, or no descriptor.
@@ -131,12 +131,13 @@ impl Service {
         self.tell(Command::RemovePort(number));
     }
 
-    /// Other controllers, another fail mode, or other certificates. Connections to controllers that stay go on.
+    /// Other controllers, another fail mode, or other certificates. Connections to controllers that stay configured
+    /// continue.
     pub fn set_controllers(&self, controllers: Controllers, fail_mode: FailMode) {
         self.tell(Command::Controllers(controllers, fail_mode));
     }
 
-    /// Has the thread do nothing from now on, and says what another process needs to go on: that of the agent, and the
+    /// Freezes the thread, and returns the state with which another process can continue: that of the agent, and the
     /// records of the tables' image. `None` where the thread does not answer.
     #[must_use]
     pub fn freeze(&self) -> Option<(Remains, Vec<u8>)> {
@@ -153,12 +154,12 @@ impl Service {
         answer.recv_timeout(ANSWER_WITHIN).ok()
     }
 
-    /// Has a frozen thread go on.
+    /// Lets a frozen thread continue.
     pub fn thaw(&self) {
         self.tell(Command::Thaw);
     }
 
-    /// What is going on.
+    /// The current state.
     #[must_use]
     pub fn report(&self) -> Report {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()

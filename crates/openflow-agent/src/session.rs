@@ -7,13 +7,14 @@ use ringroad_openflow::message::{
 };
 use ringroad_openflow::{first_message, message};
 
-/// What waits to be sent may be so much; then messages that nobody asked for are dropped, and counted.
+/// Above this amount of waiting output, unsolicited messages are dropped and counted.
 const CROWDED_BYTES: usize = 1 << 20;
-/// While more waits, no further request is answered and the connection ends: whoever asks has to read the answers.
+/// Above this amount of waiting output, no further request is answered and the connection ends: a client must read the
+/// answers.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// A list of flows goes on when less waits.
+/// A list of flows continues when less output waits.
 const LISTED_BYTES: usize = 256 << 10;
-/// Requests of several messages may have so many bytes.
+/// Maximum size of a request of several messages, bytes.
 pub(crate) const MAX_MULTIPART_BYTES: usize = 1 << 20;
 
 /// Which reasons for a message there are, as bits: no match, action, invalid TTL.
@@ -30,7 +31,7 @@ const SLAVE: usize = 1;
 pub enum Peer {
     /// A controller that the switch connects to.
     Controller,
-    /// Whoever connects to the switch: a tool, which hears of nothing that it did not ask for.
+    /// A client of the switch: a tool, which receives only what it requested.
     Tool,
 }
 
@@ -45,7 +46,7 @@ pub(crate) enum News {
 /// Why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
-    /// What came is no OpenFlow.
+    /// The received bytes are not OpenFlow.
     #[error("it does not speak OpenFlow: a message with a length of less than 8 bytes")]
     NotOpenFlow,
     /// It offers other versions only.
@@ -62,14 +63,14 @@ pub struct Session {
     pub(crate) peer: Peer,
     pub(crate) role: Role,
     pub(crate) masks: AsyncMasks,
-    /// How much of a packet a tool wants to have; nothing, until it says so.
+    /// How much of a packet a tool requests; nothing until it does.
     pub(crate) wants_news: bool,
     pub(crate) is_greeted: bool,
     /// The parts of a request of several messages so far.
     pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
-    /// The list of flows that is being told, and the request's number. It goes on as the other side reads.
+    /// The list of flows that is being sent, and the request's number. It continues as the peer reads.
     pub(crate) list: Option<(u32, FlowList)>,
-    /// Whether a whole message has come since this was asked for.
+    /// Whether a whole message has come since the last query of this.
     has_spoken: bool,
     input: Vec<u8>,
     /// How much of `input` is taken.
@@ -84,7 +85,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection, to which the greeting is to be sent.
+    /// A new connection; its hello waits to be sent.
     #[must_use]
     pub fn new(peer: Peer) -> Self {
         let of_slave = |bits: u32, to_slave: u32| [bits, to_slave];
@@ -118,7 +119,7 @@ impl Session {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole message; none while a list is told.
+    /// The next whole message; none while a list is sent.
     pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
         if self.ended.is_some() || self.list.is_some() {
             return None;
@@ -156,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Whether a list is being told, so that nothing is to be read.
+    /// Whether a list is being sent, so that nothing must be read.
     #[must_use]
     pub fn is_listing(&self) -> bool {
         self.list.is_some()
@@ -167,7 +168,7 @@ impl Session {
         std::mem::take(&mut self.has_spoken)
     }
 
-    /// Tells some flows of a list.
+    /// Sends some flows of a list.
     pub(crate) fn tell_flows(&mut self, xid: u32, flows: Vec<FlowStats>, more: bool) {
         let part = |more, flows| {
             Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) })
@@ -180,7 +181,7 @@ impl Session {
         else {
             return;
         };
-        // An entry that is too long for a message cannot be told, but the others can.
+        // An entry that is too long for a message cannot be sent, but the others can.
         flows.into_iter().for_each(|flow| self.reply(xid, &part(true, vec![flow])));
         if !more {
             self.reply(xid, &part(false, Vec::new()));
@@ -189,7 +190,7 @@ impl Session {
 
     /// Answers a request.
     pub(crate) fn reply(&mut self, xid: u32, reply: &Reply) {
-        // A single entry that is too long for a message cannot be told.
+        // A single entry that is too long for a message cannot be sent.
         let _ = reply.encode(xid, &mut self.output);
     }
 
@@ -213,7 +214,7 @@ impl Session {
         self.is_greeted && self.wants_news && mask.get(side).is_some_and(|mask| mask >> bit & 1 != 0)
     }
 
-    /// Tells something that the other side wants to hear.
+    /// Sends a message to which the peer has subscribed.
     pub(crate) fn tell(&mut self, news: &Reply) {
         if self.output.len() - self.sent > CROWDED_BYTES {
             self.dropped_news += 1;
@@ -222,19 +223,19 @@ impl Session {
         self.reply(0, news);
     }
 
-    /// Asks whether the other side is still there.
+    /// Sends a probe (echo request) to the peer.
     pub fn probe(&mut self) {
         self.next_xid = self.next_xid.wrapping_add(1);
         self.reply(self.next_xid, &Reply::EchoRequest(Vec::new()));
     }
 
-    /// What is to be sent.
+    /// The output to send.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or(&[])
     }
 
-    /// So many bytes of that are sent.
+    /// Records that `bytes` bytes of the output are sent.
     pub fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent >= self.output.len() {
@@ -246,7 +247,7 @@ impl Session {
         }
     }
 
-    /// Why the connection is to end, if it is.
+    /// Why the connection must end, if it must.
     #[must_use]
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()

@@ -90,10 +90,10 @@ impl Stream {
         }
     }
 
-    /// What has come in, as far as one turn goes. Nothing: the other side has closed the connection.
+    /// Received bytes, at most those of one turn. Empty: the peer has closed the connection.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing has come; else why the connection is to end.
+    /// `WouldBlock` where nothing has come; else why the connection must end.
     pub(crate) fn read(&mut self) -> Result<Vec<u8>> {
         let Some(tls) = &mut self.tls else {
             let mut bytes = vec![0; READ_BYTES];
@@ -102,7 +102,7 @@ impl Stream {
             return Ok(bytes);
         };
         let (mut bytes, mut wire_bytes) = (Vec::new(), 0);
-        // What TLS has taken apart is taken out each time, so nothing stays there of which poll would not tell.
+        // Decrypted bytes are taken out each time, so no bytes stay in TLS that poll would not report.
         while wire_bytes < READ_BYTES {
             let len = match tls.read_tls(&mut self.socket) {
                 Ok(len) => len,
@@ -112,11 +112,11 @@ impl Stream {
             };
             wire_bytes += len;
             if let Err(error) = tls.process_new_packets() {
-                // The other side is told why, if it still listens.
+                // The peer gets the reason, if it still reads.
                 let _ = tls.write_tls(&mut self.socket);
                 return Err(Error::new(ErrorKind::InvalidData, problem(&error)));
             }
-            // Its end is told by `len`.
+            // `len` gives its end.
             let _ = tls.reader().read_to_end(&mut bytes);
             if len == 0 {
                 return match tls.is_handshaking() {
@@ -134,7 +134,7 @@ impl Stream {
     /// Sends some of these bytes.
     ///
     /// # Errors
-    /// `WouldBlock` where none can be taken now; else why the connection is to end.
+    /// `WouldBlock` where none can be taken now; else why the connection must end.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.flush()?;
         let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
@@ -148,10 +148,10 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS has to say of itself, and what it was given before.
+    /// Sends TLS's own records, and the data it was given before.
     ///
     /// # Errors
-    /// `WouldBlock` where not all of it can be sent now; else why the connection is to end.
+    /// `WouldBlock` where not all of it can be sent now; else why the connection must end.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         while tls.wants_write() {

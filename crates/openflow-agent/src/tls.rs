@@ -1,4 +1,4 @@
-//! TLS: who the switch says it is, and whom it believes.
+//! TLS: the switch's certificate, and those that it trusts.
 
 use std::sync::Arc;
 

@@ -24,9 +24,9 @@ use crate::session::{Ended, Peer};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
-/// How often timeouts are looked at.
+/// How often timeouts are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Answers that wait on all connections together may have so many bytes; beyond that, the connection with the most ends.
+/// Maximum size of the waiting answers of all connections together, bytes; above it, the connection with the most ends.
 const MAX_WAITING_BYTES: usize = 512 << 20;
 /// Frames for controllers taken in one turn.
 const FRAMES_A_TURN: usize = 256;
@@ -59,7 +59,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// As [`Service::start`](crate::service::Service::start) has it.
+    /// As for [`Service::start`](crate::service::Service::start).
     pub(crate) fn new(
         mut agent: Agent,
         controllers: Controllers,
@@ -114,7 +114,7 @@ impl Turn {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Carries out commands. False where the thread is to end.
+    /// Carries out commands. False: the thread must end.
     fn obey(&mut self) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.owner.wake, &mut count);
@@ -199,7 +199,7 @@ impl Turn {
         }
     }
 
-    /// Waits for something to do, or for the time to look at something. Returns the descriptors that are ready.
+    /// Waits for work or for the next timeout. Returns the descriptors that are ready.
     fn wait(&mut self) -> Vec<i32> {
         let mut descriptors =
             vec![PollFd::new(&self.owner.wake, PollFlags::IN), PollFd::new(&self.packets, PollFlags::IN)];
@@ -249,7 +249,7 @@ impl Turn {
         }
         if let Some(listener) = self.listeners.tls.iter().find(is) {
             if let Ok((stream, from)) = listener.accept() {
-                // Where there are no certificates, nobody gets in.
+                // Without certificates no client is accepted.
                 match self.tls.as_ref().map(Tls::accept) {
                     Some(Ok(tls)) => self.admit_from(stream, Some(tls), from),
                     Some(Err(problem)) => self.refusals.note(RefusalCause::Tls, Some(from), &problem),

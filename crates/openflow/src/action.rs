@@ -120,7 +120,7 @@ pub enum Action {
 const EXPERIMENTER: u16 = 0xffff;
 
 impl Action {
-    /// The number of this kind of action, as messages and tables' features have it.
+    /// The number of this kind of action in messages and in table features.
     pub fn kind(&self) -> u16 {
         match self {
             Self::Output { .. } => 0,

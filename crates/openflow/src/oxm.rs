@@ -321,7 +321,7 @@ impl Match {
         if built.unmet().is_some() { Err(ErrorCode::MATCH_BAD_PREREQ) } else { Ok(built) }
     }
 
-    /// The same, with prerequisites not yet looked at.
+    /// The same, with prerequisites not yet checked.
     pub(crate) fn sorted(mut fields: Vec<FieldMatch>) -> Result<Self, ErrorCode> {
         fields.sort_unstable();
         for pair in fields.windows(2) {
@@ -358,7 +358,7 @@ impl Match {
         self.get(field).filter(|matched| matched.is_exact()).map(|matched| matched.value)
     }
 
-    /// Whether each packet of this match has what `needed` says.
+    /// Whether each packet of this match fulfils `needed`.
     pub fn has(&self, needed: Prerequisite) -> bool {
         match needed {
             Matched(field) => self.get(field).is_some(),

@@ -6,7 +6,7 @@ use crate::error::ErrorCode;
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// What a peer is told whose bytes end too early, or go on too long.
+    /// The error for a peer whose bytes end too early or are too long.
     bad_length: ErrorCode,
 }
 
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, bad_length }
     }
 
-    /// The same bytes, inside of which another error tells of a bad length.
+    /// The same bytes, inside of which another error reports a bad length.
     pub(crate) fn within(self, bad_length: ErrorCode) -> Self {
         Self { bad_length, ..self }
     }
@@ -263,7 +263,7 @@ macro_rules! wire_flags {
 }
 pub(crate) use wire_flags;
 
-/// What a number before it tells the kind of. An unknown kind is the error after `else`.
+/// A value whose kind is given by a number before it. An unknown kind is the error after `else`.
 macro_rules! wire_kinds {
     (
         $(#[$attribute:meta])*

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ringroad_openflow::{ErrorCode, Reply, Request};
 
-/// Messages with what is not of OpenFlow 1.3 itself, or wrong, and what is said about them.
+/// Messages with parts that are not of OpenFlow 1.3 itself, or wrong, and the expected errors.
 const REFUSED: &[(&str, &[&str])] = &[
     // Actions of Nicira's.
     (
@@ -27,7 +27,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "ovs-ofctl-of13-action_stack_push.packet",
         ],
     ),
-    // A VLAN VID is set without the bit that says that there is a tag; Open vSwitch refuses that, too.
+    // A VLAN VID is set without the bit for "tag present"; Open vSwitch refuses that, too.
     ("OFPBAC_BAD_SET_ARGUMENT", &["4-12-ofp_flow_stats_reply.packet", "4-2-ofp_flow_mod.packet"]),
     // Fields of Nicira's and of an experimenter.
     (

@@ -3,20 +3,20 @@
 use ringroad_datapath::fabric::FabricError;
 use ringroad_ring::region::RegionError;
 
-/// Why the table cannot be changed as asked; it is as it was before.
+/// Why the table could not be changed; it is as it was before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// There is no memory for the port, or no room in the region that it is to share.
+    /// There is no memory for the port, or no room in the region that it should share.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The port exists already, or there is none of that name, or the datapath has no room for it.
+    /// The port exists already or does not exist, or the datapath has no room for it.
     #[error(transparent)]
     Fabric(#[from] FabricError),
     /// Another program has this end of the pipe open.
     #[error("{0} is in use")]
     EndInUse(String),
-    /// The device cannot have as many queues as the ports of the region that it is to share.
+    /// The device cannot have as many queues as the ports of the region that it should share.
     #[error("{asked} queues in a region whose ports have {has}")]
     SharedQueues {
         /// Queues that the device would have.

@@ -75,7 +75,7 @@ impl<O, K> Table<O, K> {
         self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
     }
 
-    /// Who works the port `key` of a switch; `None` where there is no such port.
+    /// Who uses the port `key` of a switch; `None` if there is no such port.
     #[must_use]
     pub fn occupant(&self, key: &str) -> Option<&Occupant<O>> {
         self.on_switches.get(key).map(|port| &port.occupant)
@@ -286,7 +286,7 @@ impl<O, K> Table<O, K> {
         opened
     }
 
-    /// Goes on with a port of a switch that another process had, with the account `past` of queues that it had before.
+    /// Resumes a port of a switch that another process had, with the account `past` of queues that it had before.
     ///
     /// # Errors
     /// [`FabricError`]: its place is taken, or a worker is gone.
@@ -304,7 +304,7 @@ impl<O, K> Table<O, K> {
         Ok(())
     }
 
-    /// Goes on with a device that another process had wired to a program's rings: the queues of the rings, and of the
+    /// Resumes a device that another process had wired to a program's rings: the queues of the rings, and of the
     /// device.
     ///
     /// # Errors
@@ -322,7 +322,7 @@ impl<O, K> Table<O, K> {
         Ok(())
     }
 
-    /// Goes on with a pipe that another process had.
+    /// Resumes a pipe that another process had.
     pub fn resume_pipe(&mut self, name: (String, String), pipe: PipePort<O, K>) {
         self.pipes.insert(name, pipe);
     }
@@ -344,7 +344,7 @@ impl<O, K> Table<O, K> {
                 true => fabric.replace(&port.switch, &port.port, Share::Own, unbound(port.shape.queues)),
                 false => fabric.detach(&port.switch, &port.port).map(drop),
             });
-            // Its place in the region is free before the next port there is looked at.
+            // Its place in the region is free before the next port there is checked.
             port.occupant = Occupant::Nobody;
             port.is_persistent
         });

@@ -105,7 +105,7 @@ fn device(name: &str) -> (Device, Arc<ShmRegion>) {
     (open_device(&name, plan, Role::Program, Some(&home)).unwrap(), home)
 }
 
-/// Another handle on a port's memory, for which the table is not asked.
+/// Another handle on a port's memory, obtained without the table.
 fn memory_of(side: &ProgramSide) -> File {
     File::from(side.region.as_fd().try_clone_to_owned().unwrap())
 }
@@ -222,7 +222,7 @@ fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
     let (null, _) = device("null:size=60");
     let attached = site.table.attach(A, Some((null, None)), (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((attached.occupant.driver(), attached.occupant.owner()), ("null", None));
-    assert!(is_taken(site.open(A, 1)), "a device is no port that waits");
+    assert!(is_taken(site.open(A, 1)), "a device is not a waiting port");
     let sink = site.open(B, 1).unwrap();
     site.step();
     assert!(available(&sink) > 0);
@@ -240,7 +240,7 @@ fn only_the_netmap_service_takes_its_ports_back() {
     let entered = site.table.attach_netmap(A, (SHAPE, UNSET), opener(1), queue()).unwrap();
     assert_eq!((entered.occupant.driver(), entered.index), ("netmap", 0));
     site.close(1);
-    assert!(is_taken(site.open(A, 1)), "its owner's connections say nothing of it");
+    assert!(is_taken(site.open(A, 1)), "its owner's connections do not matter");
     site.table.detach("vale0:a").unwrap();
     assert!(site.is_empty());
 }
@@ -263,7 +263,7 @@ fn a_failed_open_leaves_nothing() {
     assert!(site.table.attach(A, None, (endless, UNSET), "attached").is_err());
     assert!(site.is_empty());
 
-    // A port that waits goes on waiting, and one that exists is not made again.
+    // A waiting port continues to wait, and one that exists is not made again.
     site.table.attach(A, None, (SHAPE, UNSET), "attached").unwrap();
     assert!(site.table.open(A, UNSET, &full, opener(1)).is_err());
     assert!(matches!(site.table.occupant("vale0:a"), Some(Occupant::Nobody)));

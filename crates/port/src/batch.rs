@@ -29,8 +29,8 @@ static NUMBERS: [u16; BATCH_FRAMES] = {
 /// The use that a destination in the same region may make of a batch's buffers instead of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Custody {
-    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to
-    /// the program as they were.
+    /// Read them until it reports that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back
+    /// to the program as they were.
     Lend,
     /// Keep them, giving one of its own for each.
     Give,
@@ -49,7 +49,7 @@ pub struct FrameMeta {
 #[derive(Debug)]
 pub struct Batch {
     fragments: Vec<Fragment>,
-    /// Index in `fragments` of the first fragment of each frame; empty as long as each frame is one fragment.
+    /// Index in `fragments` of the first fragment of each frame; empty while each frame is one fragment.
     heads: Vec<u16>,
     /// Metadata of each frame; shorter or empty if no later frame has any.
     metas: Vec<FrameMeta>,
@@ -105,7 +105,7 @@ impl Batch {
         self.capacity = capacity.min(BATCH_FRAMES);
     }
 
-    /// Says in which region the one destination of all frames lies, so that a source there can lend its buffers.
+    /// Sets the region of the only destination of all frames, so that a source there can lend its buffers.
     #[inline]
     pub fn set_taker(&mut self, region: Option<RegionId>) {
         self.taker = region;
@@ -183,7 +183,7 @@ impl Batch {
         (self.metas.len() == self.frames()).then_some(&self.metas)
     }
 
-    /// Whether something was said of some frame, if only that nothing is known.
+    /// Whether metadata was set for some frame, even if it is "unknown".
     #[inline]
     #[must_use]
     pub fn has_meta(&self) -> bool {
@@ -205,7 +205,7 @@ impl Batch {
         self.is_unfinished
     }
 
-    /// Counts a borrowed slot that is no part of a frame as the datapath sees it, and is released with the others.
+    /// Counts a borrowed slot that is not part of a frame for the datapath, and is released with the others.
     #[inline]
     pub fn skip_slot(&mut self) {
         self.skipped += 1;
@@ -218,7 +218,7 @@ impl Batch {
         self.fragments.len() + self.skipped
     }
 
-    /// Says that several destinations get `frame`, so that none may keep its buffers.
+    /// Marks that several destinations get `frame`, so that none may keep its buffers.
     #[inline]
     pub fn set_replicated(&mut self, frame: usize) {
         if self.replicated.len() <= frame {
@@ -263,7 +263,7 @@ impl Batch {
         usize::from(head)..end
     }
 
-    /// The buffer of fragment `fragment`, in the region offered: 0, which is no frame's, where none is offered.
+    /// The buffer of fragment `fragment`, in the region offered: 0, which no frame uses, if none is offered.
     #[inline]
     #[must_use]
     pub fn buffer(&self, fragment: usize) -> u32 {
@@ -322,7 +322,7 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
-    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are asked for. Returns their
+    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are requested. Returns their
     /// number.
     #[inline]
     pub fn push_all(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
@@ -344,7 +344,7 @@ impl Batch {
             place.set(MaybeUninit::new(meta));
             Some(fragment)
         });
-        // SAFETY: so many places behind the last were written just now.
+        // SAFETY: this many places after the last were written just now.
         unsafe { metas.set_len(described + pushed) };
         self.metas = metas;
         self.is_stamped |= times != 0;
@@ -367,7 +367,7 @@ impl Batch {
             place.write(fragment);
             pushed += 1;
         }
-        // SAFETY: so many places behind the last fragment were written just now.
+        // SAFETY: this many places after the last fragment were written just now.
         unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += SlotWord::extent_bytes(extents);
         if !self.is_single() {

@@ -47,12 +47,12 @@ causes! {
     /// To a learned or forced port that has left. Counted at the source; at the destination where an impairment still
     /// held it when the port ended.
     PortGone = "port_gone",
-    /// To be flooded where there is no other port. Counted at the source.
+    /// It would be flooded, but there is no other port. Counted at the source.
     NoDestination = "no_destination",
     /// To be flooded, but it came in by another port, too: the switches are joined in a loop. Counted at the source.
     Looped = "looped",
-    /// Without a tag, with one, or of a VLAN, where the port that it came from does not send such frames; or only to be had
-    /// without its tag, behind which there is another one. Counted at the source.
+    /// Without a tag, with one, or of a VLAN, where the port that it came from does not send such frames; or its
+    /// destination takes it only untagged and there is a second tag behind the first. Counted at the source.
     WrongVlan = "wrong_vlan",
     /// From an isolated port to another isolated port. Counted at the source.
     Isolated = "isolated",
@@ -72,8 +72,8 @@ causes! {
     Fragment = "fragment",
     /// A controller has disabled the port for frames that come in. Counted at the source.
     PortDisabled = "port_disabled",
-    /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
-    /// source, as received and dropped.
+    /// Lost in the kernel: it arrived at the interface faster than frames were taken from the kernel's ring. Counted at
+    /// the source, as received and dropped.
     KernelDropped = "kernel_dropped",
     /// The destination is an interface that is down or gone. Counted at the destination.
     LinkDown = "link_down",
@@ -81,8 +81,8 @@ causes! {
     Impaired = "impaired",
     /// An impaired port held as many frames back as it has memory for. Counted at the destination.
     HoldFull = "hold_full",
-    /// A virtio-net header that asked for what cannot be done with its frame: offsets outside of it, an unknown kind of
-    /// segmentation, segments of nothing. Counted at the source; where that shows only in finishing the frame, at the
+    /// A virtio-net header with an impossible request for its frame: offsets outside of it, an unknown kind of
+    /// segmentation, segments of nothing. Counted at the source; if that shows only when the frame is finished, at the
     /// destination.
     BadOffload = "bad_offload",
     /// For a station that a capture card does not listen for, or denied by its filter. Counted at the card.

@@ -15,7 +15,7 @@ pub const ETHERNET_HEADER_BYTES: usize = 14;
 #[derive(Debug, Clone, Copy)]
 pub struct Fragment {
     start: NonNull<u8>,
-    /// The buffer that the bytes lie in, where the source of its batch offers that; else 0, which is no frame's.
+    /// The buffer that the bytes lie in, where the source of its batch offers that; else 0, which no frame uses.
     slot: SlotWord,
 }
 
@@ -27,8 +27,8 @@ impl Fragment {
     /// Borrows `bytes` for the datapath. `flags` are netmap's slot flags.
     ///
     /// # Safety
-    /// The bytes must stay mapped until the queue that hands out the fragment is told to release it. They may be
-    /// written by others meanwhile, at the cost of the frame's content only. At most 65535 bytes.
+    /// The bytes must stay mapped until the queue that hands out the fragment has to release it. They may be written by
+    /// others meanwhile, at the cost of the frame's content only. At most 65535 bytes.
     #[inline]
     #[must_use]
     pub unsafe fn new(bytes: &SharedBytes<'_>, flags: u16) -> Self {
@@ -51,7 +51,7 @@ impl Fragment {
     /// Borrows private memory of a driver for the datapath, which only reads it.
     ///
     /// # Safety
-    /// As for [`Fragment::new`], and nobody writes the bytes meanwhile.
+    /// As for [`Fragment::new`], and nothing writes to the bytes meanwhile.
     #[inline]
     #[must_use]
     pub unsafe fn from_private(bytes: &[u8], flags: u16) -> Self {
@@ -73,7 +73,7 @@ impl Fragment {
         self.slot
     }
 
-    /// The buffer in the region that the batch offers: 0, which is no frame's, where none is offered.
+    /// The buffer in the region that the batch offers: 0, which no frame uses, if none is offered.
     #[inline]
     #[must_use]
     pub fn buffer(&self) -> u32 {
@@ -111,7 +111,7 @@ impl Fragment {
         unsafe { SharedBytes::from_trusted_parts(self.start, self.len()) }
     }
 
-    /// The same without its first `bytes` bytes, all of them where there are not so many.
+    /// The same without its first `bytes` bytes, all of them if there are fewer.
     #[inline]
     #[must_use]
     pub fn behind(&self, bytes: usize) -> Self {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn fragments_are_gathered_across_the_borders_of_buffers() {
         let parts: [&[u8]; 4] = [b"ab", b"", b"cdefg", b"h"];
-        // SAFETY: the bytes outlive the test, and nobody writes them.
+        // SAFETY: the bytes outlive the test, and nothing writes to them.
         let fragments = parts.map(|part| unsafe { Fragment::from_private(part, 0) });
         let mut gather = Gather::new(fragments.iter());
         let mut buffers = [[b'.'; 3]; 4];

@@ -1,4 +1,4 @@
-//! What a mirror tells of a frame instead of showing it: its number, its length, its ports and its first bytes. A
+//! What a mirror reports about a frame instead of copying it: its number, its length, its ports and its first bytes. A
 //! program that samples traffic needs no more, and could not know the ports from the frame.
 
 use crate::port_index::PortIndex;
@@ -20,7 +20,7 @@ pub struct FrameRecord {
     pub from: PortIndex,
     /// How many ports it goes to, without those that look on.
     pub destinations: u8,
-    /// The first of these ports; means nothing where there is none.
+    /// The first of these ports; meaningless if there is none.
     pub to: PortIndex,
     /// The worker that decided on it.
     pub worker: u8,
@@ -36,7 +36,7 @@ impl FrameRecord {
         [n0, n1, n2, n3, n4, n5, n6, n7, b0, b1, b2, b3, from.0, destinations, to.0, worker]
     }
 
-    /// A record and the frame's first bytes, of what came to a mirror's port. `None`: it is no record.
+    /// A record and the frame's first bytes, from a frame at a mirror's port. `None`: it is not a record.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, start) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()?;

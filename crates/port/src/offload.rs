@@ -1,19 +1,20 @@
 //! Frames that their sender left unfinished, and how they are finished: checksums that a card would have filled in, and
 //! long frames that a card would have cut. Stacks leave that to the card, be it a virtual one: so programs and guests
 //! that speak virtio send such frames, and the kernel hands them on from virtual interfaces and merges what a real card
-//! received (GRO). What is left to do stands in `struct virtio_net_hdr` (linux/virtio_net.h) in front of the frame.
+//! received (GRO). What is left to do is described by `struct virtio_net_hdr` (linux/virtio_net.h) in front of the
+//! frame.
 
 use std::ops::Range;
 
-/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow, which say how many the frame
-/// takes.
+/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow with the number of buffers
+/// that the frame takes.
 pub const VIRTIO_HEADER_BYTES: usize = 10;
 /// Bytes of its longer form, which ends with the number of buffers that the frame takes.
 pub const LONG_VIRTIO_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
 /// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
 pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16::MAX as usize;
-/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for
-/// segments of a few bytes would have others wait while they are made.
+/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender that requests
+/// segments of a few bytes would make others wait while they are made.
 pub const MAX_SEGMENTS: usize = 256;
 /// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags,
 /// IPv4 with options, TCP up to its checksum.
@@ -21,7 +22,7 @@ pub const DETECTION_BYTES: usize = 14 + 2 * 4 + 60 + 20;
 /// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
 pub const HEADER_ROOM_BYTES: usize = 192;
 
-/// Bytes of a frame's beginning that [`is_plainly_finished`] looks at: Ethernet, IPv4, TCP up to its checksum.
+/// Bytes of a frame's beginning that [`is_plainly_finished`] reads: Ethernet, IPv4, TCP up to its checksum.
 pub const PLAIN_HEADER_BYTES: usize = 14 + 20 + 18;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -54,7 +55,7 @@ const TCP_CWR: u8 = 0x80;
 pub struct Unfinished {
     flags: u8,
     gso_type: u8,
-    /// The sender's guess at where the payload begins: nobody may count on it.
+    /// The sender's guess at where the payload begins: it is not reliable.
     header_bytes: u16,
     /// Payload bytes of each segment.
     gso_size: u16,
@@ -66,8 +67,8 @@ impl Unfinished {
     /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with
     /// `start`; `None` where nothing is. A checksum left to a card stands out: its field holds the sum of the pseudo
     /// header, which is what a card builds on. A finished frame can have the same number there by chance, and finishing
-    /// does not change it then. A TCP packet left like that which is longer than `mtu` was to be cut, too: into what
-    /// lengths only its sender knew, so the longest are taken.
+    /// does not change it then. Such an unfinished TCP packet that is longer than `mtu` must be cut, too: only its
+    /// sender knew the lengths, so the longest are taken.
     ///
     /// What lies in a tunnel is not seen.
     #[must_use]
@@ -94,7 +95,7 @@ impl Unfinished {
             }
             _ => return None,
         };
-        // A short frame is padded: the network header tells where the packet ends.
+        // A short frame is padded: the network header gives the packet's end.
         let packet_end = match ethertype {
             ETHERTYPE_IPV4 => network + usize::from(word(start, network + 2)?),
             _ => network + IPV6_HEADER_BYTES + usize::from(word(start, network + 4)?),
@@ -130,7 +131,7 @@ impl Unfinished {
         Some(unfinished)
     }
 
-    /// From the header; fields are in the machine's byte order. A header cut short says that nothing is left.
+    /// From the header; fields are in the machine's byte order. A truncated header means that nothing is left to do.
     #[must_use]
     pub fn from_header(header: &[u8]) -> Self {
         let &[flags, gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1] = header
@@ -195,7 +196,7 @@ impl Unfinished {
         !self.has_open_checksum() && self.gso_type == 0
     }
 
-    /// Whether the frame is to be cut into segments.
+    /// Whether the frame must be cut into segments.
     #[inline]
     #[must_use]
     pub fn is_long(self) -> bool {
@@ -209,8 +210,7 @@ impl Unfinished {
         self.flags & NEEDS_CHECKSUM != 0
     }
 
-    /// Whether this can be said of a frame of `frame_bytes` bytes, as far as that can be told without a look at the
-    /// frame.
+    /// Whether this is possible for a frame of `frame_bytes` bytes, as far as can be checked without reading the frame.
     #[must_use]
     pub fn fits(self, frame_bytes: usize) -> bool {
         if self.is_nothing() {
@@ -269,7 +269,7 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
         _ => return true,
     };
     let pseudo = u64::from(half(16)) + u64::from(whole(26)) + u64::from(whole(30));
-    // Two numbers have the same sum if their difference is a multiple of 65535: told without a loop that folds.
+    // Two numbers have the same sum if their difference is a multiple of 65535: checked without a loop that folds.
     !(pseudo + rest).is_multiple_of(0xffff)
 }
 
@@ -296,7 +296,7 @@ fn folded(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The checksum of a sum, never 0, which in UDP would mean that there is none.
+/// The checksum of a sum, never 0, which in UDP would mean "no checksum".
 fn closed(sum: u64) -> [u8; 2] {
     let checksum = !folded(sum);
     (if checksum == 0 { 0xffff } else { checksum }).to_ne_bytes()

@@ -4,9 +4,9 @@
 //! destinations, accounts for all of them, and does not know the reasons. A learning switch, a table of flows and a
 //! mirror differ only in their `Decide`.
 //!
-//! A frame that must leave with other headers gets a new *head*: these bytes replace the frame's first bytes, as many
-//! as the decider says. So a decider can add or remove a tag, or change an address or a whole stack of headers, without
-//! a copy of the payload.
+//! A frame that must leave with other headers gets a new *head*: these bytes replace the frame's first bytes, the
+//! decider gives their number. So a decider can add or remove a tag, or change an address or a whole stack of headers,
+//! without a copy of the payload.
 //!
 //! ```
 //! use ringroad_port::batch::Batch;
@@ -50,15 +50,15 @@ pub trait Decide: Debug + Send {
     /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port
     /// `from`. A frame without a fate is dropped as [`DropCause::NoDestination`].
     ///
-    /// The bytes of the frames may change at any time: what counts has to be read once. The datapath may execute less
-    /// than the whole plan, and ask again for the rest: what was decided counts when [`Decide::executed`] says so.
+    /// The bytes of the frames may change at any time: what matters has to be read once. The datapath may execute less
+    /// than the whole plan, and request the rest again: a decision counts once [`Decide::executed`] is called.
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan);
 
-    /// Says that the frames `range` of `batch` have gone where `plan` said. Here a decider counts.
+    /// Called when the frames `range` of `batch` have been sent as `plan` describes. Here a decider counts.
     fn executed(&mut self, _from: PortIndex, _batch: &Batch, _range: Range<usize>, _plan: &Plan) {}
 
-    /// A port of the switch that serves this decider alone: frames from and to it are no users', and begin with a header
-    /// that only the decider knows.
+    /// A port of the switch that serves this decider alone: frames from and to it are not users', and begin with a
+    /// header that only the decider knows.
     fn own_port(&self) -> Option<PortIndex> {
         None
     }
@@ -191,7 +191,7 @@ impl Plan {
         self.fates.get_mut(frames).unwrap_or(&mut [])
     }
 
-    /// Writes the same fate for several frames: what becomes of all is executed without a look at each.
+    /// Writes the same fate for several frames: they are executed together without reading each.
     #[inline]
     pub fn set_common(&mut self, frames: Range<usize>, fate: Fate) {
         self.fates_mut(frames.clone()).fill(fate);

@@ -1,15 +1,15 @@
 //! The contract between a driver and the datapath.
 //!
 //! A driver implements [`PortQueue`] for its queues: the path of frames, with three required methods. Further abilities
-//! are roles. Each role is a trait of its own, which an accessor of the queue returns; a driver writes nothing for a
-//! role that it does not play:
+//! are roles. Each role is a separate trait, which an accessor of the queue returns; a driver writes nothing for a role
+//! that it does not play:
 //!
 //! | role | what the datapath does with it |
 //! |---|---|
 //! | [`Sleep`] | sleeps, and is woken, instead of looking all the time |
 //! | [`Backpressure`] | holds a wire's source back instead of dropping its frames |
 //! | [`Lend`] | passes buffers on instead of copying out of them |
-//! | [`Diagnose`] | tells people and programs what is wrong, and counts what was lost before it was received |
+//! | [`Diagnose`] | reports to users and programs what is wrong, and counts what was lost before it was received |
 //! | [`Program`] | ends a program's use of its rings in order |
 //!
 //! `crates/datapath/tests/whole_driver.rs` is a whole driver, with tests that run it on a switch and on a wire.
@@ -67,7 +67,7 @@ impl Delivery {
     }
 }
 
-/// What never changes while a queue lives. The datapath asks once, before the queue is used.
+/// What never changes while a queue lives. The datapath reads it once, before the queue is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueProperties {
     /// What it costs to deliver a frame here, beside copying its bytes: 1 for shared memory (50 to 100 ns), more where
@@ -77,7 +77,7 @@ pub struct QueueProperties {
     pub take_cost: u16,
     /// Whether frames can be delivered here at all: a switch sends none to a queue of which this is false.
     pub takes_frames: bool,
-    /// Whether an announcement of sleep ([`Sleep::prepare_sleep`]) stands until somebody is woken by it, so that it
+    /// Whether an announcement of sleep ([`Sleep::prepare_sleep`]) stays valid until it causes a wake-up, so that it
     /// need not be renewed at each sleep of the datapath.
     pub sleeps_alone: bool,
     /// The region that the queue's buffers lie in, where it can pass them on or take others' without a copy.
@@ -98,7 +98,7 @@ impl Default for QueueProperties {
 /// Any number of batches may be lent at a time; they come back in the order in which they were lent.
 ///
 /// A queue that stands before another one and changes a part of what it does implements [`inner`](Self::inner): all
-/// methods that it leaves out, and all roles, are then the inner queue's. So each default here asks the inner queue
+/// methods that it leaves out, and all roles, are then the inner queue's. So each default here calls the inner queue
 /// first.
 pub trait PortQueue: Send {
     /// The queue behind this one, where there is one.
@@ -112,12 +112,12 @@ pub trait PortQueue: Send {
     }
 
     /// Borrows whole frames into `batch`, as many as it has room for; they stay borrowed until [`PortQueue::release`].
-    /// A queue whose other side broke a rule gives nothing any more and says so in [`Diagnose::fault`].
+    /// A queue whose other side broke a rule gives nothing any more and reports that in [`Diagnose::fault`].
     fn receive(&mut self, batch: &mut Batch);
 
-    /// Whether surely nothing is there to [`receive`](Self::receive), by a look that costs a few instructions: the
-    /// datapath asks before it does anything else for the queue. `false` says nothing. A queue before another one is
-    /// not asked for the inner queue, since it may have something to do at each `receive`.
+    /// Whether surely nothing is there to [`receive`](Self::receive), by a check that costs a few instructions: the
+    /// datapath calls it before it does anything else for the queue. `false` implies nothing. A queue before another
+    /// one does not forward this call, since it may have something to do at each `receive`.
     fn is_empty(&mut self) -> bool {
         false
     }
@@ -136,26 +136,26 @@ pub trait PortQueue: Send {
         self.inner().map_or(0, |inner| inner.flush())
     }
 
-    /// Longest frame that [`PortQueue::receive`] may give, bytes, as far as is known by now: a wire asks its
-    /// destination for room for such.
+    /// Longest frame that [`PortQueue::receive`] may give, bytes, as far as is known by now: a wire queries its
+    /// destination's room for such frames.
     fn longest_frame_bytes(&mut self) -> usize {
         self.inner().map_or(usize::from(u16::MAX), |inner| inner.longest_frame_bytes())
     }
 
     /// Whether frames can be delivered here with something left to do ([`Batch::is_unfinished`]); others get them
-    /// finished. Asked right before each delivery of such frames, which holds to the answer.
+    /// finished. Called right before each delivery of such frames; the answer holds for the delivery.
     fn takes_unfinished(&mut self) -> bool {
         self.inner().is_some_and(|inner| inner.takes_unfinished())
     }
 
-    /// How long until it has something to do that no descriptor announces; a sleeping datapath looks again by then.
-    /// `None` where there is no such thing. Not asked where [`QueueProperties::sleeps_alone`].
+    /// How long until it has work that no descriptor announces; a sleeping datapath looks again by then. `None` where
+    /// there is no such thing. Not called with [`QueueProperties::sleeps_alone`].
     fn due_in(&mut self) -> Option<Duration> {
         self.inner()?.due_in()
     }
 
-    /// By what the datapath can sleep. Where it is `None` nothing tells of frames that come, so the datapath never
-    /// sleeps while it has this queue.
+    /// How the datapath can sleep. If it is `None` nothing announces arriving frames, so the datapath never sleeps
+    /// while it has this queue.
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
         self.inner()?.sleeper()
     }
@@ -175,20 +175,20 @@ pub trait PortQueue: Send {
         self.inner()?.diagnosis()
     }
 
-    /// Has what its driver does beside the worker stand still until [`Self::go_on`], and says whether it does. Asked
-    /// again and again, while the queue lends nothing, before the port is handed over.
+    /// Stops what its driver does beside the worker until [`Self::go_on`], and returns whether it stands still. Called
+    /// repeatedly, while the queue lends nothing, before the port is handed over.
     fn prepare_hand_over(&mut self) -> bool {
         self.inner().is_none_or(|inner| inner.prepare_hand_over())
     }
 
-    /// What another process needs to go on with the port where this one stops. Asked while the queue lends nothing.
+    /// What another process needs to continue with the port where this one stops. Called while the queue lends nothing.
     /// `None`: the port has to be opened again.
     fn hand_over(&mut self) -> Option<HandOver> {
         self.inner()?.hand_over()
     }
 
-    /// The port is this process's from now on, and no other's: one that was to take over does not, or the one that
-    /// handed over has ended.
+    /// The port is this process's from now on, and no other's: the process that should take over does not, or the one
+    /// that handed over has ended.
     fn go_on(&mut self) {
         if let Some(inner) = self.inner() {
             inner.go_on();
@@ -222,13 +222,13 @@ pub trait Sleep {
     fn drain_wake(&mut self) {}
 }
 
-/// A queue that holds a source back rather than drop from it. Asked by wires; a switch drops.
+/// A queue that holds a source back rather than drop from it. Used by wires; a switch drops.
 pub trait Backpressure {
     /// Frames of `frame_bytes` bytes that surely fit now.
     fn room(&mut self, frame_bytes: usize) -> usize;
 
-    /// Asks that room made by the other side wakes a datapath which announces its sleep with the next
-    /// [`Sleep::prepare_sleep`]: a wire's source waits for it. Says whether that is announced already; it never is
+    /// Requests that room made by the other side wakes a datapath which announces its sleep with the next
+    /// [`Sleep::prepare_sleep`]: a wire's source waits for it. Returns whether that is announced already; it never is
     /// where nothing would wake the datapath, which must not sleep then.
     fn await_room(&mut self) -> bool;
 }
@@ -243,7 +243,7 @@ pub trait Lend {
     /// Fragments that were ever delivered to it by lending.
     fn lent(&self) -> u64;
 
-    /// How many of those, in the order in which they were lent, it has done with. May look at the kernel's rings.
+    /// How many of those, in the order in which they were lent, it no longer uses. May read the kernel's rings.
     fn returned(&mut self) -> u64;
 }
 
@@ -258,39 +258,39 @@ pub enum Way {
 
 /// A queue with which something can be wrong.
 pub trait Diagnose {
-    /// Why the queue has stopped frames that go `way`, for people. `None` while it works, and in a state that passes
-    /// by itself, such as a link that is down. A program that steps its own datapath asks at each sync, so this makes
+    /// Why the queue has stopped frames that go `way`, for people. `None` while it works, and in a state that passes by
+    /// itself, such as a link that is down. A program that steps its own datapath calls this at each sync, so it makes
     /// no system call.
     fn failure(&self, way: Way) -> Option<String> {
         let _ = way;
         None
     }
 
-    /// Why the queue stands still or gives no more frames, for people; `None` while it works. Asked for reports: the
-    /// queue may ask the kernel, and names what passes by itself, too.
+    /// Why the queue stands still or gives no more frames, for people; `None` while it works. Called for reports: the
+    /// queue may query the kernel, and also names what passes by itself.
     fn fault(&self) -> Option<String> {
         self.failure(Way::Either)
     }
 
     /// Whether the device has ended for good, so that nothing will come from it or go to it any more.
-    /// [`Diagnose::failure`] says why.
+    /// [`Diagnose::failure`] returns why.
     fn is_gone(&self) -> bool {
         false
     }
 
     /// Frames that the kernel dropped before they could be received, since the last call. May make a system call:
-    /// asked for reports, never per batch.
+    /// called for reports, never per batch.
     fn missed_frames(&mut self) -> u64 {
         0
     }
 
-    /// Frames since the last call that passed between this port and others of its switch within the kernel. Asked for
+    /// Frames since the last call that passed between this port and others of its switch within the kernel. Called for
     /// reports, never per batch, and when the queue is closed.
     fn take_passed(&mut self) -> Traffic {
         Traffic::default()
     }
 
-    /// Rules that the other side broke since the last call, where the queue does not count them itself. Asked for
+    /// Rules that the other side broke since the last call, where the queue does not count them itself. Called for
     /// reports.
     fn violations(&mut self) -> u64 {
         0

@@ -25,7 +25,7 @@ pub struct PortSettings {
 /// The VLANs of a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PortVlans {
-    /// Nothing was said: its tagged frames are of the VLAN in their tag, and those without a tag are of no VLAN, which
+    /// Not configured: its tagged frames are of the VLAN in their tag, and those without a tag are of no VLAN, which
     /// only ports of this kind exchange.
     #[default]
     Unset,

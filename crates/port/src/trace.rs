@@ -1,5 +1,5 @@
 //! What happened to some frames, step by step. While a trace runs, its frames cost a lock for each batch and each
-//! delivery; without one, the datapath looks at one flag per delivery.
+//! delivery; without one, the datapath reads one flag per delivery.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub enum SourceSeen {
     Moved(PortIndex),
     /// The address is on another port and stays there.
     Refused(PortIndex),
-    /// The frame has no source that is learned: it is too short, or says that its source is not to be learned.
+    /// The frame has no source that is learned: it is too short, or forbids learning its source.
     NotLearned,
 }
 
@@ -70,7 +70,7 @@ pub struct TracedFrame {
     pub len: usize,
     /// Slots that it lies in.
     pub fragments: usize,
-    /// Whether checksums are open, or it is to be cut.
+    /// Whether checksums are open, or it must be cut.
     pub is_unfinished: bool,
     /// Its first bytes, at most [`TRACED_BYTES`].
     pub start: Vec<u8>,
@@ -121,8 +121,8 @@ impl Trace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins with the frames of a batch from number `first` on, which came from the port `from`: `describe` says what
-    /// the switch decided of one.
+    /// Begins with the frames of a batch from number `first` on, which came from the port `from`: `describe` returns
+    /// what the switch decided for a frame.
     pub fn begin(
         &self,
         (batch, first): (&Batch, usize),

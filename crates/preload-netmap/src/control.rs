@@ -18,8 +18,8 @@ fn is_for_descriptors(request: c_ulong) -> bool {
 /// The C function of this name.
 ///
 /// # Safety
-/// As ioctl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms
-/// that are built for.
+/// As for ioctl(2). Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that
+/// are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Some(device) = tracked::device(fd) {
@@ -40,10 +40,10 @@ fn done(result: Result<(), Errno>) -> c_int {
     }
 }
 
-/// An ioctl that is no sync of a known device.
+/// An ioctl other than a sync of a known device.
 ///
 /// # Safety
-/// As ioctl(2) asks for.
+/// As for ioctl(2).
 #[cold]
 unsafe fn other_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let device = match tracked::device(fd) {
@@ -64,7 +64,7 @@ macro_rules! refused {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As its manual page asks for.
+            /// As its manual page states.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(fd: c_int, $($argument: $type),*) -> ssize_t {
                 if tracked::device(fd).is_some() {

@@ -33,7 +33,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As fclose(3) asks for.
+/// As for fclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
     if !file.is_null() {
@@ -107,8 +107,7 @@ fn refusal(old: c_int, new: c_int) -> Option<Errno> {
     if owns(old) {
         Some(Errno::BADF)
     } else if owns(new) {
-        // In use, though not by the program; the kernel says so too where it is about to give a number to somebody
-        // else.
+        // In use, though not by the program; the kernel returns the same when it is about to assign a number elsewhere.
         Some(Errno::BUSY)
     } else {
         None
@@ -150,7 +149,7 @@ pub extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
 }
 
 /// # Safety
-/// As fcntl(2) asks for.
+/// As for fcntl(2).
 unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.
     let result = unsafe { next::fcntl(fd, command, argument) };
@@ -163,8 +162,8 @@ unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As fcntl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms
-/// that are built for.
+/// As for fcntl(2). Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that
+/// are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.

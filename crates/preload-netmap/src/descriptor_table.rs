@@ -1,8 +1,8 @@
 //! The objects behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
 //!
-//! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is used
-//! again, never given back, so a reader that comes too late finds a wrong count but never foreign memory. An entry's
-//! value lives as long as a number or a [`Reference`] leads to it.
+//! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is reused,
+//! never freed, so a reader that comes too late finds a wrong count but never foreign memory. An entry's value lives
+//! while a number or a [`Reference`] leads to it.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -43,7 +43,7 @@ impl<T> Entry<T> {
         if self.references.fetch_sub(1, Ordering::AcqRel) != DYING + 1 {
             return None;
         }
-        // SAFETY: the count is `DYING`, so nobody else reads or writes the value.
+        // SAFETY: the count is `DYING`, so no other code reads or writes the value.
         let value = unsafe { &*self.value.get() };
         // SAFETY: it was written before the first reference to it was given away, and is taken once: the entry is free
         // from here.
@@ -61,8 +61,8 @@ pub(crate) struct DescriptorTable<T: 'static, const NUMBERS: usize, const ENTRIE
     entries: [Entry<T>; ENTRIES],
 }
 
-// SAFETY: values are written by whoever claimed a free entry, before others can refer to it, and taken by whoever held
-// the last reference; in between they are only shared.
+// SAFETY: values are written by the thread that claimed a free entry, before others can refer to it, and taken by the
+// holder of the last reference; in between they are only shared.
 unsafe impl<T: Send + Sync, const NUMBERS: usize, const ENTRIES: usize> Sync
     for DescriptorTable<T, NUMBERS, ENTRIES>
 {
@@ -81,7 +81,7 @@ impl<T> Deref for Reference<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while there are references nobody writes the value.
+        // SAFETY: while there are references nothing writes the value.
         let value = unsafe { &*self.0.value.get() };
         // SAFETY: it was written before the first reference was given away.
         unsafe { value.assume_init_ref() }
@@ -143,8 +143,8 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
             let entry = self.entry(index)?;
             if entry.refer() {
                 let reference = Reference(entry);
-                // Where it still leads there the reference is to what it leads to now; otherwise to whatever took the
-                // entry.
+                // Where it still leads there the reference is to what it leads to now; otherwise to the new value of
+                // the entry.
                 if place.load(Ordering::Acquire) == index {
                     return Some(reference);
                 }
@@ -170,7 +170,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
             entry.references.compare_exchange(FREE, DYING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(entry) = self.entries.iter().find(claim) else { return Err(value) };
-        // SAFETY: the count went from `FREE` to `DYING` here, so nobody else reads or writes the value.
+        // SAFETY: the count went from `FREE` to `DYING` here, so no other code reads or writes the value.
         let place = unsafe { &mut *entry.value.get() };
         place.write(value);
         entry.references.store(DYING + 1, Ordering::Release);

@@ -19,7 +19,7 @@ fn made(epoll: c_int) -> c_int {
     if epoll >= 0 {
         let before = errno::get();
         tracked::forget(epoll);
-        // Where there is no room it is known when a device is added.
+        // A lack of room is noticed when a device is added.
         let _ = tracked::add_epoll_set(epoll);
         errno::set(before);
     }
@@ -65,7 +65,7 @@ fn control(
 /// The C function of this name.
 ///
 /// # Safety
-/// As epoll_ctl(2) asks for.
+/// As for epoll_ctl(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_ctl(
     epoll: c_int,
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn epoll_ctl(
         // SAFETY: the program's own arguments.
         return unsafe { next::epoll_ctl(epoll, operation, fd, event) };
     };
-    // SAFETY: null or a structure, the program says; it is packed, so it is copied.
+    // SAFETY: null or a structure, as the program guarantees; it is packed, so it is copied.
     let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
     errno::returned(control(epoll, operation, fd, &device, event.as_ref()))
 }
@@ -149,7 +149,7 @@ unsafe fn without_doorbell(events: *mut epoll_event, count: c_int) -> c_int {
 /// Waits for a set that may have devices.
 ///
 /// # Safety
-/// As epoll_wait(2) asks for.
+/// As for epoll_wait(2).
 unsafe fn wait(
     epoll: c_int,
     events: *mut epoll_event,
@@ -157,7 +157,7 @@ unsafe fn wait(
     limit: &TimeLimit,
     mask: *const sigset_t,
 ) -> Result<c_int, Errno> {
-    /// Takes turns, so that what is always ready does not keep the rest from being told.
+    /// Takes turns, so that descriptors that are always ready do not keep the others from being reported.
     static TURN: AtomicUsize = AtomicUsize::new(0);
     loop {
         let mut wait = Wait::new();
@@ -212,7 +212,7 @@ fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool
 }
 
 /// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`,
-/// and it is to be done again.
+/// and the call must be repeated.
 ///
 /// # Safety
 /// `events` must be `count` events.
@@ -228,7 +228,7 @@ unsafe fn undisturbed(events: *mut epoll_event, count: c_int) -> Option<c_int> {
 /// The C function of this name.
 ///
 /// # Safety
-/// As epoll_wait(2) asks for.
+/// As for epoll_wait(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_wait(
     epoll: c_int,
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn epoll_wait(
 /// The C function of this name.
 ///
 /// # Safety
-/// As epoll_pwait(2) asks for.
+/// As for epoll_pwait(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait(
     epoll: c_int,
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn epoll_pwait(
 /// The C function of this name.
 ///
 /// # Safety
-/// As epoll_pwait2(2) asks for.
+/// As for epoll_pwait2(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait2(
     epoll: c_int,
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: null or a structure, the program says.
+    // SAFETY: null or a structure, as the program guarantees.
     let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
     if limit.is_err() || !may_have_devices(epoll, events, room) {
         // SAFETY: the program's own arguments.

@@ -13,7 +13,7 @@ use crate::signal_safe_lock::SignalSafeLock;
 use crate::tracked::DeviceReference;
 use crate::{errno, next};
 
-/// Bits of an interest's events that are no conditions.
+/// Bits of an interest's events that are not conditions.
 const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 
 /// A device in a set.
@@ -29,7 +29,7 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    /// Conditions asked for, as poll(2) has them; `None` where the interest is at rest after its one shot.
+    /// Requested conditions, as for poll(2); `None` while the interest is disabled after its one shot.
     pub(crate) fn conditions(&self) -> Option<i16> {
         (self.events != 0).then_some((self.events & !MODES) as i16)
     }
@@ -59,7 +59,7 @@ pub(crate) fn doorbell_data() -> u64 {
     (&raw const BELL_MARK).addr() as u64
 }
 
-/// The lock, for whoever forks.
+/// The lock, for fork handlers.
 pub(crate) fn lock() -> &'static SignalSafeLock<Interests> {
     &INTERESTS
 }

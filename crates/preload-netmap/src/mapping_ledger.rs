@@ -54,7 +54,7 @@ static LEDGER: SignalSafeLock<Ledger<Holder>> = SignalSafeLock::new(Ledger::new(
 /// Mappings in the ledger, for those who need not look.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The lock, for whoever forks.
+/// The lock, for fork handlers.
 pub(crate) fn lock() -> &'static SignalSafeLock<Ledger<Holder>> {
     &LEDGER
 }
@@ -78,7 +78,7 @@ pub(crate) fn add(start: usize, bytes: usize, holder: Arc<Holder>) {
     with(|ledger| ledger.mappings.push(Mapping { start, end: start.saturating_add(bytes), holder }));
 }
 
-/// Takes a range out. What lay in it is held as long as the result.
+/// Removes a range. What lay in it is held by the result.
 #[must_use]
 pub(crate) fn remove(start: usize, bytes: usize) -> Vec<Mapping<Holder>> {
     with(|ledger| ledger.remove(start, start.saturating_add(bytes)))

@@ -15,7 +15,7 @@ use crate::{errno, mapping_ledger, next, tracked};
 /// Maps a device; the mapping holds its descriptor.
 ///
 /// # Safety
-/// As mmap(2) asks for.
+/// As for mmap(2).
 unsafe fn map_device(
     device: &DeviceReference,
     fd: c_int,
@@ -25,7 +25,7 @@ unsafe fn map_device(
     flags: c_int,
     offset: off_t,
 ) -> Result<*mut c_void, Errno> {
-    // SAFETY: the number of a device that this call uses; where it is closed meanwhile the kernel says so.
+    // SAFETY: the number of a device that this call uses; if it is closed meanwhile the kernel reports that.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
     let holder = Arc::new(PrivateDescriptor::duplicate(descriptor)?);
     // SAFETY: the program's own arguments.
@@ -36,7 +36,7 @@ unsafe fn map_device(
 }
 
 /// # Safety
-/// As mmap(2) asks for.
+/// As for mmap(2).
 unsafe fn map_either(
     address: *mut c_void,
     bytes: size_t,
@@ -77,7 +77,7 @@ unsafe fn map_either(
 /// The C function of this name.
 ///
 /// # Safety
-/// As mmap(2) asks for.
+/// As for mmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn mmap(
 /// The C function of this name.
 ///
 /// # Safety
-/// As mmap(2) asks for.
+/// As for mmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn mmap64(
 /// The C function of this name.
 ///
 /// # Safety
-/// As munmap(2) asks for.
+/// As for munmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     if mapping_ledger::is_empty() {
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As mremap(2) asks for. Programs pass `new` as a variadic argument, which is passed as any other on the platforms
-/// that are built for.
+/// As for mremap(2). Programs pass `new` as a variadic argument, which is passed as any other on the platforms that are
+/// built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,

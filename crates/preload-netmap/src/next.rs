@@ -77,7 +77,7 @@ macro_rules! function {
         }
     };
     ([unsafe] $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
-        /// The C library's. Pointers must be what its manual page asks for.
+        /// The C library's. Pointers must be as its manual page requires.
         pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
             let address = functions::$name.find();
             if address.is_null() {
@@ -91,7 +91,7 @@ macro_rules! function {
         }
     };
     ([variadic] $name:ident ($($argument:ident: $type:ty),*; $last:ident: $last_type:ty) $result:ty) => {
-        /// The C library's. Pointers must be what its manual page asks for.
+        /// The C library's. Pointers must be as its manual page requires.
         pub(crate) unsafe fn $name($($argument: $type),*, $last: $last_type) -> $result {
             let address = functions::$name.find();
             if address.is_null() {
@@ -100,7 +100,7 @@ macro_rules! function {
             }
             // SAFETY: the C library's function of this name has this type.
             let function: unsafe extern "C" fn($($type),*, ...) -> $result = unsafe { std::mem::transmute(address) };
-            // SAFETY: the caller's promise. An argument that the function does not look at does no harm.
+            // SAFETY: the caller's promise. An argument that the function does not read is harmless.
             unsafe { function($($argument),*, $last) }
         }
     };
@@ -183,8 +183,7 @@ extern "C" fn at_load() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// ppoll(2) as a system call: unlike the C library's it is no point at which a thread is cancelled, which would unwind
-/// our frames.
+/// ppoll(2) as a system call: unlike the C library's it is not a cancellation point, which would unwind our frames.
 ///
 /// # Safety
 /// `fds` must be `count` structures.

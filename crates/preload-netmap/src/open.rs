@@ -1,7 +1,7 @@
 //! `open` and related calls on `/dev/netmap`.
 //!
 //! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With
-//! O_CREAT the path is looked at before, or a plain file would come into being.
+//! O_CREAT the path is checked before, or a plain file would be created.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -61,7 +61,7 @@ fn lowest(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
 /// Opens with `open_file`, or opens the device.
 ///
 /// # Safety
-/// `path` must be what open(2) asks for.
+/// `path` must be as open(2) requires.
 unsafe fn open_either(path: *const c_char, flags: c_int, open_file: impl FnOnce() -> c_int) -> c_int {
     if flags & libc::O_CREAT != 0 && may_be_device_path(path) {
         return errno::returned(open_device(flags));
@@ -90,7 +90,7 @@ macro_rules! opens {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As open(2) asks for. Programs pass the mode as a variadic argument, which is passed as any other on the
+            /// As for open(2). Programs pass the mode as a variadic argument, which is passed as any other on the
             /// platforms that are built for.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {

@@ -7,7 +7,7 @@ use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::{errno, next, tracked};
 
-/// Looks at the descriptors in a message's control data.
+/// Checks the descriptors in a message's control data.
 ///
 /// # Safety
 /// `message` must be as the kernel has filled it.
@@ -19,7 +19,7 @@ unsafe fn look_at(message: &msghdr) {
     // SAFETY: the caller's promise.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
-        // SAFETY: a header within the control data, the kernel says.
+        // SAFETY: a header within the control data, as the kernel guarantees.
         let header = unsafe { control.read() };
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: a computation.
@@ -44,7 +44,7 @@ unsafe fn look_at(message: &msghdr) {
 /// The C function of this name.
 ///
 /// # Safety
-/// As recvmsg(2) asks for.
+/// As for recvmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's own arguments.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 /// The C function of this name.
 ///
 /// # Safety
-/// As recvmmsg(2) asks for.
+/// As for recvmmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmmsg(
     fd: c_int,

@@ -61,7 +61,7 @@ unsafe fn poll_devices(
 /// The C function of this name.
 ///
 /// # Safety
-/// As poll(2) asks for.
+/// As for poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the program's own arguments.
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 /// The C function of this name.
 ///
 /// # Safety
-/// As poll(2) asks for.
+/// As for poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
     // An array that is too small ends the program: the C library sees to that. Nothing is read of it before.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_
 /// The C function of this name.
 ///
 /// # Safety
-/// As ppoll(2) asks for.
+/// As for ppoll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ppoll(
         // SAFETY: the program's own arguments.
         return unsafe { next::ppoll(fds, count, timeout, mask) };
     }
-    // SAFETY: null or a structure, the program says.
+    // SAFETY: null or a structure, as the program guarantees.
     let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
     // SAFETY: the program's own arguments.
     errno::returned(limit.and_then(|limit| unsafe { poll_devices(fds, count, &limit, mask) }))
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn ppoll(
 /// The C function of this name.
 ///
 /// # Safety
-/// As ppoll(2) asks for.
+/// As for ppoll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __ppoll_chk(
     fds: *mut pollfd,

@@ -46,7 +46,7 @@ impl Set {
         self.asked.get(fd / BITS).is_some_and(|word| word >> (fd % BITS) & 1 != 0)
     }
 
-    /// Marks a descriptor as ready where it `is` and was asked for; how many bits that are.
+    /// Marks a descriptor as ready if it `is` and was requested; returns the number of bits set.
     fn mark(&mut self, fd: usize, is: bool) -> c_int {
         if !is || !self.has(fd) {
             return 0;
@@ -78,7 +78,7 @@ impl Sets {
     /// The sets, if there is a device in them.
     ///
     /// # Safety
-    /// As select(2) asks for.
+    /// As for select(2).
     unsafe fn with_device(
         count: c_int,
         readable: *mut fd_set,
@@ -150,7 +150,7 @@ impl Sets {
                     return Err(Errno::BADF);
                 }
                 let bits = self.mark(fd, other.revents, POLLPRI);
-                // A condition that poll tells unasked and that is in none of the sets: it would not let us sleep.
+                // A condition that poll always reports and that is in none of the sets: it would keep us from sleeping.
                 if other.revents != 0 && bits == 0 {
                     other.fd = -1;
                 }
@@ -190,7 +190,7 @@ fn limit_of(timeout: Option<&timeval>) -> Result<TimeLimit, Errno> {
 /// The C function of this name.
 ///
 /// # Safety
-/// As select(2) asks for.
+/// As for select(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn select(
     count: c_int,
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn select(
         // SAFETY: the program's own arguments.
         return unsafe { next::select(count, readable, writable, exceptional, timeout) };
     };
-    // SAFETY: null or a structure, the program says.
+    // SAFETY: null or a structure, as the program guarantees.
     let timeout = unsafe { timeout.as_mut() };
     let limit = match limit_of(timeout.as_deref()) {
         Ok(limit) => limit,
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn select(
 /// The C function of this name.
 ///
 /// # Safety
-/// As pselect(2) asks for.
+/// As for pselect(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
     count: c_int,
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn pselect(
         // SAFETY: the program's own arguments.
         return unsafe { next::pselect(count, readable, writable, exceptional, timeout, mask) };
     };
-    // SAFETY: null or a structure, the program says.
+    // SAFETY: null or a structure, as the program guarantees.
     let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
     // SAFETY: the program's own arguments.
     errno::returned(limit.and_then(|limit| unsafe { sets.answer(&limit, mask) }))

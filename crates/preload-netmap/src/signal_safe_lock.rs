@@ -1,5 +1,5 @@
-//! A lock that a signal handler of the same thread may ask for as well: signals wait while it is held. It is held for a
-//! few instructions only, never across a call that may block, and around `fork`, so that a child finds what it guards
+//! A lock that a signal handler of the same thread may also take: signals wait while it is held. It is held for a few
+//! instructions only, never across a call that may block, and around `fork`, so that a child finds what it guards
 //! whole.
 
 use std::cell::UnsafeCell;
@@ -17,7 +17,7 @@ pub(crate) struct SignalSafeLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `mask` and `value` are touched only by whoever has set `taken`.
+// SAFETY: `mask` and `value` are touched only by the holder of `taken`.
 unsafe impl<T: Send> Sync for SignalSafeLock<T> {}
 
 impl<T> SignalSafeLock<T> {

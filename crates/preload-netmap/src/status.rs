@@ -1,5 +1,5 @@
-//! The status of `/dev/netmap` for programs that ask: a character device that every user may open; the daemon decides
-//! about permissions.
+//! The status of `/dev/netmap` for programs that query it: a character device that every user may open; the daemon
+//! decides about permissions.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -17,7 +17,7 @@ const MINOR: c_uint = 255;
 /// Whether a call that failed was about the device.
 ///
 /// # Safety
-/// The kernel must have read `path`, and said ENOENT only if it is a string.
+/// The kernel must have read `path`, and returned ENOENT only if it is a string.
 unsafe fn is_missing_device(result: c_int, path: *const c_char) -> bool {
     // SAFETY: the caller's promise.
     result < 0 && errno::get() == libc::ENOENT && !path.is_null() && unsafe { is_device_path(path) }
@@ -46,7 +46,7 @@ macro_rules! status_of_path {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As stat(2) asks for.
+            /// As for stat(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.
@@ -84,7 +84,7 @@ macro_rules! status_of_descriptor {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As fstat(2) asks for.
+            /// As for fstat(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 if tracked::device($fd).is_some() {
@@ -108,7 +108,7 @@ status_of_descriptor! {
 /// The C function of this name.
 ///
 /// # Safety
-/// As statx(2) asks for.
+/// As for statx(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn statx(
     directory: c_int,
@@ -136,14 +136,14 @@ pub unsafe extern "C" fn statx(
     0
 }
 
-/// Defines hooks of calls that ask whether a path may be used.
+/// Defines hooks of calls that check whether a path may be used.
 macro_rules! accesses {
     ($($name:ident($($argument:ident: $type:ty),*): $path:ident, $mode:ident;)+) => {
         $(
             /// The C function of this name.
             ///
             /// # Safety
-            /// As access(2) asks for.
+            /// As for access(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 pub(crate) enum TimeLimit {
     /// It does not begin.
     Now,
-    /// So long after the first look at the time left, which sets the end: a call that finds something at once reads no
-    /// clock. No end is one too far away to say.
+    /// This long after the first query of the time left, which sets the end: a call that succeeds at once reads no
+    /// clock. `None`: the end is too far away to represent.
     After(Duration, OnceCell<Option<Instant>>),
     /// Not at all.
     Never,
@@ -35,7 +35,7 @@ impl TimeLimit {
     /// From a `timespec`; without one there is no limit.
     ///
     /// # Errors
-    /// EINVAL where it is none.
+    /// EINVAL if it is invalid.
     pub(crate) fn from_timespec(time: Option<&timespec>) -> Result<Self, Errno> {
         let Some(time) = time else { return Ok(Self::Never) };
         let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::INVAL)?;
@@ -47,7 +47,7 @@ impl TimeLimit {
         }
     }
 
-    /// Time left, of which zero says that it is over; `None` without a limit.
+    /// Time left, zero once it is over; `None` without a limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         match self {
             Self::Now => Some(Duration::ZERO),

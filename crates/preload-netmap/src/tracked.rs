@@ -29,7 +29,7 @@ pub(crate) enum Tracked {
 
 static TABLE: DescriptorTable<Tracked, NUMBERS, ENTRIES> = DescriptorTable::new();
 
-/// Descriptors that were there before this object have been looked at.
+/// Descriptors that existed before this object have been checked.
 const LOOKED: u8 = 1;
 /// There has been a device.
 const SOME: u8 = 2;
@@ -70,7 +70,7 @@ pub(crate) fn any_device() -> bool {
     DEVICES.load(Ordering::Relaxed) & SOME != 0
 }
 
-/// Looks at all open descriptors, without memory from the heap: the first wait may be in a signal handler.
+/// Checks all open descriptors, without memory from the heap: the first wait may be in a signal handler.
 fn look_at_inherited() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else { return };
@@ -104,7 +104,7 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
     if TABLE.has(number) {
         return device(number);
     }
-    // SAFETY: not -1; the caller keeps it open, and where it is closed meanwhile the kernel says so.
+    // SAFETY: not -1; the caller keeps it open, and if it is closed meanwhile the kernel reports that.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     let is_socket = rustix::fs::fstat(descriptor)
         .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket);

@@ -1,7 +1,7 @@
 //! Sleeping on devices and ordinary descriptors at once.
 //!
-//! A device syncs its rings whenever it is asked whether it is ready. Only if nothing is ready does the thread sleep,
-//! in one system call on the other descriptors and on the wake-ups of the armed devices.
+//! A device syncs its rings whenever it is polled. Only if nothing is ready does the thread sleep, in one system call
+//! on the other descriptors and on the wake-ups of the armed devices.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
 /// What can be waited for beside descriptors; see [`Device`].
 pub(crate) trait Waitable: PartialEq {
-    /// Syncs, and says which of `events` are there.
+    /// Syncs, and returns which of `events` are ready.
     fn ready(&self, events: i16) -> i16;
-    /// Announces a sleep, then as `ready`; not 0: there is no sleep.
+    /// Announces a sleep, then as `ready`; not 0: no sleep follows.
     fn arm(&self, events: i16, wakers: &mut Wakers) -> i16;
     /// Ends what `arm` began.
     fn disarm(&self, events: i16);
@@ -101,7 +101,7 @@ impl<W: Waitable> Wait<W> {
         }
     }
 
-    /// Asks all devices; whether any is ready.
+    /// Polls all devices; returns whether any is ready.
     fn ask(&mut self) -> bool {
         let mut any = false;
         for watched in &mut self.watched {
@@ -111,7 +111,7 @@ impl<W: Waitable> Wait<W> {
         any
     }
 
-    /// Looks at the others, if there are any, without waiting. A signal does not undo what was found at devices.
+    /// Polls the others, if there are any, without waiting. A signal does not undo what was found at devices.
     fn poll_others(&mut self, mask: *const sigset_t) -> Result<(), Errno> {
         if mask.is_null() && self.others.iter().all(|other| other.fd < 0) {
             return Ok(());
@@ -157,7 +157,7 @@ impl<W: Waitable> Wait<W> {
             other.revents = 0;
         }
         let time = time.map(timespec_of);
-        // SAFETY: the array is ours and as long as is said.
+        // SAFETY: the array is ours and has the stated length.
         let count = unsafe {
             next::ppoll_system_call(self.others.as_mut_ptr(), self.others.len(), time.as_ref(), mask)
         };

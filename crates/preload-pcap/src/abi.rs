@@ -16,11 +16,11 @@ pub(crate) struct Dumper {
     _private: [u8; 0],
 }
 
-/// `struct pcap_pkthdr`: what is told of each frame.
+/// `struct pcap_pkthdr`: the header of each frame.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PacketHeader {
-    /// When it came; `tv_usec` holds nanoseconds where these were asked for.
+    /// Its arrival time; `tv_usec` holds nanoseconds if these were requested.
     pub(crate) stamp: timeval,
     /// Bytes that can be read.
     pub(crate) captured: u32,
@@ -90,11 +90,11 @@ pub(crate) type Anything = c_void;
 
 /// Size of the text that a caller provides for an error, its NUL included.
 pub(crate) const ERROR_TEXT_BYTES: usize = 256;
-/// Most bytes of a frame that are ever captured, as libpcap has it.
+/// Most bytes of a frame that are ever captured, as in libpcap.
 pub(crate) const MOST_SNAPLEN: c_int = 262_144;
 /// Ethernet, the only kind of link here.
 pub(crate) const DLT_EN10MB: c_int = 1;
-/// Version of the capture files that libpcap writes, which live handles tell too.
+/// Version of the capture files that libpcap writes, which live handles report too.
 pub(crate) const FILE_VERSION: (c_int, c_int) = (2, 4);
 
 /// Any failure; the handle has the text.
@@ -111,9 +111,9 @@ pub(crate) const PCAP_ERROR_NO_SUCH_DEVICE: c_int = -5;
 pub(crate) const PCAP_ERROR_RFMON_NOTSUP: c_int = -6;
 /// This user may not.
 pub(crate) const PCAP_ERROR_PERM_DENIED: c_int = -8;
-/// Time stamps of that precision are not to be had.
+/// Time stamps of that precision are not available.
 pub(crate) const PCAP_ERROR_TSTAMP_PRECISION_NOTSUP: c_int = -12;
-/// Time stamps of that type are not to be had: a warning.
+/// Time stamps of that type are not available: a warning.
 pub(crate) const PCAP_WARNING_TSTAMP_TYPE_NOTSUP: c_int = 3;
 
 /// Time stamps made by this machine.

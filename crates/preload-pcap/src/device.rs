@@ -3,13 +3,13 @@
 use ringroad::catalogue::{Access, DeviceName, InterfaceUse, Spelling, kinds};
 use ringroad::{OpenOptions, PortName};
 
-/// Bytes of a slot's buffer unless a name says otherwise.
+/// Default bytes of a slot's buffer.
 const BUFFER_BYTES: u32 = 2048;
 /// Slots that a ring can have.
 const SLOTS: (u32, u32) = (64, 4096);
-/// Slots and AF_XDP descriptors of an interface where nobody asks for a size. Other people's traffic does not wait:
-/// with the usual 1024 and 2048 a program that shares its processor loses half of a million frames a second, with these
-/// none. libpcap's own default holds some 14000 short frames.
+/// Default slots and AF_XDP descriptors of an interface. Traffic of others does not wait: at a million frames a second
+/// a program that shares its processor loses half of them with the usual 1024 and 2048, and none with these. libpcap's
+/// own default holds some 14000 short frames.
 const INTERFACE_SLOTS: u32 = 4096;
 const INTERFACE_DESCRIPTORS: &str = "ring-size=8192";
 
@@ -21,7 +21,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
             !(plain && parsed.base.device().is_some_and(|device| device.kind.spelling == Spelling::Bare))
         }
         Err(_) => {
-            // The rest of such a name is wrong, and Ringroad says what.
+            // The rest of such a name is wrong, and Ringroad reports the error.
             let Some((scheme, _)) = name.split_once(':') else { return false };
             scheme == "netmap"
                 || scheme.starts_with("vale")

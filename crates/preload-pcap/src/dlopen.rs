@@ -1,7 +1,7 @@
 //! `dlopen` of libpcap returns this library, which passes other functions on.
 //!
-//! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker looks at the return address to
-//! know whose search path (`DT_RUNPATH`) counts.
+//! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker reads the return address to
+//! determine the search path (`DT_RUNPATH`).
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -38,10 +38,10 @@ pub(crate) fn open(name: &CStr) -> *mut c_void {
     unsafe { real(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }
 }
 
-/// Path of this object's file, as the dynamic linker has it.
+/// Path of this object's file in the dynamic linker.
 fn own_path() -> *const c_char {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; `info` has room for the answer.
+    // SAFETY: any address may be queried; `info` has room for the answer.
     let found = unsafe { libc::dladdr(own_path as *const c_void, info.as_mut_ptr()) };
     // SAFETY: all zeroes are valid pointers, and so is what dladdr wrote.
     let info = unsafe { info.assume_init() };
@@ -68,7 +68,7 @@ extern "C" fn replacement(name: *const c_char) -> *const c_char {
     if own.is_null() { name } else { own }
 }
 
-/// Address of the real `dlopen`; without one there is no way on.
+/// Address of the real `dlopen`; without it the call cannot continue.
 extern "C" fn destination() -> *mut c_void {
     let real = real_dlopen();
     if real.is_null() {

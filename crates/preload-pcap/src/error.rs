@@ -122,7 +122,7 @@ mod tests {
     fn long_texts_are_cut_between_characters() {
         let mut buffer = [1 as c_char; ERROR_TEXT_BYTES];
         let text = "ä".repeat(200);
-        // SAFETY: the buffer has the size asked for.
+        // SAFETY: the buffer has the requested size.
         unsafe { write_text(buffer.as_mut_ptr(), &text) };
         assert_eq!((buffer[254], buffer[255]), (0, 1));
         // SAFETY: null is allowed.

@@ -34,12 +34,12 @@ impl Filter {
         if !is_installed() {
             return Err(PcapError::new("filters need the system's libpcap, which is not installed"));
         }
-        // SAFETY: the caller vouches for as many instructions as the program says.
+        // SAFETY: the caller vouches for the number of instructions in the program.
         let instructions: Box<[Instruction]> = unsafe { std::slice::from_raw_parts(code, len) }.into();
         let code = instructions.as_ptr();
         let sound = system_call!(bpf_validate(code: *const Instruction, count: c_int) -> c_int);
         if sound == 0 {
-            return Err(PcapError::new("the filter is no valid BPF program"));
+            return Err(PcapError::new("the filter is not a valid BPF program"));
         }
         static FUNCTION: SystemFunction = SystemFunction::new(c"bpf_filter");
         // SAFETY: libpcap's function has this type.
@@ -84,7 +84,7 @@ mod tests {
         let filter = compiled(c"ether proto 0x88b5 and greater 60");
         let mut frame = [0; 60];
         frame[12..14].copy_from_slice(&[0x88, 0xB5]);
-        // SAFETY: the frame has as many bytes as are told.
+        // SAFETY: the frame has the stated number of bytes.
         let passes = |frame: &[u8]| unsafe { filter.passes(frame.as_ptr(), frame.len() as u32) };
         assert!(passes(&frame));
         assert!(!passes(&frame[..59]));
@@ -100,7 +100,7 @@ mod tests {
         let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];
         for len in [0, 1] {
             let program = Program { len, instructions: endless.as_mut_ptr() };
-            // SAFETY: it has at least as many instructions as it says.
+            // SAFETY: it has at least as many instructions as it states.
             assert!(unsafe { Filter::copy(&raw const program) }.is_err());
         }
     }

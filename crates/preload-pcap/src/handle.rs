@@ -122,7 +122,7 @@ impl Handle {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// Asks the loop to end, and wakes it. May be called from signal handlers and other threads.
+    /// Requests the loop's end, and wakes it. May be called from signal handlers and other threads.
     pub(crate) fn break_loop(&self) {
         self.breaking.store(true, Ordering::Release);
         if let Some(active) = self.active.get() {
@@ -130,13 +130,13 @@ impl Handle {
         }
     }
 
-    /// Whether the loop was asked to end.
+    /// Whether the loop's end was requested.
     #[inline]
     pub(crate) fn is_breaking(&self) -> bool {
         self.breaking.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop was asked to end; it is then told so once.
+    /// Whether the loop's end was requested; true once per request.
     #[inline]
     pub(crate) fn take_break(&self) -> bool {
         self.is_breaking() && self.breaking.swap(false, Ordering::AcqRel)
@@ -218,7 +218,7 @@ impl Active {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to read, unless a read goes on: in another thread, or in the callback that asks.
+    /// The right to read, unless a read is in progress: in another thread, or in the calling callback.
     #[inline]
     pub(crate) fn take_turn(&self) -> Result<Turn<'_>, PcapError> {
         if self.reading.swap(true, Ordering::Acquire) {
@@ -230,7 +230,7 @@ impl Active {
     /// The descriptor on which the port's events are waited for.
     #[allow(unsafe_code)]
     pub(crate) fn port_descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: the port lives in `session` as long as this does, and keeps its descriptor.
+        // SAFETY: the port lives in `session` as long as this value, and keeps its descriptor.
         unsafe { BorrowedFd::borrow_raw(self.port_descriptor) }
     }
 
@@ -256,7 +256,7 @@ fn finish_at_exit() {
         }
     }
     PROCESS.get_or_init(|| {
-        // SAFETY: the function stays as long as this object, which is loaded until the process ends.
+        // SAFETY: the function stays mapped with this object, which is loaded until the process ends.
         unsafe { libc::atexit(finish) };
         std::process::id()
     });

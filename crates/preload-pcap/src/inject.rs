@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use crate::error::PcapError;
 use crate::handle::{Active, Handle};
 
-/// Looks at a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
+/// Checks of a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
 const LOOKS: u32 = 64;
-/// Longest sleep between two looks at a full ring. A reader's thread that wakes takes the signal of both.
+/// Longest sleep between two checks of a full ring. A reader's thread that wakes consumes the signal of both.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// How long a closing device waits while no frame leaves: the link is down, or the datapath has stopped.
 const STANDSTILL: Duration = Duration::from_millis(500);
-/// Time between two looks at a ring that empties: nothing announces the last frame.
+/// Time between two checks of a ring that empties: nothing announces the last frame.
 const EMPTYING_CHECK: Duration = Duration::from_micros(200);
 
 /// Why a frame was not taken: the text for the program, and `errno`.

@@ -17,7 +17,7 @@ use crate::session::{BATCH_FRAMES, Batch, Found, Frame, Session};
 /// it.
 const GATHER_NS_PER_SLOT: i64 = 25;
 
-/// What waiting for frames came to.
+/// The result of waiting for frames.
 enum Awaited {
     /// There are frames in the batch.
     Frames,
@@ -69,7 +69,7 @@ pub(crate) unsafe fn dispatch(
 ) -> Result<c_int, PcapError> {
     let active = handle.active()?;
     let mut reading = Reading::begin(handle, active)?;
-    // At most what a ring holds, unless the caller says more: under a load that does not end a call does.
+    // At most what a ring holds, unless the caller requests more: under endless load a call must still end.
     let most = u64::try_from(count).ok().filter(|count| *count > 0);
     let mut left = most.unwrap_or(if endless { u64::MAX } else { u64::from(reading.ring_slots) });
     let mut done: c_int = 0;
@@ -193,9 +193,9 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Lets frames gather while they flow, as libpcap's timeout allows: who is woken for each few of them costs itself
-    /// and the datapath several times what the frames do. Nothing is announced, so nobody is woken but by
-    /// `pcap_breakloop`.
+    /// Lets frames gather while they flow, as libpcap's timeout allows: a wake-up for every few frames costs the
+    /// program and the datapath several times what the frames do. Nothing is announced, so only `pcap_breakloop` wakes
+    /// the program.
     fn gather(&mut self) {
         self.session = None;
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(self.ring_slots) * GATHER_NS_PER_SLOT };
@@ -230,7 +230,7 @@ impl<'a> Reading<'a> {
         session.disarm()?;
         match polled {
             Ok(0) => Ok(false),
-            // A handler may have asked for the end of the loop.
+            // A handler may have requested the end of the loop.
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
             Err(errno) => Err(PcapError::new(format!("waiting for frames: {errno}"))),
         }
@@ -264,7 +264,7 @@ impl Drop for Reading<'_> {
         let batch = std::mem::take(&mut self.batch);
         let session = self.session();
         session.batch = batch;
-        // A port that fails here fails in the next call too, which can say so.
+        // A port that fails here fails in the next call too, which can report it.
         let _ = session.settle();
     }
 }

@@ -46,13 +46,13 @@ pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
             return Some(std::ptr::from_ref(place).cast_mut().cast());
         }
     }
-    // SAFETY: it came from `into_raw` above and nobody else has seen it.
+    // SAFETY: it came from `into_raw` above and no other code has seen it.
     drop(unsafe { Arc::from_raw(handle) });
     None
 }
 
-/// Whose handle it is. By libpcap's rules nobody closes a handle while another function works on it, so it lives for
-/// the call.
+/// Whether the handle is ours. By libpcap's rules a handle is not closed while another function works on it, so it
+/// lives for the call.
 #[inline]
 pub(crate) fn owner(handle: *const Pcap) -> Owner {
     let Some(place) = place(handle) else { return Owner::System };

@@ -17,7 +17,7 @@ use crate::system::DeadHandle;
 use arrivals::Arrivals;
 use selectable::Selectable;
 
-/// Most frames that one look at the ring returns.
+/// Most frames that one read of the ring returns.
 pub(crate) const BATCH_FRAMES: usize = 64;
 /// Slots that are read before their return is published: the other side learns of many at a time.
 const PUBLISH_SLOTS: u32 = 64;
@@ -43,11 +43,11 @@ pub(crate) struct Batch {
     /// Those that passed the filter.
     pub(crate) frames: Vec<Frame>,
     queue: usize,
-    /// Slots looked at: those behind the last frame that passed held others.
+    /// Slots read: those after the last frame that passed held other frames.
     slots: u32,
 }
 
-// SAFETY: the pointers of a batch are read by the thread only that has it, while the slots they point into are not
+// SAFETY: the pointers of a batch are read only by the thread that has it, while the slots they point into are not
 // released.
 #[allow(unsafe_code)]
 unsafe impl Send for Batch {}
@@ -62,7 +62,7 @@ impl Batch {
     }
 }
 
-/// The result of a look at the rings.
+/// The result of reading the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Frames that passed the filter.
@@ -88,7 +88,7 @@ pub(crate) struct Session {
     scratch: Vec<u8>,
     /// Room for batches, lent to the reader.
     pub(crate) batch: Batch,
-    /// Queue and slots of the frame that the program got last and may still look at.
+    /// Queue and slots of the frame that the program got last and may still read.
     held: Option<(usize, u32)>,
     /// The header that the program got for that frame.
     pub(crate) header: Option<PacketHeader>,
@@ -135,8 +135,8 @@ impl Session {
         self.port.rx().slot_count()
     }
 
-    /// Makes ready for reading: what the program looked at last is given back, and the descriptor that it polls is at
-    /// rest.
+    /// Makes ready for reading: the slots that the program read last are given back, and the descriptor that it polls
+    /// is not readable.
     pub(crate) fn begin_read(&mut self) -> Result<(), PortError> {
         if let Some((queue, slots)) = self.held.take() {
             self.release_slots(queue, slots)?;
@@ -276,7 +276,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the batch's one frame for the program to look at until the next call, and returns where it lies.
+    /// Keeps the batch's one frame for the program to read until the next call, and returns where it lies.
     pub(crate) fn hold(&mut self, batch: &Batch) -> Result<*const u8, PortError> {
         let Some(frame) = batch.frames.first() else { return Ok(std::ptr::null()) };
         let left = self.port.queues().get_mut(batch.queue).map_or(0, |rings| rings.rx().available());
@@ -284,7 +284,8 @@ impl Session {
             self.held = Some((batch.queue, batch.slots));
             return Ok(frame.packet);
         }
-        // A slot that is held looks like a frame that is there to whoever polls: the last one goes, and its bytes stay.
+        // A held slot looks like an available frame to a program that polls: the last slot is released, and its bytes
+        // stay.
         if frame.packet != self.scratch.as_ptr() {
             let Some(rings) = self.port.queues().get_mut(batch.queue) else { return Ok(std::ptr::null()) };
             let first = frame.end - 1;
@@ -326,7 +327,7 @@ impl Session {
         self.selectable.as_ref().map(Selectable::descriptor).ok_or_else(PcapError::not_activated)
     }
 
-    /// Lets the descriptor that programs poll say whether frames are left.
+    /// Updates the descriptor that programs poll: readable if frames are left.
     pub(crate) fn settle(&mut self) -> Result<(), PortError> {
         if self.selectable.is_none() {
             return Ok(());

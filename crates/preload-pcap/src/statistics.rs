@@ -29,7 +29,7 @@ enum Source {
     Daemon(Mutex<Connection>, u64),
     /// The port lives in the program, and drops nothing.
     Nowhere,
-    /// The daemon could not be asked, for this reason.
+    /// The daemon could not be queried, for this reason.
     Failed(String),
 }
 
@@ -67,7 +67,7 @@ impl DropCounters {
 }
 
 fn unknown(why: &str) -> PcapError {
-    PcapError::new(format!("asking the daemon for drops: {why}"))
+    PcapError::new(format!("reading drops from the daemon: {why}"))
 }
 
 /// Frames that the port had no room for, by the daemon's counters.
@@ -77,7 +77,7 @@ fn dropped(connection: &mut Connection, name: &str) -> Result<u64, ControlError>
     Ok(port.map_or(0, |port| for_want_of_room(&port.counters)))
 }
 
-/// In the program's ring, or already in the kernel's since nobody emptied that.
+/// In the program's ring, or already in the kernel's because that was not emptied.
 fn for_want_of_room(counters: &CounterReport) -> u64 {
     [DropCause::NoSpace, DropCause::KernelDropped]
         .iter()

@@ -11,7 +11,7 @@ use libc::{c_char, c_int, c_long, c_uint, c_void};
 use crate::abi::{Anything, Dumper, File, Instruction, PacketHeader, Pcap, Program};
 use crate::dlopen;
 
-/// Names of the library: Debian's, everybody else's, and that of development packages.
+/// Names of the library: Debian's, that of other distributions, and that of development packages.
 const FILES: [&CStr; 3] = [c"libpcap.so.0.8", c"libpcap.so.1", c"libpcap.so"];
 
 /// Exit status of the dynamic linker when it does not find a function.
@@ -150,8 +150,8 @@ pass_through! {
     pcap_tstamp_type_val_to_name(kind: c_int) -> *const c_char;
 }
 
-/// A handle of the system's that is no device: it compiles filters and writes headers of capture files for a device of
-/// ours.
+/// A handle of the system's libpcap without a device: it compiles filters and writes headers of capture files for a
+/// device of ours.
 #[derive(Debug)]
 pub(crate) struct DeadHandle(*mut Pcap);
 

@@ -26,7 +26,7 @@ fn object() -> PathBuf {
         .unwrap()
 }
 
-/// The installed libpcap, as the dynamic linker's cache has it.
+/// The installed libpcap, from the dynamic linker's cache.
 fn installed() -> PathBuf {
     let output = Command::new("/sbin/ldconfig").arg("-p").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -12,7 +12,7 @@ for port in ports:
     selector.register(port, selectors.EVENT_READ)
     print(port, flush=True)
 while left > 0:
-    # Armed ports tell of frames by their descriptors; a port that is ready now arms nothing.
+    # Armed ports announce frames by their descriptors; a port that is ready now arms nothing.
     ready = [port.arm() for port in ports]
     if not any(ready):
         selector.select()

@@ -1,6 +1,6 @@
 """Ringroad's ports: rings of frames in shared memory.
 
-``Port`` sends and receives, ``AsyncPort`` does so under asyncio, ``Daemon`` asks and tells the daemon.
+``Port`` sends and receives, ``AsyncPort`` does so under asyncio, ``Daemon`` queries and controls the daemon.
 """
 
 from ringroad._ringroad import (

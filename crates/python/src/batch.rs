@@ -53,7 +53,7 @@ impl Run {
     fn buffers(&self, is_readonly: bool) -> View {
         let keeper = Arc::new(self.mapping.clone());
         let shape = (self.count, self.buffer_bytes);
-        // SAFETY: each buffer of the run was looked at, and the mapping keeps them.
+        // SAFETY: each buffer of the run was checked, and the mapping keeps them.
         unsafe { View::of_buffers(keeper, self.start, shape, self.stride, is_readonly) }
     }
 
@@ -165,7 +165,7 @@ impl RxBatch {
         memoryview(py, view)
     }
 
-    /// All buffers: a row for each frame, of which as many bytes count as `lengths` says.
+    /// All buffers: a row for each frame, with the number of valid bytes in `lengths`.
     #[getter]
     fn buffers(&self) -> PyResult<View> {
         self.expect_open()?;
@@ -186,7 +186,7 @@ impl RxBatch {
         View::of_lengths(&self.lengths, true)
     }
 
-    /// When each frame came to its interface, ns since the Unix epoch, or 0 where the driver does not know (uint64).
+    /// When each frame came to its interface, ns since the Unix epoch, or 0 if the driver does not know (uint64).
     #[getter]
     fn timestamps(&self) -> View {
         View::of_times(&self.times)
@@ -279,8 +279,8 @@ impl TxBatch {
         Ok(View::of_lengths(&self.lengths, false))
     }
 
-    /// Sends the first `count` frames, else all. Those of `length` bytes each, else as `lengths` says. Returns their
-    /// number.
+    /// Sends the first `count` frames, else all. They have `length` bytes each, else the lengths in `lengths`. Returns
+    /// their number.
     #[pyo3(signature = (count = None, *, length = None))]
     fn send(&self, count: Option<usize>, length: Option<u32>) -> PyResult<usize> {
         self.expect_open()?;

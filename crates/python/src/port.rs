@@ -1,4 +1,4 @@
-//! A port as Python has it.
+//! A port for Python.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ impl Opened {
         if self.to_send.is_some() { Err(PortBusy::new_err(message)) } else { Ok(()) }
     }
 
-    /// The next queue with a whole frame, after a look at all.
+    /// The next queue with a whole frame, after a check of all.
     fn readable(&mut self) -> PyResult<Option<usize>> {
         let count = self.port.queues().len();
         for step in 0..count {
@@ -93,7 +93,7 @@ impl Opened {
         Ok(None)
     }
 
-    /// Waits with the interpreter released until the port is ready or the time is over. Says whether it is.
+    /// Waits with the interpreter released until the port is ready or the time is over. Returns whether it is.
     fn wait(&mut self, py: Python<'_>, interest: Interest, until: Option<Instant>) -> PyResult<bool> {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -198,7 +198,7 @@ pub(crate) fn closed() -> PyErr {
     PortGone::new_err("the port is closed")
 }
 
-/// When a time of so many seconds is over; `None` is no limit.
+/// When a timeout of this many seconds expires; `None` is no limit.
 pub(crate) fn end_of(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     let time = Duration::try_from_secs_f64(if seconds < 0.0 { 0.0 } else { seconds });
@@ -215,7 +215,7 @@ fn interest_of(interest: &str) -> PyResult<Interest> {
     }
 }
 
-/// The bytes of one object, such as `bytes`, `bytearray`, `memoryview` or an array; `None` where it is none.
+/// The bytes of one object, such as `bytes`, `bytearray`, `memoryview` or an array; `None` if it is not such an object.
 fn with_bytes<T>(
     object: &Bound<'_, PyAny>,
     use_bytes: impl FnOnce(&[u8]) -> PyResult<T>,
@@ -401,7 +401,7 @@ impl Port {
         })
     }
 
-    /// Waits until frames are there ('rx'), slots are free ('tx'), or either ('both'). Says whether that is so.
+    /// Waits until frames are there ('rx'), slots are free ('tx'), or either ('both'). Returns whether that is so.
     #[pyo3(signature = (interest = "rx", timeout = None))]
     fn wait(&self, py: Python<'_>, interest: &str, timeout: Option<f64>) -> PyResult<bool> {
         let (interest, until) = (interest_of(interest)?, end_of(timeout)?);
@@ -420,7 +420,7 @@ impl Port {
         self.with(|opened| opened.port.arm(interest).map_err(of_port))
     }
 
-    /// Withdraws what `arm` has asked for.
+    /// Undoes `arm`.
     fn disarm(&self) -> PyResult<()> {
         self.with(|opened| opened.port.disarm().map_err(of_port))
     }

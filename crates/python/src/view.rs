@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 /// What keeps the memory of a view where it is: of a ring's region, others may change what lies in it.
 pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
-/// Memory of one or two dimensions. It stays mapped as long as the view, or anything that was made of it, is there.
+/// Memory of one or two dimensions. It stays mapped while the view, or any object made from it, exists.
 #[pyclass(frozen, module = "ringroad")]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -108,7 +108,7 @@ impl View {
 
 #[pymethods]
 impl View {
-    /// Fills a `Py_buffer`, as the C API asks for it (`PyObject_GetBuffer`).
+    /// Fills a `Py_buffer`, as the C API requires it (`PyObject_GetBuffer`).
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if view.is_null() {
             return Err(PyBufferError::new_err("no view to fill"));
@@ -146,7 +146,7 @@ impl View {
             obj: slf.clone().into_any().into_ptr(),
         };
         // SAFETY: the caller's view is writable. Shape, strides and format live as long as the object, which the view
-        // holds; so does the memory.
+        // holds, and so does the memory.
         unsafe { view.write(filled) };
         Ok(())
     }

@@ -31,7 +31,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ringroad
             connection = ringroad.Daemon(socket)
             break
         except ringroad.RingroadError:
-            # It listens some time after its start, and tells nobody.
+            # It listens some time after its start, without a notification.
             assert time.monotonic() < end
             time.sleep(0.005)
     yield connection

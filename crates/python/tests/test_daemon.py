@@ -10,7 +10,7 @@ from ringroad.reports import MacEntryReport, StatusReport
 
 
 def check(value: object, kind: Any) -> None:  # noqa: ANN401
-    """Assert that a value of a reply is what its type says, field by field."""
+    """Assert that a value of a reply matches its type, field by field."""
     origin, arguments = get_origin(kind), get_args(kind)
     if is_typeddict(kind):
         assert isinstance(value, dict)
@@ -37,7 +37,7 @@ def check(value: object, kind: Any) -> None:  # noqa: ANN401
         assert type(value) is kind
 
 
-def test_reports_are_as_their_types_say(daemon: ringroad.Daemon) -> None:
+def test_reports_match_their_types(daemon: ringroad.Daemon) -> None:
     """Each field of a real status, and no other."""
     daemon.attach("vale0:guest", f"vhost-user:{daemon.status()['socket']}.guest")
     with ringroad.Port("vale0:a", queues=2) as a, ringroad.Port("vale0:b") as b:

@@ -88,7 +88,7 @@ def test_received_frames_cannot_be_written() -> None:
 
 
 def test_views_outlive_batch_and_port() -> None:
-    """Their memory stays mapped, whatever lies in it by then."""
+    """Their memory stays mapped, with any content."""
     with ringroad.Port("vale0:a") as a, ringroad.Port("vale0:b") as b:
         a.send([frame(1), frame(2)])
         batch = b.recv_batch(timeout=10)
@@ -138,7 +138,7 @@ def is_taken(port: ringroad.Port) -> bool:
     return False
 
 
-def test_a_second_thread_gets_an_error_and_the_interpreter_goes_on() -> None:
+def test_a_second_thread_gets_an_error_and_the_interpreter_continues() -> None:
     """While one waits, all others run."""
     with ringroad.Port("vale0:a") as a, ringroad.Port("vale0:b") as b:
         received: list[bytes | None] = []
@@ -152,7 +152,7 @@ def test_a_second_thread_gets_an_error_and_the_interpreter_goes_on() -> None:
         assert received == [frame(1)]
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_errors_state_what_is_wrong() -> None:
     """Names, objects, closed ports."""
     with pytest.raises(ValueError, match="no scheme"):
         ringroad.Port("nonsense::")

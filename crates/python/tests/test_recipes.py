@@ -1,4 +1,4 @@
-"""The recipes of the documentation do what they say."""
+"""The recipes of the documentation work as described."""
 
 import csv
 import io
@@ -97,7 +97,7 @@ def test_a_bridge_joins_two_switches() -> None:
 
 
 def test_several_ports_are_awaited() -> None:
-    """Each tells of its own."""
+    """Each port announces its own frames."""
     with Recipe("wait_for_several.py", "vale0:x", "vale1:x", "2") as recipe:
         recipe.await_line()
         recipe.await_line()

@@ -123,7 +123,7 @@ impl RegionAllocator {
         self.rings.take()
     }
 
-    /// Takes `count` buffers, or none where there are not so many.
+    /// Takes `count` buffers, or none if there are fewer.
     pub fn take_buffers(&mut self, count: u32) -> Option<Vec<u32>> {
         if self.buffers.free < count as usize {
             return None;
@@ -153,7 +153,7 @@ impl RegionAllocator {
         self.rings.give_back(ring);
     }
 
-    /// Gives a buffer back, whatever number a program left; whether it was one in use.
+    /// Gives a buffer back, for any number that a program left; returns whether it was in use.
     pub fn free_buffer(&mut self, buffer: u32) -> bool {
         buffer >= FIRST_BUFFER && self.buffers.give_back(buffer)
     }

@@ -1,7 +1,7 @@
 //! The control block of a ring: how head and tail travel between a program and the datapath.
 //!
 //! Two 64-byte lines per side, each written by that side only. The first changes with every sync, and the other side
-//! looks at it all the time: what the other side has no use for, or what hardly ever changes, is in the second.
+//! reads it all the time: what the other side has no use for, or what hardly ever changes, is in the second.
 //!
 //! | field | writer | partner |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | `datapath.sleeping` | datapath | program, after publishing |
 //! | `datapath.violation` | datapath | program: why the datapath stopped this ring, 0 while it runs |
 //!
-//! Programs that share a ring (netmap allows several bindings) have no ends of their own. The program's line holds all
-//! that they must know of each other: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes
-//! `users` and `monitors` for them.
+//! Programs that share a ring (netmap allows several bindings) have no separate ends. The program's line holds all that
+//! they must know of each other: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes `users`
+//! and `monitors` for them.
 //!
 //! If no datapath fills an rx ring (a pipe's, a monitor's), the filling program counts its frames in the datapath's
 //! line. Ringroad shows these counts and never acts on them.

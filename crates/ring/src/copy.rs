@@ -33,7 +33,8 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies `len` bytes, whatever their number: apart, so that loops over short frames keep what they use in registers.
+/// Copies any number of bytes, `len`: a separate function, so that loops over short frames keep their values in
+/// registers.
 ///
 /// # Safety
 /// As for [`copy_bytes`].

@@ -1,8 +1,8 @@
 //! The datapath's ends of a program's rings. Everything that the program can write is hostile here.
 //!
 //! The datapath keeps its own cursors (the shadow); of shared memory it reads the program's `head` and each slot
-//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A violation
-//! stops the ring for good, and its code stays in the control block for the program.
+//! exactly once per use, checks them, and continues with the copy. Its own published line is never read back. A
+//! violation stops the ring for good, and its code stays in the control block for the program.
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
@@ -55,7 +55,7 @@ struct Shadow {
     violation: Option<RingViolation>,
     kicker: Kicker,
     rule: SlotRule,
-    /// Bits of `slot.ptr` in which the program says where in its buffer a fragment begins.
+    /// Bits of `slot.ptr` in which the program gives a fragment's offset in its buffer.
     offset_mask: u64,
     /// Bytes of each rx buffer kept free for that.
     max_offset: u32,
@@ -67,7 +67,7 @@ impl Shadow {
         Self { view, head, tail, violation: None, kicker, rule, offset_mask: 0, max_offset: 0 }
     }
 
-    /// Goes on where an earlier end stood.
+    /// Continues where an earlier end stopped.
     fn resume(view: RingView, position: EndPosition, tail: u32) -> Self {
         let mut shadow = Self::new(view, position.head, tail);
         shadow.violation = RingViolation::from_code(position.violation);
@@ -144,7 +144,7 @@ impl Shadow {
 pub struct TakenFragment<'ring> {
     /// Buffer, length and flags, as read once.
     pub slot: SlotWord,
-    /// The bytes, checked to lie in the region: as many as the slot says.
+    /// The bytes, checked to lie in the region: the slot gives their number.
     pub bytes: SharedBytes<'ring>,
 }
 
@@ -196,7 +196,7 @@ impl TxTakeEnd {
         Self { shadow, released: head, taken: head }
     }
 
-    /// The end of a tx ring that another process served until it stood at `position`. Everything taken is given back.
+    /// The end of a tx ring that another process served up to `position`. Everything taken is given back.
     #[must_use]
     pub fn resume(view: RingView, position: EndPosition) -> Self {
         let position = position.within(view.slot_count());
@@ -251,7 +251,7 @@ impl TxTakeEnd {
         self.shadow.view.control().program.head.load(Ordering::Relaxed) == self.shadow.head
     }
 
-    /// Slots known to be waiting, without a look at the program.
+    /// Slots known to be waiting, without reading the program's index.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> u32 {
@@ -284,7 +284,7 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { slot: SlotWord::new(slot.buffer, len, slot.flags), bytes }))
     }
 
-    /// Shows waiting slots to `take`, which says how many of the first it takes: frames of one slot each
+    /// Shows waiting slots to `take`, which returns how many of the first it takes: frames of one slot each
     /// ([`SlotRun::single`]).
     #[inline(never)]
     pub fn take_single(&mut self, mut take: impl FnMut(SlotRun<'_>) -> usize) {
@@ -374,7 +374,7 @@ impl TxTakeEnd {
     }
 }
 
-/// Copies frames into the slots of a run, one each, as [`RxPutEnd::put_single`] says. Returns how many.
+/// Copies frames into the slots of a run, one each, as [`RxPutEnd::put_single`] does. Returns how many.
 // A function for each kind of frame: a loop that is inlined into another's shares its registers.
 #[inline(never)]
 fn put_run<'frame>(
@@ -429,7 +429,7 @@ impl RxPutEnd {
         Self { shadow, filled: tail }
     }
 
-    /// The end of an rx ring that another process served until it stood at `position`, with everything published.
+    /// The end of an rx ring that another process served up to `position`, with everything published.
     #[must_use]
     pub fn resume(view: RingView, position: EndPosition) -> Self {
         let position = position.within(view.slot_count());
@@ -462,7 +462,7 @@ impl RxPutEnd {
         self.filled
     }
 
-    /// Free slots, as far as known without a look at the program.
+    /// Free slots, as far as known without reading the program's index.
     #[inline]
     fn known_free(&self) -> u32 {
         let slots = self.shadow.view.slot_count();
@@ -613,8 +613,8 @@ impl RxPutEnd {
         self.shadow.view.slot(index).store(Slot { buffer, len, flags, ptr: 0 });
     }
 
-    /// Says in `ptr` of the free slot `ahead` slots after the next to fill when its frame came: ns since the Unix
-    /// epoch, 0 if unknown.
+    /// Writes the arrival time of a frame to `ptr` of the free slot `ahead` slots after the next to fill: ns since the
+    /// Unix epoch, 0 if unknown.
     #[inline]
     pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
@@ -627,7 +627,7 @@ impl RxPutEnd {
         self.filled = advance(self.filled, count, self.shadow.view.slot_count());
     }
 
-    /// Publishes what was committed; says whether there was anything.
+    /// Publishes what was committed; returns whether there was anything.
     #[inline]
     pub fn flush(&mut self) -> bool {
         if self.filled == self.shadow.tail {

@@ -3,7 +3,7 @@
 //! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
 //! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
 //!
-//! - [`drain`] asks with each read not to wait (`RWF_NOWAIT`).
+//! - [`drain`] sets "do not wait" for each read (`RWF_NOWAIT`).
 //! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO,
 //!   `IOCB_FLAG_RESFD`), which adds 1 and never waits. The operation is a poll of the eventfd itself: an eventfd is
 //!   always ready for reading, for writing, or in error.
@@ -26,8 +26,8 @@ pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor
-/// that is no eventfd stays as it is.
+/// Adds 1 to an eventfd that others hold, and never waits. A full counter already signals; a descriptor that is not an
+/// eventfd is unchanged.
 ///
 /// Where two threads signal one eventfd at the same moment, the kernel may add the second 1 a little later, from a
 /// thread of its own: no eventfd is signalled from within the signal of an eventfd (`eventfd_signal_allowed`).
@@ -118,7 +118,7 @@ impl Context {
         match CONTEXT.0.compare_exchange(old.0, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(Self(fresh)),
             Err(other) => {
-                // SAFETY: nobody else has seen this context.
+                // SAFETY: no other code has seen this context.
                 unsafe { libc::syscall(libc::SYS_io_destroy, fresh) };
                 Ok(Self(other))
             }

@@ -25,7 +25,7 @@ const HUGETLBFS: u64 = 0x9584_58f6;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignMemoryError {
-    /// The file is no memory.
+    /// The file is not memory.
     #[error(
         "the descriptor of shared memory is a file on a disk or of a FUSE server: give a memfd, or a file below /dev/shm or of a hugetlbfs"
     )]
@@ -35,7 +35,7 @@ pub enum ForeignMemoryError {
     TooShort {
         /// Bytes that it has.
         has: u64,
-        /// Bytes up to which it was to be mapped.
+        /// Number of bytes to map.
         promised: u64,
     },
     /// Nothing to map, or more than there are addresses.
@@ -64,7 +64,7 @@ pub enum ForeignMemoryError {
 pub struct ForeignMemory {
     map: NonNull<u8>,
     map_bytes: usize,
-    /// From the first byte mapped to the first that was asked for.
+    /// From the first mapped byte to the first requested one.
     skip: usize,
     bytes: usize,
     /// Taken off before the mapping goes.
@@ -81,7 +81,7 @@ impl ForeignMemory {
     /// Maps `bytes` bytes from `offset` of a memfd or a file of shared memory, for reading and writing.
     ///
     /// # Errors
-    /// [`ForeignMemoryError`], where the file is no memory or does not reach so far now.
+    /// [`ForeignMemoryError`], if the file is not memory or is too short now.
     pub fn map(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<Self, ForeignMemoryError> {
         let failed = |step| {
             move |source: rustix::io::Errno| ForeignMemoryError::System { step, source: source.into() }
@@ -140,7 +140,7 @@ impl ForeignMemory {
         self.bytes
     }
 
-    /// Its first byte. All [`Self::bytes`] stay mapped as long as the value lives.
+    /// Its first byte. All [`Self::bytes`] stay mapped while the value lives.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         // SAFETY: `skip` is less than a page, and the mapping reaches beyond it.

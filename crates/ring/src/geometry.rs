@@ -70,7 +70,7 @@ pub enum GeometryError {
     Queues(u16),
     /// Too many buffers.
     #[error(
-        "{0} buffers are more than a region holds (1000000): ask for fewer slots, queues or extra buffers"
+        "{0} buffers are more than a region holds (1000000): request fewer slots, queues or extra buffers"
     )]
     Buffers(u64),
     /// Too many extra buffers.

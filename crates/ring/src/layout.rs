@@ -53,7 +53,7 @@ pub struct RingHeader {
     pub buffer_bytes: u32,
     /// (d) Index of the ring within its direction.
     pub ring_id: u16,
-    /// (d) 0 = tx, 1 = rx, as the API's header says.
+    /// (d) 0 = tx, 1 = rx, as in the API's header.
     pub direction: u16,
     /// (p) First slot that the program still owns.
     pub head: u32,
@@ -68,7 +68,7 @@ pub struct RingHeader {
     pub timestamp: [i64; 2],
     /// (d) Mask of the offset bits in `slot.ptr`; 0 where offsets are not in use.
     pub offset_mask: u64,
-    /// (d) Alignment that the datapath asks of buffers; 0 for software ports.
+    /// (d) Alignment that the datapath requires of buffers; 0 for software ports.
     pub buffer_align: u64,
     pad2: [u8; 56],
     /// (p) Scratch space of the program; never touched here.

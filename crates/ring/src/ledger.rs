@@ -1,6 +1,6 @@
 //! The ledger of a limited resource, by user: above all of shared memory, in bytes.
 //!
-//! Each object that takes a part carries a [`Reservation`] as long as it lives. So the ledger's sum is the sum of all
+//! Each object that takes a part carries a [`Reservation`] for its lifetime. So the ledger's sum is the sum of all
 //! living objects, and returns to zero with the last.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub enum LimitError {
     /// One user would hold too much.
     #[error("{asked} more for user {user}, who holds {held}: {limit} are allowed")]
     User {
-        /// How much was asked for.
+        /// The requested amount.
         asked: u64,
         /// For whom.
         user: u32,
@@ -42,9 +42,9 @@ pub enum LimitError {
         limit: u64,
     },
     /// All together would hold too much.
-    #[error("{asked} more for all together, who hold {held}: {limit} are allowed")]
+    #[error("{asked} more for all users together, who hold {held}: {limit} are allowed")]
     Total {
-        /// How much was asked for.
+        /// The requested amount.
         asked: u64,
         /// What all together held already.
         held: u64,

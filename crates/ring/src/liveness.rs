@@ -3,7 +3,7 @@
 //! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd
 //! (bytes behind a file's end can be locked too), through an open file description of its own. The kernel unlocks the
 //! byte when the last copy of this description is closed: when the process exits, is killed, or becomes another
-//! program. Any process with the memfd can ask the kernel whether a byte is locked, in any PID namespace.
+//! program. Any process with the memfd can query the kernel whether a byte is locked, in any PID namespace.
 //!
 //! Any process with the memfd can lock bytes of other numbers, even all of them. Then a killed process counts as alive,
 //! or a later process finds no number to prove: rings that these processes leave locked stay locked.
@@ -21,10 +21,10 @@ const UNPROVEN: u32 = 1 << 30;
 /// How many numbers are tried.
 const TRIES: usize = 64;
 
-/// A number that this process keeps as long as the descriptor is open.
+/// A number that this process keeps while the descriptor is open.
 ///
 /// # Errors
-/// What the kernel says: no /proc through which to open the memfd anew, no number left, no memory.
+/// The kernel's error: no /proc through which to open the memfd again, no number left, no memory.
 pub fn prove(region: BorrowedFd<'_>) -> Result<(HolderNumber, OwnedFd), Errno> {
     let path = format!("/proc/self/fd/{}", region.as_raw_fd());
     let descriptor = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;

@@ -3,7 +3,7 @@
 //! Any holder of a mapping's file can shorten the file, or punch holes into a file of huge pages and take the pages for
 //! itself. The next access raises SIGBUS, which would end the process. So a table lists all such mappings. On a SIGBUS
 //! in one of them, zero pages of our own replace the whole mapping in place, and the mapping is marked as lost
-//! ([`MappingGuard::is_lost`]). The access goes on and reads zeros; the user of the memory checks the mark. A SIGBUS
+//! ([`MappingGuard::is_lost`]). The access continues and reads zeros; the user of the memory checks the mark. A SIGBUS
 //! elsewhere goes to the handler that was installed before.
 #![allow(unsafe_code)]
 
@@ -43,7 +43,7 @@ static USED_PLACES: AtomicUsize = AtomicUsize::new(0);
 /// Who got SIGBUS before; set once, before the first line is in use.
 static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
-/// The place of a mapping in the table, for as long as it lives.
+/// The place of a mapping in the table, for its lifetime.
 #[derive(Debug)]
 pub struct MappingGuard(usize);
 
@@ -129,7 +129,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
         if start > 1 && (start..start + bytes).contains(&address) {
             place.lost.store(true, Ordering::Relaxed);
             // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so
-            // that nobody unmaps it now.
+            // that it is not unmapped now.
             let fresh = unsafe {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 libc::mmap(
@@ -156,7 +156,7 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
     match PREVIOUS.get() {
         Some(Ok(previous)) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&previous.sa_sigaction) => {
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: whoever set the action vouched for a function of this type.
+                // SAFETY: the code that set the action vouched for a function of this type.
                 let handler = unsafe { std::mem::transmute::<usize, WithInfo>(previous.sa_sigaction) };
                 handler(signal, info, context);
             } else {

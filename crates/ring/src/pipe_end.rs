@@ -50,8 +50,8 @@ impl PipeSendEnd {
         }
         // Read before the slots: an exchange that happens meanwhile shows as a change at the next reclaim.
         let peer_exchanged = control.program.exchanged.load(Ordering::Acquire);
-        // Buffers may have been exchanged while nobody sent: every slot is taken over as the peer's ring has it,
-        // except those still pending, which are the same anyway.
+        // Buffers may have been exchanged while nothing was sent: every slot is taken over from the peer's ring, except
+        // those still pending, which are the same anyway.
         for index in 0..slots {
             own.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
         }
@@ -162,7 +162,7 @@ pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
             frames += run.len() as u32;
             bytes += SlotWord::extent_bytes(extents);
         } else {
-            // Own slots, which nobody else writes.
+            // Own slots, which no other process writes.
             frames += run.iter().map(|slot| slot.load().ends_frame()).sum::<u32>();
             bytes += run.iter().map(|slot| u64::from(slot.load().len)).sum::<u64>();
         }

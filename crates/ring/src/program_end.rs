@@ -14,7 +14,7 @@ use crate::wakeup::{Kicker, Sleeper, publish_fence};
 /// What a sync found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synced {
-    /// Slots that came to the program with this sync.
+    /// Slots that the program got with this sync.
     pub gained: u32,
     /// The other side sleeps: write its eventfd.
     pub kick: bool,
@@ -70,7 +70,7 @@ impl ProgramEnd {
         &mut self.window
     }
 
-    /// Publishes `head` and no more: for a thread that does the other side's work itself and syncs afterwards. Says
+    /// Publishes `head` and no more: for a thread that does the other side's work itself and syncs afterwards. Returns
     /// whether it has moved.
     #[inline]
     pub fn publish(&mut self) -> bool {

@@ -223,7 +223,7 @@ impl ProgramWindow {
     }
 
     /// Shows the first slots of this window and of `to` to `each`, in pairs, and gives them to their other sides until
-    /// it says no. Returns how often it said yes.
+    /// `each` returns false. Returns how often it returned true.
     #[inline]
     fn each_single(
         &mut self,

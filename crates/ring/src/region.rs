@@ -30,7 +30,7 @@ pub enum HugePages {
     Auto,
     /// 4 KiB pages.
     Never,
-    /// Fail where they are not to be had.
+    /// Fail if they are not available.
     Require,
 }
 
@@ -73,7 +73,7 @@ pub enum RegionError {
         /// Size of the region, bytes.
         bytes: u64,
     },
-    /// The descriptor is not what its geometry says.
+    /// The descriptor does not match its geometry.
     #[error("the descriptor is not a sealed region of {bytes} bytes: {what}")]
     NotARegion {
         /// Size expected, bytes.
@@ -83,7 +83,7 @@ pub enum RegionError {
     },
 }
 
-/// Tells the regions of this process apart.
+/// Distinguishes the regions of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegionId(u64);
 
@@ -100,7 +100,7 @@ pub struct Region {
     /// Of a region on huge pages; taken off before the mapping goes.
     guard: Option<MappingGuard>,
     discard: AtomicBool,
-    /// Counts the memory as long as it is mapped here.
+    /// Counts the memory while it is mapped here.
     _reservation: Option<Reservation>,
 }
 
@@ -119,8 +119,8 @@ impl Region {
         Self::create_for(None, geometry, huge_pages)
     }
 
-    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region
-    /// is mapped here.
+    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` while the region is
+    /// mapped here.
     ///
     /// # Errors
     /// As [`Self::create`], and [`RegionError::Limit`].
@@ -289,7 +289,7 @@ impl Region {
     }
 
     /// The buffer area ([`RegionGeometry::area_offset`]), page-aligned: its first byte and its size in bytes. It stays
-    /// mapped as long as the region lives.
+    /// mapped while the region lives.
     #[must_use]
     pub fn buffer_area(&self) -> Option<(NonNull<u8>, usize)> {
         let bytes = usize::try_from(self.geometry.area_bytes()).ok()?;
@@ -302,8 +302,8 @@ impl Region {
         self.guard.is_some()
     }
 
-    /// Whether an access found a hole that another process punched: the mapping reads as zeros since, and is no longer
-    /// shared.
+    /// Whether an access found a hole that another process punched: the mapping has read as zeros since then, and is no
+    /// longer shared.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -316,9 +316,9 @@ impl Region {
         self.mapped_bytes
     }
 
-    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros
-    /// from then on. For the maker, when the programs are gone that the region was for: a copy that a process kept does
-    /// not keep memory which nobody counts.
+    /// Returns all memory to the kernel when this mapping ends, even if other processes have the descriptor: it reads
+    /// as zeros from then on. For the maker, when the programs of the region are gone: a copy of the descriptor must
+    /// not keep uncounted memory.
     pub fn discard_at_end(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }
@@ -349,7 +349,7 @@ impl Drop for Region {
             // What cannot be given back goes with the last descriptor.
             let _ = rustix::fs::fallocate(&self.descriptor, flags, 0, self.mapped_bytes as u64);
         }
-        // SAFETY: nobody holds a view any more: views keep an `Arc` of this value.
+        // SAFETY: no views are left: views keep an `Arc` of this value.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }
 }

@@ -28,7 +28,8 @@ pub struct RingView {
     count: u32,
 }
 
-// SAFETY: everything behind the pointers is atomic or copied raw, and lives as long as the region it keeps.
+// SAFETY: everything behind the pointers is atomic or copied raw, and lives as long as the region, which this value
+// keeps.
 unsafe impl Send for RingView {}
 // SAFETY: as above; several threads do what several processes do anyway.
 unsafe impl Sync for RingView {}
@@ -167,7 +168,7 @@ impl RingView {
         unsafe { self.cursors.as_ref() }
     }
 
-    /// Shows head, cur and tail to programs that look at the `netmap_ring` itself.
+    /// Shows head, cur and tail to programs that read the `netmap_ring` itself.
     #[inline]
     pub fn show_cursors(&self, head: u32, cur: u32, tail: u32) {
         let [shown_head, shown_cur, shown_tail, _] = self.cursors();
@@ -422,7 +423,7 @@ fn put<T: Copy>(region: &Region, offset: u64, value: T) -> Result<(), GeometryEr
         .at(offset, size_of::<T>())
         .ok_or(GeometryError::Impossible("object outside the region"))?
         .cast::<T>();
-    // SAFETY: mapped for the size of T; write_unaligned asks no alignment; a concurrent writer can only be the
+    // SAFETY: mapped for the size of T; write_unaligned requires no alignment; a concurrent writer can only be the
     // program that this memory is handed to, and it is not handed out yet.
     unsafe { place.write_unaligned(value) };
     Ok(())

@@ -177,13 +177,13 @@ impl SharedSlot {
         }
     }
 
-    /// Writes `new`, whatever was there.
+    /// Writes `new` unconditionally.
     #[inline]
     pub(crate) fn overwrite(&self, new: SlotWord) {
         self.word.store(new.0, Ordering::Relaxed);
     }
 
-    /// Writes `ptr` alone, whatever was there.
+    /// Writes only `ptr`, unconditionally.
     #[inline]
     pub(crate) fn overwrite_ptr(&self, ptr: u64) {
         self.ptr.store(ptr, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl BufferPool {
         }
     }
 
-    /// The frame that a slot holds alone, where it names a buffer that has so many bytes.
+    /// The frame that a slot holds alone, if it names a buffer with enough bytes.
     #[inline]
     #[must_use]
     pub(crate) fn single<'ring>(&self, slot: SlotWord) -> Option<SharedBytes<'ring>> {
@@ -274,7 +274,7 @@ impl BufferPool {
         if slot.extent() > longest {
             return None;
         }
-        // SAFETY: the buffer has so many bytes, and the constructor's caller vouched for the mapping of all of them.
+        // SAFETY: the buffer has this many bytes, and the constructor's caller vouched for the mapping of all of them.
         Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len().into()) })
     }
 
@@ -318,7 +318,7 @@ impl BufferPool {
         self.base
     }
 
-    /// Address of buffer `index`, or `None` where there is no such buffer.
+    /// Address of buffer `index`, or `None` if there is no such buffer.
     #[inline]
     #[must_use]
     pub fn address(&self, index: u32) -> Option<NonNull<u8>> {
@@ -354,7 +354,7 @@ impl SlotCopy {
     }
 }
 
-/// Bytes of a shared buffer, for as long as the ring lends it.
+/// Bytes of a shared buffer, while the ring lends it.
 #[derive(Debug)]
 pub struct SharedBytes<'ring> {
     start: NonNull<u8>,
@@ -463,19 +463,19 @@ impl<'ring> SharedBytes<'ring> {
     /// The bytes as a slice, without a copy.
     ///
     /// # Safety
-    /// Nobody else may write these bytes while the slice lives: the other side of the ring must be trusted to keep
-    /// off slots that it does not own, and no other slot may name the same buffer.
+    /// Nothing else may write these bytes while the slice lives: the other side of the ring must be trusted to keep off
+    /// slots that it does not own, and no other slot may name the same buffer.
     #[inline]
     #[must_use]
     pub unsafe fn as_slice(&self) -> &'ring [u8] {
-        // SAFETY: mapped for 'ring; the caller vouches that nobody writes.
+        // SAFETY: mapped for 'ring; the caller vouches that nothing writes.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     /// The bytes as a mutable slice.
     ///
     /// # Safety
-    /// As [`Self::as_slice`], and nobody else may read them either.
+    /// As [`Self::as_slice`], and nothing else may read them either.
     #[inline]
     #[must_use]
     pub unsafe fn as_mut_slice(&mut self) -> &'ring mut [u8] {
@@ -488,7 +488,7 @@ impl<'ring> SharedBytes<'ring> {
 #[inline]
 pub fn prefetch_read(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address.
+    // SAFETY: a prefetch never faults, for any address.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -500,7 +500,7 @@ pub fn prefetch_read(address: *const u8) {
 #[inline]
 pub fn prefetch_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address; PREFETCHW is a no-op where it is unknown.
+    // SAFETY: a prefetch never faults, for any address; PREFETCHW is a no-op where it is unknown.
     unsafe {
         core::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

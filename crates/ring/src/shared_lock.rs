@@ -1,13 +1,13 @@
 //! The lock of a ring that several programs use: one word in shared memory.
 //!
 //! The word holds the number of the process that has the lock. It holds no pointer, and no process waits for it in the
-//! kernel: a caller that finds the lock taken goes on without it. Any program at the ring can write any value there,
-//! and a process can be killed while its number stands there. So a number counts only while its process lives. The
-//! caller asks elsewhere than in shared memory ([`crate::liveness`]), and takes over the lock of a dead holder.
+//! kernel: a caller that finds the lock taken continues without it. Any program at the ring can write any value there,
+//! and a process can be killed while its number is there. So a number counts only while its process lives. The caller
+//! checks that outside shared memory ([`crate::liveness`]), and takes over the lock of a dead holder.
 //!
-//! A program that is about to sleep must not go on without the lock: its frames may lie in the ring already. It leaves
-//! a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed holder
-//! wakes no sleeper: sleepers that left a mark look again after a while.)
+//! A program that is about to sleep must not continue without the lock: its frames may lie in the ring already. It
+//! leaves a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed
+//! holder wakes no sleeper: sleepers that left a mark look again after a while.)
 //!
 //! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of
 //! that ring are lost or garbled.
@@ -17,7 +17,7 @@ use crate::sync::{AtomicU32, Ordering};
 const FREE: u32 = 0;
 /// A refused caller sleeps.
 const MARK: u32 = 1 << 31;
-/// How often a word that changes all the time is looked at.
+/// How often a word that changes all the time is read.
 const TRIES: u32 = 1000;
 
 /// A process's number in the words of its locks: 1 to [`HolderNumber::MAX`].
@@ -100,7 +100,7 @@ impl SharedLock {
         taken
     }
 
-    /// Takes the lock, unless a process has it that lives.
+    /// Takes the lock, unless a living process holds it.
     #[inline]
     pub fn try_take(&self, own: HolderNumber, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
         match self.take_free(own) {
@@ -119,7 +119,7 @@ impl SharedLock {
         !HolderNumber::new(found & !MARK).is_some_and(is_alive) && self.take_over(found, own)
     }
 
-    /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark where the lock is not to be had.
+    /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark if the lock is not available.
     #[cold]
     pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> Turn {
         for _ in 0..TRIES {
@@ -155,13 +155,13 @@ impl SharedLock {
         held.then(|| Hold { turn: self.turns.load(Ordering::Acquire) })
     }
 
-    /// Whether that hold is over, whoever has the lock now.
+    /// Whether that hold is over, independent of the present holder.
     #[must_use]
     pub fn is_over(&self, hold: Hold, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
-    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's
+    /// Releases the lock that the caller has taken as `own`. True: a caller was rejected meanwhile; wake the ring's
     /// sleepers.
     #[inline]
     #[must_use]
@@ -231,8 +231,8 @@ mod tests {
         assert!(lock.try_take(OTHER, dead) && lock.is_over(hold, alive));
     }
 
-    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to
-    /// be had.
+    /// Every kind of word that a hostile program can leave: no caller waits, and a lock without a living holder can be
+    /// taken.
     #[test]
     fn no_word_blocks_a_caller_or_locks_for_a_dead_holder() {
         let words =
@@ -339,7 +339,7 @@ mod loom_tests {
                 if seen >= goal {
                     return;
                 }
-                // If nobody rings loom reports the livelock.
+                // If no thread rings, loom reports the livelock.
                 while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
                     thread::yield_now();
                 }

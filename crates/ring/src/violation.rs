@@ -1,5 +1,5 @@
 //! Reasons why a ring was stopped: a program broke a rule of its own ring, or the device behind the ring ended. The
-//! datapath stops only this ring and goes on.
+//! datapath stops only this ring and continues.
 
 /// A rule of the ring that the other side broke. The code is what travels in the control block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! Sleeping without lost wake-ups, and without a syscall while both sides are awake.
 //!
-//! The sleeper announces a numbered sleep in its own line, looks at the other side's index once more, and only then
-//! waits on its eventfd. The publisher stores its index and then looks at the sleeper's announcement. Between the store
-//! and the load of either side stands a full fence, so that at least one of the two sees the other (Dekker). The
-//! number lets the publisher kick once per sleep instead of once per sync: an eventfd keeps its signal until it is
-//! drained, and the sleeper drains before it looks again.
+//! The sleeper announces a numbered sleep in its own line, reads the other side's index once more, and only then waits
+//! on its eventfd. The publisher stores its index and then reads the sleeper's announcement. Between the store and the
+//! load of either side is a full fence, so that at least one of the two sees the other (Dekker). The number lets the
+//! publisher kick once per sleep instead of once per sync: an eventfd keeps its signal until it is drained, and the
+//! sleeper drains before it checks again.
 //!
 //! A hostile peer can leave out kicks (its own frames wait) or kick without a reason (one wake-up each).
 
@@ -17,7 +17,7 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// One whose first sleep comes after sleep number `last`: a kick for that one wakes nobody any more.
+    /// One whose first sleep comes after sleep number `last`: a kick for that sleep has no effect any more.
     #[must_use]
     pub fn after(last: u32) -> Self {
         Self { last_sleep: last }
@@ -84,7 +84,7 @@ impl SharedKicker {
     }
 }
 
-/// Orders the publisher's index before its look at the sleeper's announcement.
+/// Orders the publisher's index before its read of the sleeper's announcement.
 #[inline]
 pub fn publish_fence() {
     fence(Ordering::SeqCst);
@@ -108,7 +108,7 @@ mod loom_tests {
 
     impl Channel {
         fn wait_and_drain(&self) {
-            // If the kick was lost nobody ever writes the eventfd and loom reports the livelock.
+            // If the kick was lost the eventfd is never written and loom reports the livelock.
             while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
                 thread::yield_now();
             }

@@ -19,7 +19,7 @@ use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
 use crate::waiter::Binding;
 
-/// How a port of the daemon is asked for, each time anew.
+/// How a port of the daemon is requested, each time again.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     pub(crate) text: String,

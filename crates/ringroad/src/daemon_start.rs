@@ -49,11 +49,11 @@ pub enum StartError {
         socket: String,
     },
     /// It ended before it was ready.
-    #[error("{program} did not come up: {said}")]
+    #[error("{program} did not start: {said}")]
     NotReady {
         /// The program.
         program: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
 }
@@ -147,7 +147,6 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
     let mut why = String::new();
     let _ = errors.read_to_string(&mut why);
     let why = why.trim();
-    let said =
-        if why.is_empty() { format!("it ended with {status} and said nothing") } else { why.to_owned() };
+    let said = if why.is_empty() { format!("it ended with {status} without output") } else { why.to_owned() };
     Err(StartError::NotReady { program: name, said })
 }

@@ -74,7 +74,8 @@ pub(crate) struct EmbeddedBinding {
 impl Drop for EmbeddedBinding {
     fn drop(&mut self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        // The worker of an embedded datapath lives as long as this lock's owner, so nothing can fail here that matters.
+        // The worker of an embedded datapath lives as long as this lock's owner, so no relevant failure is possible
+        // here.
         let _ = inner.table.close_all_of(|&owner| owner == self.owner);
     }
 }
@@ -124,14 +125,14 @@ impl Embedded {
         self.open_parsed(&name.parse()?, options, None)
     }
 
-    /// Opens a port that does to the frames it receives what `plan` says ([`impairment`](crate::impairment)), and what
-    /// tells what was done. What the port sends is left alone. A device is held back where frames would be lost for
+    /// Opens a port that applies `plan` to the frames it receives ([`impairment`](crate::impairment)), with a report of
+    /// what was done. Frames that the port sends are unchanged. A device is held back where frames would be lost for
     /// want of room, as without a plan.
     ///
-    /// Delays are measured by `clock`. Held frames leave when the datapath looks: on a thread ([`Embedded::on_thread`])
+    /// Delays are measured by `clock`. Held frames leave when the datapath runs: on a thread ([`Embedded::on_thread`])
     /// as they are due, with a manual clock within a millisecond; else when some port is synced or [`Embedded::step`]
-    /// is called. [`Queue::wait`] looks in time by itself; after [`Queue::arm`] no descriptor tells of frames held in a
-    /// datapath without a thread.
+    /// is called. [`Queue::wait`] wakes in time by itself; after [`Queue::arm`] no descriptor announces frames held in
+    /// a datapath without a thread.
     ///
     /// # Errors
     /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes,
@@ -401,7 +402,7 @@ fn pipe_queues(
     binding: &Arc<Binding>,
 ) -> Result<Vec<Queue>, OpenError> {
     eventfd::prepare().map_err(|errno| OpenError::System {
-        what: "asking for asynchronous I/O, by which a pipe's other end is woken (see the sysctl fs.aio-max-nr)",
+        what: "setting up asynchronous I/O, which wakes a pipe's other end (see the sysctl fs.aio-max-nr)",
         source: errno.into(),
     })?;
     let identity = region_identity(region)?;
@@ -424,7 +425,7 @@ fn pipe_queues(
     Ok(queues)
 }
 
-/// What tells two mappings of one region apart from two regions.
+/// Distinguishes two mappings of one region from two regions.
 fn region_identity(region: &Region) -> Result<(u64, u64), OpenError> {
     let status = rustix::fs::fstat(region)
         .map_err(|errno| OpenError::System { what: "looking at a region", source: errno.into() })?;

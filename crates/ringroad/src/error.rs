@@ -22,7 +22,7 @@ pub enum OpenError {
     /// The daemon is not there and cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The daemon said no, or cannot be talked to.
+    /// The daemon refused, or cannot be reached.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The daemon's region cannot be used.

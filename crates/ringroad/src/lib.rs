@@ -11,7 +11,7 @@
 //! let mut a = switch.open("vale0:a")?;
 //! let mut b = switch.open("vale0:b")?;
 //!
-//! // Addressed to nobody the switch has learned, so it is flooded to every other port.
+//! // Addressed to no station that the switch has learned, so it is flooded to every other port.
 //! a.tx().send(&[0xFF; 60])?;
 //! a.tx().sync()?;
 //!

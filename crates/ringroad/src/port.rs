@@ -17,11 +17,11 @@ use crate::waiter::{Wait, Waitable, Waiter, wait_any};
 /// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Number of queues; where nobody says otherwise 1, and of an interface as many as it has.
+    /// Number of queues; by default 1, and for an interface as many as it has.
     pub queues: Option<u16>,
-    /// Slots per ring, 4 to 4096; 1024 where nobody says otherwise.
+    /// Slots per ring, 4 to 4096; 1024 by default.
     pub slots: Option<u32>,
-    /// Size of a buffer, bytes, a multiple of 64 up to 65536; 2048 where nobody says otherwise.
+    /// Size of a buffer, bytes, a multiple of 64 up to 65536; 2048 by default.
     pub buffer_bytes: Option<u32>,
     /// Buffers besides those in the slots.
     pub extra_buffers: u32,
@@ -31,21 +31,21 @@ pub struct OpenOptions {
     pub socket: Option<PathBuf>,
     /// Fail where no daemon runs instead of starting one.
     pub no_start: bool,
-    /// Go on when the daemon ends and comes back.
+    /// Continue when the daemon ends and comes back.
     ///
     /// Nothing moves in the meantime: syncs find nothing, waits last. Then the port is opened again under its name,
-    /// with the same wishes, and its rings begin anew: after every sync and wait ask [`TxRing::available`] and
+    /// with the same wishes, and its rings begin anew: after every sync and wait call [`TxRing::available`] and
     /// [`RxRing::available`] again. What was in the old rings is lost; [`Port::reconnections`] counts it. A daemon that
     /// was started on demand is started again; for one that a user or a service manager has started the port waits.
     /// Buffers that a program holds besides those in slots were of the old region.
     ///
-    /// A port that somebody detaches ends all the same, and so does one that the next daemon refuses for good. Ports
-    /// without a daemon take no notice.
+    /// A port that is detached ends nevertheless, and so does a port that the next daemon refuses for good. Ports
+    /// without a daemon ignore this.
     pub reconnect: bool,
 }
 
 impl OpenOptions {
-    /// What is wished of the port itself, as the daemon is asked for it.
+    /// The requested properties of the port itself, for the request to the daemon.
     pub(crate) fn wish(&self) -> PortWish {
         let Self { queues, slots, buffer_bytes, extra_buffers, huge_pages, .. } = *self;
         PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() }
@@ -58,8 +58,8 @@ pub struct Reconnections {
     /// How often.
     pub count: u64,
     /// Transmit slots that were handed over and had not come back when their ring was left: their frames are lost,
-    /// apart from those that the daemon delivered without being able to say so. Slots that a receiver had not seen yet
-    /// are not in it, since nobody knows them.
+    /// apart from those that the daemon delivered without being able to report that. Slots that a receiver had not seen
+    /// yet are not included, since their number is unknown.
     pub unacknowledged_slots: u64,
 }
 
@@ -143,8 +143,8 @@ impl Port {
         &mut self.queues
     }
 
-    /// Splits the port into its queues, each of which may move to a thread of its own. The binding lives as long as
-    /// any of them.
+    /// Splits the port into its queues, each of which may move to a thread of its own. The binding lives until the last
+    /// of them is dropped.
     #[must_use]
     pub fn into_queues(self) -> Vec<Queue> {
         self.queues
@@ -185,7 +185,7 @@ impl Port {
         self.queues.iter_mut().try_for_each(Queue::check)
     }
 
-    /// Whether any queue has what `interest` asks for, as of the last sync.
+    /// Whether any queue has what `interest` requests, as of the last sync.
     #[must_use]
     pub fn is_ready(&self, interest: Interest) -> bool {
         self.queues.iter().any(|queue| queue.is_ready(interest))

@@ -107,12 +107,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Asks whether the daemon is still there. Waits do so by themselves, and syncs that find nothing now and then; who
-    /// only sends, and seldom, hears of its end by this.
+    /// Checks whether the daemon is still there. Waits do so by themselves, and so do some of the syncs that find
+    /// nothing; a program that only sends, and seldom, learns of its end with this.
     ///
     /// # Errors
-    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only where that did
-    /// not help.
+    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only if that did not
+    /// help.
     pub fn check(&mut self) -> Result<(), PortError> {
         match self.seat {
             Some(_) => self.renew(),
@@ -160,7 +160,7 @@ impl Queue {
         sync_both(&mut self.tx, &mut self.rx)
     }
 
-    /// Whether there is what `interest` asks for, as of the last sync.
+    /// Whether there is what `interest` requests, as of the last sync.
     #[inline]
     #[must_use]
     pub fn is_ready(&self, interest: Interest) -> bool {
@@ -213,8 +213,8 @@ impl Queue {
         self.sync()
     }
 
-    /// Sleeps until there is what `interest` asks for; `Ok(false)` when `timeout` has passed, or a signal handler ran,
-    /// before that. No timeout waits for ever.
+    /// Sleeps until there is what `interest` requests; `Ok(false)` when `timeout` has passed, or a signal handler ran,
+    /// before that. `None` waits without limit.
     ///
     /// # Errors
     /// As [`TxRing::sync`].

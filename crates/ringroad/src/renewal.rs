@@ -26,7 +26,7 @@ use crate::waiter::Binding;
 /// Time between the first two tries to reach a daemon; it doubles up to the longest.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(320);
-/// How long a try may take: it is made by whoever syncs or waits.
+/// How long a try may take: it is made by the thread that syncs or waits.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the queues of a port share to get over their daemon's end.
@@ -95,8 +95,8 @@ fn sizes(queues: &mut [Queue]) -> (usize, u32, u32) {
 }
 
 impl Seat {
-    /// The attachment that came after the one of `generation`, once there is one: where a try is due it is made.
-    /// Whoever has `None` comes again when the [timer](Self::timer) has expired.
+    /// The attachment that came after the one of `generation`, once there is one: a due try is made. After `None` the
+    /// caller must call again when the [timer](Self::timer) has expired.
     ///
     /// # Errors
     /// [`PortError::DaemonGone`] where the daemon is still there, so that it was the port which went;
@@ -144,7 +144,7 @@ impl Seat {
 impl Renewal {
     /// `None` where the daemon is the one that was lost.
     fn attach_again(&self, lost: &Newest) -> Result<Option<Attachment>, OpenError> {
-        // A daemon that somebody keeps running comes back by itself; a second one beside it would be in its way.
+        // A daemon with a supervisor comes back by itself; a second daemon would conflict with it.
         let may_start = lost.daemon.started == StartedBy::OnDemand && !self.opening.options.no_start;
         let met = meet(&self.opening, may_start, TRY_TIMEOUT)?;
         if met.daemon.instance == lost.daemon.instance {

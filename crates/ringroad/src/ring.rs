@@ -21,13 +21,13 @@ use crate::renewal::Seat;
 use crate::stepped::Stepped;
 use crate::waiter::Binding;
 
-/// Idle syncs between two looks at the connection, for programs that never wait.
+/// Idle syncs between two checks of the connection, for programs that never wait.
 const SYNCS_PER_CHECK: u32 = 4096;
 
 /// Who moves the frames on the other side.
 #[derive(Debug)]
 pub(crate) enum OtherSide {
-    /// Somebody else, who sleeps and is woken by this eventfd.
+    /// A worker of another process or thread, which sleeps and is woken by this eventfd.
     Elsewhere {
         /// Wakes it.
         event: OwnedFd,
@@ -75,7 +75,7 @@ impl Half {
         Self { other, binding, region, idle_syncs: 0, seat: None }
     }
 
-    /// After a sync with somebody elsewhere: wakes the other side. Says whether the daemon is gone.
+    /// After a sync with [`Self::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
     #[inline]
     fn follow(&mut self, synced: Synced) -> bool {
         if synced.kick {
@@ -93,7 +93,7 @@ impl Half {
         }
     }
 
-    /// Whether the daemon is gone, asked when a sync found nothing.
+    /// Whether the daemon is gone; called when a sync found nothing.
     fn is_gone(&mut self) -> bool {
         self.idle_syncs = self.idle_syncs.wrapping_add(1);
         let due = self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK);
@@ -274,10 +274,10 @@ impl TxRing {
         self.window_mut().push_each::<AHEAD>(most, write)
     }
 
-    /// The region of the ring, where nobody else writes to the buffers of its slots: a slot that comes back with the
-    /// same buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A
-    /// port that gets over its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in
-    /// another region.
+    /// The region of the ring, if nothing else writes to the buffers of its slots: a slot that comes back with the same
+    /// buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port
+    /// that survives its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) continues in another
+    /// region.
     #[inline]
     #[must_use]
     pub fn region_of_kept_buffers(&self) -> Option<(u64, u64)> {
@@ -343,14 +343,14 @@ impl TxRing {
         self.half.seat = Some(seat);
     }
 
-    /// Goes on as `new`.
+    /// Continues as `new`.
     pub(crate) fn take_up(&mut self, new: Self) {
         let seat = self.half.seat.take();
         *self = new;
         self.half.seat = seat;
     }
 
-    /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
+    /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
         let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };
@@ -495,7 +495,7 @@ impl RxRing {
         self.end.window().slot(offset)
     }
 
-    /// The bytes of the slot `offset` after the first: a whole frame unless the slot says that more fragments follow.
+    /// The bytes of the slot `offset` after the first: a whole frame unless the slot marks that more fragments follow.
     ///
     /// # Panics
     /// Where `offset` is not below [`RxRing::available`].
@@ -633,14 +633,14 @@ impl RxRing {
         self.half.seat = Some(seat);
     }
 
-    /// Goes on as `new`.
+    /// Continues as `new`.
     pub(crate) fn take_up(&mut self, new: Self) {
         let seat = self.half.seat.take();
         *self = new;
         self.half.seat = seat;
     }
 
-    /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
+    /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
         let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };

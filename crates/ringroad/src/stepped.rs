@@ -77,8 +77,8 @@ impl Stepped {
         }
         let failures = engine.failures();
         let has_failed = self.failures.swap(failures, Ordering::Relaxed) != failures;
-        // Devices wake once for an announcement, and this was it. One that has failed since may wake nobody any more,
-        // so all look at theirs.
+        // Devices wake once for an announcement, and this was it. A device that has failed since may not send wake-ups
+        // any more, so all programs check theirs.
         if (!engine.fall_asleep(usize::MAX) || has_failed)
             && let Some(bell) = self.bell.get()
         {

@@ -124,9 +124,9 @@ pub(crate) trait Waitable {
     fn disarm(&mut self) -> Result<(), PortError>;
     fn is_ready(&self, interest: Interest) -> bool;
     fn waiter(&self) -> &Waiter;
-    /// Whether it gets over the daemon's end: the next look at it does what is needed.
+    /// Whether it survives the daemon's end: the next check of it does what is needed.
     fn is_renewable(&self) -> bool;
-    /// How long until the datapath behind it, if syncs step that, has something to do that wakes nobody.
+    /// How long until the datapath behind it, if syncs step that, has work that sends no wake-up.
     fn due_in(&self) -> Option<Duration>;
 }
 
@@ -152,9 +152,9 @@ impl std::fmt::Debug for Wait<'_> {
     }
 }
 
-/// Sleeps until one of several ports or queues has what is asked of it: [`Port::is_ready`](crate::Port::is_ready) tells
-/// which. `Ok(false)` when `timeout` has passed, or a signal handler ran, before that. No timeout waits for ever, but
-/// not for nothing: without any port it is `Ok(false)` at once.
+/// Sleeps until one of several ports or queues has what was requested: [`Port::is_ready`](crate::Port::is_ready) shows
+/// which. `Ok(false)` when `timeout` has passed, or a signal handler ran, before that. `None` waits without limit, but
+/// without any port the result is `Ok(false)` at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -185,7 +185,7 @@ pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<boo
             return Ok(true);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // The clock by which it is due may be one that stands still until somebody moves it.
+        // It may be due by a manual clock, which stands still until it is set.
         let due = waits.iter().filter_map(|wait| wait.at.due_in()).min();
         let due = due.map(|due| due.min(UNANNOUNCED_POLL)).filter(|&due| left.is_none_or(|left| due < left));
         let woken = sleep(waits, due.or(left));
@@ -215,7 +215,7 @@ fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
     Ok(false)
 }
 
-/// Ends the announcements of all, whatever becomes of one.
+/// Ends the announcements of all, even if one fails.
 fn disarm_all(waits: &mut [Wait<'_>]) -> Result<(), PortError> {
     waits.iter_mut().map(|wait| wait.at.disarm()).fold(Ok(()), Result::and)
 }

@@ -45,7 +45,7 @@ fn scribble(name: &str, offset: u64, bytes: &[u8]) {
     }
 }
 
-/// Takes frames until the device fails. Says why it did.
+/// Takes frames until the device fails. Returns why.
 fn await_failure(port: &mut Port) -> String {
     loop {
         match port.wait(Interest::Rx, PATIENCE) {
@@ -101,7 +101,7 @@ fn a_memif_peer_that_breaks_a_ring_is_an_error_of_the_programs_wait() {
     let mut server = Port::open(&name).unwrap();
     let mut client = Port::open(&format!("{name}@role=client")).unwrap();
     pass(&mut client, &mut server);
-    // The head of the first ring, by which a client says what it sent.
+    // The head of the first ring, with which a client publishes its frames.
     scribble("memif", 6, &[0xff; 2]);
     let why = await_failure(&mut server);
     assert!(why.contains("the rx ring 0 was stopped"), "{why}");

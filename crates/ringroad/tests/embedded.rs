@@ -307,7 +307,7 @@ fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
 }
 
 #[test]
-fn a_wait_for_several_ports_ends_with_its_time_and_one_for_none_at_once() {
+fn a_wait_for_several_ports_ends_at_its_timeout_and_a_wait_for_none_at_once() {
     let net = Embedded::new();
     let (mut a, mut b) = (net.open("vale0:a").unwrap(), net.open("vale0:b").unwrap());
     let waits = &mut [a.awaiting(Interest::Rx), b.awaiting(Interest::Rx)];
@@ -493,7 +493,7 @@ fn a_full_ring_lets_the_datapath_sleep_and_room_wakes_it() {
         assert!(port.wait(Interest::Rx, PATIENCE).unwrap(), "no frame came");
         let taken = port.rx().available();
         port.rx().release(taken);
-        // No look at the ring after this but the next wait's: nothing but the release itself can wake the datapath.
+        // Only the next wait reads the ring after this: nothing but the release itself can wake the datapath.
         port.rx().sync().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Impaired ports do exactly what the plan says, under any timing, and account for every frame.
+//! Impaired ports do exactly what the plan describes, under any timing, and account for every frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -410,7 +410,7 @@ fn impossible_plans_and_ports_are_refused() {
     assert_eq!(net.switch_counters(SWITCH), None);
 }
 
-/// Reads a capture file of 2000 frames through an impaired port, and says what was done.
+/// Reads a capture file of 2000 frames through an impaired port, and returns what was done.
 fn read_impaired(options: &OpenOptions, hold_frames: u32) -> ImpairmentCounters {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("in.pcap");
@@ -431,8 +431,8 @@ fn read_impaired(options: &OpenOptions, hold_frames: u32) -> ImpairmentCounters 
     let (mut port, impairment) = net.open_impaired(&name, options, plan, clock.clone()).unwrap();
     let mut got = Vec::new();
     let mut bytes = Vec::new();
-    // The last that stepped aside stays there: not enough come to let it pass. At least one frame moves in 20 rounds,
-    // and now and then much is due at once.
+    // The last that stepped aside stays there: not enough frames come to let it pass. At least one frame moves in 20
+    // rounds, and now and then much is due at once.
     for round in 0..20 * 2000 {
         clock.advance(if round % 8 == 7 { 20 } else { 1 });
         port.rx().sync().unwrap();
@@ -482,7 +482,7 @@ fn a_wait_ends_when_a_held_frame_is_due() {
     let waited = clock.now_ns() - sent_at;
     assert!(waited >= 2 * MILLISECOND);
     assert!(Some(Duration::from_nanos(waited)) < PATIENCE, "it was patience that ended the wait");
-    // Nothing is held any more: the wait lasts as long as it is told to.
+    // Nothing is held any more: the wait lasts until its timeout.
     b.rx().release(1);
     assert!(!b.wait(Interest::Rx, Some(Duration::from_millis(3))).unwrap());
 }

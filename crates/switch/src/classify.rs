@@ -1,7 +1,7 @@
 //! Decides the destination of each frame of a batch.
 //!
 //! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
-//! address that the same batch shows to be on the source port is dropped, whatever their order in the batch.
+//! address that the same batch shows to be on the source port is dropped, in any order in the batch.
 //!
 //! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other
 //! multicast.
@@ -67,10 +67,10 @@ impl FrameHeader {
 /// Learns the sources of `frames`, which came from the port `from`. From an index that cannot be a port nothing is
 /// learned.
 ///
-/// There is no memory of the sources that a port sent, and so none that could be wrong. VALE keeps the last source of a
-/// port, and leaves an address that went to another port and came back where it was last learned. A memory that is
-/// checked against the table each time saves nothing over learning again, which in steady state only reads; and within
-/// a batch a run of one source is learned once.
+/// No earlier sources of a port are remembered, so none can be wrong. VALE keeps the last source of a port, and leaves
+/// an address that went to another port and came back where it was last learned. A memory that is checked against the
+/// table each time saves nothing over learning again, which in steady state only reads; and within a batch a run of one
+/// source is learned once.
 fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -> Moves {
     let mut moves = Moves::NONE;
     if !from.is_port() {
@@ -94,7 +94,7 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -
 
 /// Learns the sources of `frames`, all of which come from the port `from`, and writes one fate for each.
 ///
-/// A source is learned unless it is multicast or the frame says [`FrameHeader::NO_LEARN`]. A frame goes where it is
+/// A source is learned unless it is multicast or the frame has [`FrameHeader::NO_LEARN`]. A frame goes where it is
 /// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
 /// back to its own port or to a port not in `ports` is dropped. If one slice is longer than the other, its excess is
 /// ignored: not learned from, not written. Returns the sources that were on another port before.

@@ -50,7 +50,7 @@ impl LearningSwitch {
         self.loops.rest();
     }
 
-    /// Writes the fates of frames from the port `from`. Says whether they may go round in a loop.
+    /// Writes the fates of frames from the port `from`. Returns whether they may go round in a loop.
     #[inline]
     fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
         let moves = classify(frames, from, &self.table, &self.ports, self.now(), fates);
@@ -60,8 +60,8 @@ impl LearningSwitch {
         self.loops.looks()
     }
 
-    /// Where one frame from the port `from` goes, for a decider that asks for some frames only. Also says whether it may
-    /// go round in a loop: then [`LearningSwitch::drop_looped`] is to look at the plan.
+    /// Where one frame from the port `from` goes, for a decider that uses it for some frames only. Also returns whether
+    /// it may go round in a loop: then [`LearningSwitch::drop_looped`] must check the plan.
     #[must_use]
     pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> (Fate, bool) {
         let mut fate = [Fate::Flood];

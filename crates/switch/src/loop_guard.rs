@@ -1,11 +1,11 @@
-//! Limits the storm where switches are joined in a loop, and says where.
+//! Limits the storm where switches are joined in a loop, and reports the place.
 //!
 //! A flooded frame that goes round a loop comes back by another port, so its source seems to move, again and again and
 //! as fast as the loop carries frames. So when the addresses of a switch have moved [`MOST_MOVES_PER_S`] times within a
-//! second, the switch looks at the bytes of flooded frames, until it has found none that goes round for
-//! [`LOOKS_ON_S`] seconds and an ageing tick. A frame that comes in by two ports goes round, and is dropped whenever it
-//! comes again. Addresses may move as often for other reasons, such as a generator that sends with one address into two
-//! ports: those frames differ, and none is dropped.
+//! second, the switch checks the bytes of flooded frames, until it has found none that goes round for [`LOOKS_ON_S`]
+//! seconds and an ageing tick. A frame that comes in by two ports goes round, and is dropped whenever it comes again.
+//! Addresses may move as often for other reasons, such as a generator that sends with one address into two ports: those
+//! frames differ, and none is dropped.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -21,15 +21,15 @@ use crate::mac::Mac;
 
 /// Moves of addresses within a second from which on the switch looks for a loop.
 pub const MOST_MOVES_PER_S: u32 = 1000;
-/// How long a switch looks on after it has found a frame that goes round, s. Of two copies that go round in opposite
-/// directions one may wait in a ring of somebody who has no processor meanwhile. Alone it could not be found again, for
-/// it always comes by the same port.
+/// How long a switch continues to check after it has found a frame that goes round, s. Of two copies that go round in
+/// opposite directions one may wait in the ring of a program that gets no processor time meanwhile. A single copy could
+/// not be detected again, since it always comes by the same port.
 const LOOKS_ON_S: u32 = 20;
 /// Flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
 /// Places that a frame may have.
 const PLACES: usize = 4;
-/// Bytes of a frame's beginning and of its end by which it is known.
+/// Bytes of a frame's beginning and of its end that identify it.
 const KNOWN_BY_BYTES: usize = 64;
 /// In place of the port: the frame came by several.
 const SEVERAL_PORTS: u64 = 0xff;
@@ -78,7 +78,7 @@ pub struct LoopGuard {
     began: Instant,
     /// The second, and the moves in it.
     window: AtomicU64,
-    /// Whether flooded frames are looked at.
+    /// Whether flooded frames are checked.
     looks: AtomicBool,
     /// Second in which a frame was last found to go round; valid while it looks.
     found_at: AtomicU32,
@@ -89,7 +89,7 @@ pub struct LoopGuard {
     displaced: AtomicU32,
     /// Address and ports of the last moves before a frame was found to go round.
     moved: AtomicU64,
-    /// The same, once a frame was found to go round and until somebody has asked; 0 where there is nothing to say.
+    /// The same, after a frame was found to go round and until it is reported; 0 if there is nothing to report.
     seen: AtomicU64,
 }
 
@@ -109,7 +109,7 @@ impl Default for LoopGuard {
 }
 
 impl LoopGuard {
-    /// Whether flooded frames are to be looked at.
+    /// Whether flooded frames must be checked.
     #[inline]
     pub(crate) fn looks(&self) -> bool {
         self.looks.load(Ordering::Relaxed)
@@ -129,7 +129,7 @@ impl LoopGuard {
         let window = self.window.load(Ordering::Relaxed);
         let before = if (window >> 32) as u32 == second { window as u32 } else { 0 };
         let count = before.saturating_add(moves.count);
-        // Moves that two workers note at once may count as one's: the limit is no exact figure.
+        // Moves that two workers note at once may count as one's: the limit is not exact.
         self.window.store(u64::from(second) << 32 | u64::from(count), Ordering::Relaxed);
         let moved = moves.source.bits() << 16 | u64::from(moves.before.0) << 8 | u64::from(from.0);
         self.moved.store(moved, Ordering::Relaxed);
@@ -208,7 +208,7 @@ fn scatter(mut number: u32) -> u32 {
     number ^ number >> 16
 }
 
-/// Tells frames apart by their beginning, their end and their length (FNV-1a).
+/// Distinguishes frames by their beginning, their end and their length (FNV-1a).
 fn hash(fragments: &[Fragment]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut add = |bytes: &[u8]| {
@@ -238,7 +238,7 @@ mod tests {
     const TWO: PortIndex = PortIndex(2);
 
     #[test]
-    fn moves_beyond_the_limit_of_a_second_make_it_look_until_the_next_tick() {
+    fn moves_beyond_the_limit_of_a_second_make_it_check_frames_until_the_next_tick() {
         let guard = LoopGuard::default();
         let mut moves = Moves::NONE;
         moves.add(A, ONE);
@@ -250,7 +250,7 @@ mod tests {
         }
         guard.note_at(2, &moves, TWO);
         assert!(guard.looks());
-        assert_eq!(guard.take_seen(), None, "that is no loop yet");
+        assert_eq!(guard.take_seen(), None, "that is not a loop yet");
         guard.rest();
         assert!(!guard.looks());
     }

@@ -64,7 +64,7 @@ impl Mac {
     }
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MacError;
 

@@ -10,9 +10,9 @@
 //! | 8..16 | index of the port |
 //! | 16..64 | the complement of the address, first octet least significant |
 //!
-//! The set of an address also says of which VLAN it is: the address chooses a set, and the VLAN's number is added to that
-//! set's number without carry. So addresses of one VLAN are where they would be without VLANs, an address in two VLANs is
-//! in two sets, and from address and set the VLAN follows, as long as there are as many sets as numbers of VLANs
+//! The set of an address also identifies its VLAN: the address chooses a set, and the VLAN's number is added to that
+//! set's number without carry. So addresses of one VLAN are where they would be without VLANs, an address in two VLANs
+//! is in two sets, and from address and set the VLAN follows, if there are at least as many sets as numbers of VLANs
 //! ([`MacTableConfig::LEAST_ENTRIES_FOR_VLANS`]). VLAN 0 stands for none.
 //!
 //! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned or looked up: no entry
@@ -80,15 +80,15 @@ pub struct MacTableConfig {
 impl MacTableConfig {
     /// Least number of entries: one set.
     pub const MIN_ENTRIES: usize = WAYS;
-    /// Least number of entries of a table that tells VLANs apart.
+    /// Least number of entries of a table that distinguishes VLANs.
     pub const LEAST_ENTRIES_FOR_VLANS: usize = WAYS * VLAN_NUMBERS;
     /// Most entries: 8 MiB.
     pub const MAX_ENTRIES: usize = 1 << 20;
-    /// Number of entries unless told otherwise: 128 KiB. With 4096 addresses fewer than 1 in 100 lack a place.
+    /// Default number of entries: 128 KiB. With 4096 addresses fewer than 1 in 100 lack a place.
     pub const DEFAULT_ENTRIES: usize = 16384;
     /// Longest ageing, in ticks.
     pub const MAX_AGEING_TICKS: u8 = 200;
-    /// Ageing unless told otherwise, in ticks: with ticks of 5 s the 300 s that IEEE 802.1Q recommends.
+    /// Default ageing, in ticks: with ticks of 5 s the 300 s that IEEE 802.1Q recommends.
     pub const DEFAULT_AGEING_TICKS: u8 = 60;
 
     /// The default size and ageing with the caller's random key.
@@ -102,7 +102,7 @@ impl MacTableConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MacTableError {
-    /// The number of entries is no power of two or out of range.
+    /// The number of entries is not a power of two or is out of range.
     Entries(usize),
     /// The ageing is out of range.
     AgeingTicks(u8),
@@ -295,7 +295,7 @@ impl MacTable {
         }
     }
 
-    /// Forgets a static address. `false`: it was none.
+    /// Forgets a static address. `false`: it was not one.
     pub fn unset_static(&self, mac: Mac) -> bool {
         let was = self.statics.unset(mac);
         if was {
@@ -311,7 +311,7 @@ impl MacTable {
         self.statics.port_of(mac)
     }
 
-    /// Whether the table tells addresses of several VLANs apart.
+    /// Whether the table distinguishes addresses of several VLANs.
     #[must_use]
     pub fn has_vlans(&self) -> bool {
         self.sets.len() >= VLAN_NUMBERS
@@ -346,7 +346,7 @@ impl MacTable {
         self.clear(|entry| is_meant(entry) && self.statics.port_of(entry.mac()).is_none())
     }
 
-    /// The entries that are not too old, in no order. Each is read when the iterator comes to it: an address that moves
+    /// The entries that are not too old, in no order. Each is read when the iterator reaches it: an address that moves
     /// or is relearned meanwhile may be missed.
     pub fn entries(&self, now: Tick) -> impl Iterator<Item = MacEntry> + '_ {
         let words =
@@ -382,8 +382,8 @@ impl MacTable {
         self.sets.len() * WAYS
     }
 
-    /// How many addresses have lost their place to others before their time, since the table was made. Many of them say
-    /// that the table is too small, or that someone invents addresses.
+    /// How many addresses have lost their place to others before their time, since the table was made. A large number
+    /// means that the table is too small, or that a sender invents addresses.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
@@ -453,7 +453,7 @@ impl MacTable {
         (folded.wrapping_mul(GOLDEN_RATIO) >> 40) as usize & self.sets.len().wrapping_sub(1)
     }
 
-    /// The set of an address in a VLAN; always there where the table tells VLANs apart.
+    /// The set of an address in a VLAN; always present if the table distinguishes VLANs.
     #[inline]
     fn set_of(&self, vlan: u16, mac: Mac) -> Option<&Set> {
         self.sets.get(self.set_index(mac) ^ usize::from(vlan))

@@ -1,16 +1,16 @@
-//! Copies of a switch's frames for a port that looks on.
+//! Copies of a switch's frames for a monitoring port.
 //!
 //! [`Mirroring`] stands before the decider of a switch that has mirrors: it adds their ports to the plan. A switch
 //! without mirrors has no such decider, so its frames cost nothing.
 //!
-//! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Else a program
-//! that looks on would disturb what it looks at.
+//! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Otherwise a
+//! monitoring program would disturb what it monitors.
 //!
 //! Where a frame leaves with other headers, a mirror of received frames gets it as it came, and one of delivered frames as
 //! it leaves; one of both gets both. The port gets each form of a frame once.
 //!
-//! A mirror that samples takes one frame of each so many in a row, at a place that looks like chance: else traffic that
-//! repeats would show the same frame again and again.
+//! A mirror that samples takes one frame of each group of frames in a row, at a pseudo-random place: otherwise periodic
+//! traffic would show the same frame again and again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Mirror {
     pub delivered: PortMask,
     /// The port that gets the copies.
     pub to: PortIndex,
-    /// One of so many frames of each port is copied; 1 copies all.
+    /// One of this many frames of each port is copied; 1 copies all.
     pub sample: u32,
     /// It gets a [`FrameRecord`] of each frame in place of the frame.
     pub records: bool,
@@ -176,7 +176,7 @@ impl Mirroring {
             self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
             all = all.or(members);
         }
-        // What comes by the decider's own port has a header in front that is no part of the frame.
+        // What comes by the decider's own port has a header in front that is not part of the frame.
         let is_own = self.own_port == Some(from);
         let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.head) } else { None };
         let leaving = self.copies.len();

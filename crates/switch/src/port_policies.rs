@@ -1,4 +1,4 @@
-//! The settings of a switch's ports, in the form in which its deciders ask for them.
+//! The settings of a switch's ports, in the form that its deciders need.
 
 use std::sync::Arc;
 
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(members, Members { tagged: mask(tagged), untagged: mask(untagged) }, "{vlan}");
         }
         assert!(ports.remove(PortIndex(0)));
-        assert_eq!(policies.members(10, &ports).untagged, mask(&[2]), "a port that has left is no member");
+        assert_eq!(policies.members(10, &ports).untagged, mask(&[2]), "a port that has left is not a member");
         assert!(policies.has_vlans());
     }
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringroad_port::port_index::{PortIndex, PortMask};
 
-/// A set of port indexes: 256 bits, of which the two that are no ports stay clear.
+/// A set of port indexes: 256 bits; the two that are not ports stay clear.
 ///
-/// Any thread may read or change it at any time. A change says nothing of other memory (all accesses are relaxed): how
-/// a reader finds what belongs to the port must be published by other means.
+/// Any thread may read or change it at any time. A change does not order other memory (all accesses are relaxed): how a
+/// reader finds what belongs to the port must be published by other means.
 #[derive(Default)]
 pub struct PortSet([AtomicU64; 4]);
 

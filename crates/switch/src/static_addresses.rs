@@ -1,7 +1,7 @@
 //! Addresses that an operator has put onto ports: they do not age, and no frame moves them.
 //!
-//! A worker asks for them only where the table of addresses would change. So they cost the path of frames nothing, and
-//! a switch without any takes no lock.
+//! A worker reads them only if the table of addresses would change. So they cost the path of frames nothing, and a
+//! switch without any takes no lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -19,7 +19,7 @@ pub struct StormLimit {
 }
 
 impl StormLimit {
-    /// A full bucket, for so many frames/s of [`STORM_LIMITS`](ringroad_port::port_settings::STORM_LIMITS).
+    /// A full bucket, for this many frames/s of [`STORM_LIMITS`](ringroad_port::port_settings::STORM_LIMITS).
     #[must_use]
     pub fn new(frames_per_s: u32) -> Self {
         let frames = u64::from(frames_per_s.max(1));

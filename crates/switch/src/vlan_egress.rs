@@ -43,7 +43,7 @@ impl Egress {
         plan.set_fate(frame, set.map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports));
     }
 
-    /// Has a frame of a VLAN leave where its fate says, which names a port or all of `others`.
+    /// Sends a frame of a VLAN to its fate's destination: a port or all of `others`.
     pub(crate) fn send(
         &mut self,
         frame: usize,

@@ -56,7 +56,7 @@ impl TaggedHeader {
         Self::parse(head.get(..len)?, fragments.first()?.flags())
     }
 
-    /// The same of first bytes that nobody changes.
+    /// The same for first bytes that do not change.
     pub(crate) fn parse(head: &[u8], flags: u16) -> Option<Self> {
         let (header, behind) = head.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
         let &[a, b, c, d, e, f, g, h, i, j, k, l, high, low] = header;

@@ -93,7 +93,7 @@ proptest! {
         hash_key: u64,
         steps in prop::collection::vec(step(4), 1..120),
     ) {
-        // As many addresses as a set has entries: none is ever displaced, whatever the hash.
+        // As many addresses as a set has entries: none is ever displaced, for any hash.
         let mut pair = Pair::new(1 << entries_log2, ageing_ticks, hash_key);
         for step in &steps {
             pair.apply(step);

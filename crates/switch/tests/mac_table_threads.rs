@@ -16,7 +16,7 @@ fn address(number: u8) -> Mac {
     Mac::from([2, 0, 0, 0, 0, number])
 }
 
-/// Ports tell addresses apart: number n is only ever on ports n and n + 100.
+/// Ports distinguish addresses: number n is only ever on ports n and n + 100.
 fn may_be_on(number: u8, port: PortIndex) -> bool {
     port.0 == number || port.0 == number + 100
 }

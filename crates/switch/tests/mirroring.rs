@@ -98,7 +98,7 @@ fn frames_of_a_source_reach_its_mirror_beside_their_destination() {
     assert_eq!(ways(to_1, &delivered, 0, 1), [Ok(vec![1, 4])]);
     assert_eq!(ways(Fate::Port(PortIndex(2)), &delivered, 0, 1), [Ok(vec![2])]);
     let both = [Mirror { received: mask([0]), delivered: mask([1]), ..NONE }];
-    assert_eq!(ways(to_1, &both, 0, 1), [Ok(vec![1, 4])], "once, though both say so");
+    assert_eq!(ways(to_1, &both, 0, 1), [Ok(vec![1, 4])], "once, though both request it");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_mirrors_port_gets_copies_alone_and_sends_nothing() {
 }
 
 #[test]
-fn several_mirrors_look_on_and_a_sampling_one_at_one_frame_of_each_so_many() {
+fn several_mirrors_copy_frames_and_a_sampling_one_copies_one_frame_of_each_group() {
     let mirrors = [
         Mirror { received: mask([0]), sample: 3, ..NONE },
         Mirror { received: mask([0, 1]), to: PortIndex(3), ..NONE },
@@ -191,7 +191,7 @@ fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
     assert_eq!(seen(&[Mirror { delivered, ..NONE }], 0), ["other"]);
     assert_eq!(seen(&[Mirror { received, delivered, ..NONE }], 0), ["", "other"]);
     let unchanged = Mirror { received, delivered: mask([2]), ..NONE };
-    assert_eq!(seen(&[unchanged, unchanged], 0), [""], "once, though all say so");
+    assert_eq!(seen(&[unchanged, unchanged], 0), [""], "once, though all request it");
     // What is behind the decider's own port sees headers of its own.
     assert_eq!(seen(&[Mirror { delivered: mask([3]), ..NONE }], 0), [""; 0]);
     assert_eq!(seen(&[Mirror { received: PortMask::all(), ..NONE }], 3), ["other"]);
@@ -209,7 +209,7 @@ fn record(plan: &Plan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)
 }
 
 #[test]
-fn a_record_stands_in_place_of_the_frame_and_tells_its_ports() {
+fn a_record_replaces_the_frame_and_names_its_ports() {
     const BYTES: [u8; 200] = [9; 200];
     let mirrors = [Mirror { received: PortMask::all(), records: true, ..NONE }];
     let (batch, mut plan, mut decider) = decided(Fate::Flood, &mirrors, 2, 3, &BYTES);
@@ -223,7 +223,7 @@ fn a_record_stands_in_place_of_the_frame_and_tells_its_ports() {
         worker: 3,
     };
     assert_eq!((looker, flooded, start), (PortIndex(4), wanted, vec![9; 128]));
-    // Numbers are of a port, and go on behind what was executed.
+    // Numbers are per port, and continue after what was executed.
     decider.executed(PortIndex(2), &batch, 0..2, &plan);
     for (from, number) in [(2, 2), (1, 0)] {
         plan.reset(0..3);

@@ -82,7 +82,7 @@ impl Bed {
                 frame.split_at(if self.switch.ports.len() > 4 { 15.min(frame.len()) } else { 0 });
             let parts: Vec<_> = [head, rest].into_iter().filter(|part| !part.is_empty()).collect();
             for (place, part) in parts.iter().enumerate() {
-                // SAFETY: the frames outlive the batch, and nobody writes them.
+                // SAFETY: the frames outlive the batch, and nothing writes to them.
                 batch.push(unsafe { Fragment::from_private(part, self.flags) }, place == 0);
             }
         }
@@ -133,7 +133,7 @@ impl Bed {
     }
 }
 
-/// What a switch with VLANs does, said as plainly as possible.
+/// A model of a switch with VLANs, as simple as possible.
 struct Model {
     settings: Vec<PortSettings>,
     learned: HashMap<(u16, [u8; 6]), u8>,
@@ -187,7 +187,7 @@ impl Model {
                     let tag = (control & 0xf000 | vlan).to_be_bytes();
                     [&frame[..12], &[0x81, 0], &tag, content].concat()
                 }
-                // It would be of another VLAN for whoever gets it.
+                // It would be of another VLAN for its receiver.
                 false if content[..2] == [0x81, 0] => continue,
                 false => [&frame[..12], content].concat(),
             };

@@ -14,7 +14,7 @@ pub const MAX_SEGMENTS: usize = 66;
 /// Longest buffer that the driver may give to be read: a frame of 64 KiB behind Ethernet and virtio headers, and some.
 pub const MAX_CHAIN_BYTES: u32 = 80 << 10;
 
-/// A piece of a buffer that lies together. It stays mapped as long as the memory that it was found in.
+/// A piece of a buffer that lies together. It stays mapped while the memory that it was found in exists.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
     /// First byte.
@@ -30,7 +30,7 @@ impl Segment {
     pub const EMPTY: Self = Self { start: NonNull::dangling(), bytes: 0, guest: 0 };
 }
 
-// SAFETY: a segment is a place in memory that its holder keeps mapped; what is done with it is the business of whoever
+// SAFETY: a segment is a place in memory that its holder keeps mapped; its use is the responsibility of the code that
 // dereferences it.
 #[allow(unsafe_code)]
 unsafe impl Send for Segment {}
@@ -77,8 +77,8 @@ impl Descriptor {
         }
     }
 
-    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; its first bytes start
-    /// to come nearer. `None` where it is more, less or wrong, which [`Pieces`] tells.
+    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; its first bytes are
+    /// prefetched. `None` if it is more, less or wrong, which [`Pieces`] distinguishes.
     #[inline]
     pub(crate) fn sole_piece(
         self,

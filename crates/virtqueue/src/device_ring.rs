@@ -19,21 +19,21 @@ pub struct RingPlace {
     pub entries: u16,
     /// The descriptors, as the front end counts addresses.
     pub descriptors: u64,
-    /// The available ring, or what the driver says of events in a packed ring.
+    /// The available ring, or the driver's event suppression in a packed ring.
     pub driver: u64,
-    /// The used ring, or what the device says of events in a packed ring.
+    /// The used ring, or the device's event suppression in a packed ring.
     pub device: u64,
     /// Packed layout.
     pub is_packed: bool,
-    /// Each side says at which entry it wants to be woken.
+    /// Each side sets the entry at which it is woken.
     pub has_event_index: bool,
     /// Descriptors may point to tables.
     pub has_tables: bool,
 }
 
-/// How far a ring has come, as `SET_VRING_BASE` and `GET_VRING_BASE` of vhost-user say it: of a split ring the index of
-/// the next available entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its lap in
-/// bits 16 to 31.
+/// How far a ring has come, in the format of vhost-user's `SET_VRING_BASE` and `GET_VRING_BASE`: of a split ring the
+/// index of the next available entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its
+/// lap in bits 16 to 31.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RingPosition(pub u32);
 
@@ -93,7 +93,7 @@ impl DeviceRing {
         either!(self, ring => ring.position())
     }
 
-    /// Whether a buffer is available. May look at the ring once more.
+    /// Whether a buffer is available. May read the ring once more.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -102,7 +102,7 @@ impl DeviceRing {
         either!(self, ring => ring.has_available())
     }
 
-    /// Whether every buffer that was there at the last look is taken. `false` says nothing.
+    /// Whether every buffer that was there at the last read is taken. `false` implies nothing.
     #[inline]
     #[must_use]
     pub fn is_taken(&self) -> bool {
@@ -125,7 +125,7 @@ impl DeviceRing {
     }
 
     /// Takes the next buffers into `places`, as long as each has one descriptor and lies in one region, as nearly all
-    /// do. Returns their number. [`Self::take`] tells what the next one is.
+    /// do. Returns their number. [`Self::take`] handles the next one.
     #[inline]
     pub fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
         either!(self, ring => ring.take_singles(access, places))
@@ -150,8 +150,8 @@ impl DeviceRing {
         self.give_back_all(std::iter::once(written));
     }
 
-    /// Gives as many buffers back as `written` has numbers, those that were taken first: so many bytes were written
-    /// into each.
+    /// Gives as many buffers back as `written` has numbers, those that were taken first: each number is the bytes
+    /// written into that buffer.
     #[inline]
     pub fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
         either!(self, ring => ring.give_back_all(written));
@@ -177,8 +177,8 @@ impl DeviceRing {
         either!(self, ring => ring.publish(log))
     }
 
-    /// Asks the driver to wake the device when it makes a buffer available, or not to. To be followed by a full fence
-    /// and another look.
+    /// Requests that the driver wakes the device when it makes a buffer available, or that it does not. A full fence
+    /// and another read must follow.
     pub fn wake_me(&mut self, wanted: bool) {
         either!(self, ring => ring.wake_me(wanted));
     }

@@ -7,7 +7,7 @@ pub enum RingFault {
     /// More entries were made available than the ring has.
     #[error("the index of available entries moved beyond the size of the ring")]
     AvailableIndex,
-    /// A chain begins or goes on at no descriptor.
+    /// A chain begins or continues at a descriptor that does not exist.
     #[error("a chain leads to descriptor {0}, which the ring does not have")]
     NoSuchDescriptor(u16),
     /// A chain with more descriptors than the ring has: a loop, or as good as one.

@@ -165,7 +165,7 @@ impl LastRegion {
     #[inline]
     fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let offset = address.wrapping_sub(self.guest);
-        // Nearly all are told by the first comparison.
+        // The first comparison decides nearly all cases.
         let is_short = offset < self.short_end && bytes <= MAX_CHAIN_BYTES;
         if !is_short && self.bytes.checked_sub(offset)? < u64::from(bytes) {
             return None;

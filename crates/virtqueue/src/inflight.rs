@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::words::Words;
 
-/// Each ring's part begins at a multiple of so many bytes.
+/// Each ring's part begins at a multiple of this many bytes.
 const ALIGNMENT: u64 = 64;
 const VERSION: u16 = 1;
 // Fields of a part, by their offset. Both kinds begin alike.
@@ -67,7 +67,7 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// Makes the memory, and the file by which the front end keeps it.
+    /// Makes the memory, and the file with which the front end keeps it.
     ///
     /// # Errors
     /// [`ForeignMemoryError`].

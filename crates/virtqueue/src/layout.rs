@@ -21,7 +21,7 @@ pub mod features {
     pub const NET_HOST_ECN: u64 = 1 << 13;
     /// A received frame may take several buffers.
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
-    /// The card says whether it has a link.
+    /// The card reports whether it has a link.
     pub const NET_STATUS: u64 = 1 << 16;
     /// The driver announces itself on request, after a migration.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
@@ -33,7 +33,7 @@ pub mod features {
     pub const ANY_LAYOUT: u64 = 1 << 27;
     /// A descriptor may point to a table of descriptors.
     pub const INDIRECT_DESC: u64 = 1 << 28;
-    /// Each side says at which entry it wants to be woken.
+    /// Each side sets the entry at which it is woken.
     pub const EVENT_IDX: u64 = 1 << 29;
     /// vhost-user has features of its own (vhost, no bit of virtio's).
     pub const PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -47,7 +47,7 @@ pub mod features {
 
 /// Bytes of a descriptor, in a ring of either kind and in a table.
 pub const DESCRIPTOR_BYTES: usize = 16;
-/// The descriptor goes on in another.
+/// The descriptor continues in another.
 pub const DESC_NEXT: u16 = 1;
 /// The device writes the buffer.
 pub const DESC_WRITE: u16 = 2;

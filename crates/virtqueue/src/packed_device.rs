@@ -61,7 +61,7 @@ struct Given {
     written: u32,
 }
 
-/// A packed virtqueue, as the device has it.
+/// The device's side of a packed virtqueue.
 #[derive(Debug)]
 pub struct PackedDevice {
     pub(crate) memory: Arc<GuestMemory>,
@@ -210,7 +210,7 @@ impl PackedDevice {
                 }
                 place.advance(1, self.entries);
                 // The driver shows the first descriptor of a chain last, so the others are there; their flags need not
-                // be looked at, but they are.
+                // be checked, but they are.
                 descriptor = self.available_at(place).ok_or(RingFault::NoSuchDescriptor(place.index))?;
                 if descriptor.flags & DESC_INDIRECT != 0 {
                     return Err(RingFault::Table(descriptor.bytes));
@@ -285,7 +285,7 @@ impl PackedDevice {
             }
             let word = u64::from(given.written) | u64::from(given.chain.id) << 32 | u64::from(flags) << 48;
             let second = self.ring.word64(DESCRIPTOR_BYTES * usize::from(place.index) + 8);
-            // The driver looks at them in order: when it sees the first it may find all.
+            // The driver reads them in order: when it sees the first it may find all.
             match turn {
                 0 => shown_last = Some((second, word)),
                 _ => second.store(word, Ordering::Release),

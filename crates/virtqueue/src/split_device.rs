@@ -20,9 +20,9 @@ const RING_INDEX: usize = 2;
 const RING_ENTRIES: usize = 4;
 const USED_ENTRY_BYTES: usize = 8;
 
-/// A split virtqueue, as the device has it. Buffers are given back in the order in which they were taken, so entry `n`
-/// of the available ring comes back in entry `n` of the used ring. That entry is written when the buffer is taken:
-/// nobody looks at it before the used index shows it.
+/// The device's side of a split virtqueue. Buffers are given back in the order in which they were taken, so entry `n`
+/// of the available ring comes back in entry `n` of the used ring. That entry is written when the buffer is taken: the
+/// driver does not read it before the used index shows it.
 #[derive(Debug)]
 pub struct SplitDevice {
     pub(crate) memory: Arc<GuestMemory>,
@@ -62,7 +62,7 @@ impl Parts {
     }
 
     /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written,
-    /// if the buffer is to be read. Of others [`Self::note_written`] notes the bytes.
+    /// if the device reads the buffer. Of others [`Self::note_written`] notes the bytes.
     #[inline]
     fn take_head(&self, index: u16, access: Access) -> u16 {
         let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ pub(crate) fn find_part(
     if !(start.as_ptr() as usize).is_multiple_of(alignment) {
         return Err(wrong);
     }
-    // SAFETY: the memory has the bytes, and whoever holds the words holds the memory too.
+    // SAFETY: the memory has the bytes, and the holder of the words holds the memory too.
     Ok((unsafe { Words::new(start, bytes) }, guest))
 }
 
@@ -119,8 +119,8 @@ impl SplitDevice {
         let (available, _) =
             find_part(&memory, "available ring", place.driver, avail_ring_bytes(entries), 2)?;
         let (used, used_guest) = find_part(&memory, "used ring", place.device, used_ring_bytes(entries), 4)?;
-        // All that is taken is given back in order, so what is to be taken next begins behind the entry used last. A
-        // front end that comes back to a new back end may say otherwise: DPDK's says 0.
+        // All that is taken is given back in order, so the next entry to take is the one after the entry used last. A
+        // front end that reconnects to a new back end may report another value: DPDK's reports 0.
         let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
         let next_available = next_used;
         Ok(Self {
@@ -182,7 +182,7 @@ impl SplitDevice {
     #[inline(always)]
     pub(crate) fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
         let known = self.known_available.wrapping_sub(self.next_available);
-        // What is wrong with the index is found again, and told, by who takes the rest.
+        // A wrong index is found again, and reported, when the rest is taken.
         let available = if usize::from(known) < places.len() { self.refresh().unwrap_or(0) } else { known };
         // A copy: as far as the compiler knows, what is written below could be the fields themselves.
         let parts = self.parts;
@@ -228,7 +228,7 @@ impl SplitDevice {
         Err(RingFault::Endless)
     }
 
-    /// Appends the chain in a table, the end of one that goes on in it.
+    /// Appends the chain in a table: the end of a chain that continues in it.
     #[cold]
     fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
         if !self.has_tables {
@@ -299,7 +299,7 @@ impl SplitDevice {
             let flags = if wanted { 0 } else { USED_NO_NOTIFY };
             self.parts.used.word16(0).store(flags, Ordering::Relaxed);
         } else if wanted {
-            // Without it the event that was asked for last stays where it is, and is passed once.
+            // Without it the last requested event stays where it is, and is passed once.
             let event =
                 self.parts.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.parts.entries));
             event.store(self.next_available, Ordering::Relaxed);

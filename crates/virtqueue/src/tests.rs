@@ -198,7 +198,7 @@ fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
         guest.offer(8, 0, &[0, 1, 2, 3]);
         let mut ring = guest.ring(&Guest::place(8, is_packed), if is_packed { 0x8000 } else { 0 });
         let mut places = [Segment::EMPTY; 8];
-        assert_eq!(ring.take_singles(Access::Read, &mut places), 0, "they are to be written");
+        assert_eq!(ring.take_singles(Access::Read, &mut places), 0, "they are for writing");
         assert_eq!(ring.take_singles(Access::Write, &mut places), 3);
         assert_eq!(shape(&places[..3]), [(0, 60), (100, 60), (200, 60)]);
         ring.put_back(2);
@@ -332,7 +332,7 @@ fn pieces_and_bytes_of_a_table_count_towards_its_chain() {
         let mut ring = guest.ring(&Guest::place(128, false), 0);
         ring.take(Access::Read, &mut segments).map(|_| segments.len())
     };
-    // `direct` descriptors in the ring, then a table of `inner`, each of so many bytes.
+    // `direct` descriptors in the ring, then a table of `inner`, each with the given number of bytes.
     let offer = |(direct, direct_bytes): (u16, u32), (inner, inner_bytes): (u16, u32)| {
         for index in 0..direct {
             guest.describe(DESCRIPTORS, index.into(), 0, direct_bytes, DESC_NEXT, index + 1);

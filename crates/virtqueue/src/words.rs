@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-/// The bytes of one part of a ring, mapped as long as whoever made it keeps them so.
+/// The bytes of one part of a ring, mapped as long as its creator keeps them mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words {
     start: NonNull<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct Words {
 impl Words {
     /// # Safety
     /// The `bytes` bytes stay mapped, for reading and writing, as long as the value is used; `start` is aligned to 4,
-    /// or to 8 where [`Self::word64`] is used. Everybody else accesses them atomically or from outside of this program.
+    /// or to 8 where [`Self::word64`] is used. All other code accesses them atomically or from outside of this program.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }

@@ -55,7 +55,7 @@ def test_nothing_is_changed_with_isolation_off(machine: Path) -> None:
     before = contents(machine)
     with isolated(IsolationLevel.OFF, frozenset({2, 3}), machine) as isolation:
         assert contents(machine) == before
-    assert (isolation.facts, isolation.enter, isolation.refused()) == ({"asked": "off"}, None, ())
+    assert (isolation.facts, isolation.enter, isolation.refused()) == ({"level": "off"}, None, ())
 
 
 def test_settings_are_applied_reported_and_restored(machine: Path) -> None:
@@ -69,7 +69,7 @@ def test_settings_are_applied_reported_and_restored(machine: Path) -> None:
         assert (machine / "proc/sys/vm/stat_interval").read_text() == "10"
         # Another program changes the setting in the meantime.
         (machine / "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor").write_text("schedutil")
-    assert isolation.facts["asked"] == "settings"
+    assert isolation.facts["level"] == "settings"
     assert isolation.facts["processors"] == "2,3"
     assert isolation.facts["frequency governor"] == "scaling_governor performance: 2 of 2"
     assert isolation.facts["interrupts"] == "2 moved to other processors, 0 that the kernel does not move"

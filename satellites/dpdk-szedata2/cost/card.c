@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Moves frames of a card by DPDK, for their instructions to be counted: cost-card receive|transmit CARD BURST FRAMES.
  * No call finds less than a burst, since how many such calls there are depends on time: received frames are in the
- * channel's buffer before the first is taken, and all transmitted ones have room there, as nobody takes them. */
+ * channel's buffer before the first is taken, and all transmitted ones have room there, as no reader takes them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static struct rte_mempool *start(const char *card)
     return pool;
 }
 
-/* Opens the card a second time, to look at it. Its buffers must hold so many bytes. */
+/* Opens the card a second time, to read its state. Its buffers must hold this many bytes. */
 static struct szedata *look_at(const char *card, uint64_t bytes)
 {
     struct szedata *sze = szedata_open(card);
@@ -62,7 +62,7 @@ static struct szedata *look_at(const char *card, uint64_t bytes)
     return sze;
 }
 
-/* Waits until the channel holds so many bytes. Nobody announces that. */
+/* Waits until the channel holds this many bytes. That is not announced. */
 static void await_bytes(struct szedata *sze, uint64_t bytes)
 {
     struct szecard_status status;
@@ -117,6 +117,6 @@ int main(int argc, char **argv)
             transmit(pool, mbufs, (uint16_t)burst);
     }
     printf("%lu\n", moved);
-    /* Nothing is to be closed in order: the process ends. */
+    /* An orderly close is not needed: the process ends. */
     return EXIT_SUCCESS;
 }

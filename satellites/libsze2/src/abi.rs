@@ -22,7 +22,7 @@ impl Direction {
     /// From its number.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is invalid.
     pub fn from_number(number: c_int) -> Result<Self, Failure> {
         match number {
             0 => Ok(Self::Receive),
@@ -43,7 +43,7 @@ pub struct LockedArea {
     pub len: u32,
     /// Number of the channel.
     pub area: u8,
-    /// What goes on at the start of the buffer; NULL where nothing does.
+    /// The part that continues at the start of the buffer; NULL if there is none.
     pub next: *const Self,
 }
 
@@ -160,7 +160,7 @@ pub struct Channel {
     pub faults: u64,
     /// Whether it is started.
     pub running: c_uint,
-    /// Process that has it, 0 for none or unknown.
+    /// Process that uses it, 0 for none or unknown.
     pub pid: c_uint,
 }
 

@@ -12,8 +12,8 @@ use crate::reading::locked;
 use crate::writing::busy;
 
 impl AreaLock {
-    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two where
-    /// they go on at the start.
+    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two if they
+    /// continue at the start.
     fn hold(
         &mut self,
         channel: u16,
@@ -50,7 +50,7 @@ impl Handle {
     /// Locks all data of one of `channels`, each in its turn.
     ///
     /// # Errors
-    /// There are none, or some are locked already, or a buffer is out of order.
+    /// There are no data, or some are locked already, or a buffer is out of order.
     pub fn lock_received(&mut self, channels: u32) -> Result<*const LockedArea, Failure> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
@@ -94,10 +94,10 @@ impl Handle {
     /// Locks room for up to `bytes` bytes.
     ///
     /// # Errors
-    /// There is none, or some is locked already.
+    /// There is no room, or some is locked already.
     pub fn lock_transmit(&mut self, bytes: u32, channel: u16) -> Result<*const LockedArea, Failure> {
         if bytes == 0 {
-            return Err(Failure::invalid("no room is asked for: the size is 0"));
+            return Err(Failure::invalid("no room is requested: the size is 0"));
         }
         if let Some((held, _)) = self.transmit_lock.held {
             return Err(busy(held));

@@ -22,7 +22,7 @@ pub static SZE2_BURST_WRITE_SIZE: AtomicU32 = AtomicU32::new(1 << 20);
 /// Longest time that the environment can set, ms.
 const MAX_TIMEOUT_MS: i32 = 120_000;
 
-/// Takes the times from the environment, once in a process. A value that is no time is reported on stderr and ignored.
+/// Takes the times from the environment, once in a process. An invalid value is reported on stderr and ignored.
 pub fn read() {
     static READ: Once = Once::new();
     READ.call_once(|| {

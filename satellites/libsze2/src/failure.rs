@@ -9,7 +9,7 @@ use ringroad_sze2::client::CardError;
 use ringroad_sze2::memory::MemoryError;
 use ringroad_sze2::message::MessageError;
 
-/// There is nothing now, which is no failure: the last sentence stays.
+/// There is nothing now, which is not a failure: the last error message stays.
 pub const NOT_NOW: Failure = Failure::silent(libc::EAGAIN);
 
 thread_local! {

@@ -19,7 +19,7 @@ use crate::failure::{Failure, NOT_NOW, of_card};
 /// Room that `szedata_poll` waits for: any segment fits.
 const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
 
-/// Says which segments `szedata_read_next` skips, from their metadata.
+/// Selects the segments that `szedata_read_next` skips, from their metadata.
 pub type Filter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
 
 /// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its
@@ -103,7 +103,7 @@ impl Handle {
     /// The card.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no card.
     #[inline]
     pub fn card(&mut self) -> Result<&mut Card, Failure> {
         self.card.as_mut().ok_or_else(no_card)
@@ -136,7 +136,7 @@ impl Handle {
     /// Receive channels subscribed whose buffers are in order.
     ///
     /// # Errors
-    /// There is none, or none in order.
+    /// There is none, or none is in order.
     pub fn readable(&mut self) -> Result<u32, Failure> {
         let faulty = self.faulty;
         let (subscribed, _) = self.card()?.subscribed();
@@ -147,7 +147,7 @@ impl Handle {
         }
     }
 
-    /// The reading end of a channel, where it is in order; [`Self::no_reader`] says why there is none.
+    /// The reading end of a channel, if it is in order; [`Self::no_reader`] returns why there is none.
     #[inline]
     pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
         if self.is_faulty(channel) {
@@ -173,7 +173,7 @@ impl Handle {
         self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1
     }
 
-    /// The writing end of a channel; [`Self::no_writer`] says why there is none.
+    /// The writing end of a channel; [`Self::no_writer`] returns why there is none.
     #[inline]
     pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
         self.card.as_mut()?.writer(channel)
@@ -237,11 +237,11 @@ impl Handle {
         of_card(CardError::Fault { channel, fault })
     }
 
-    /// Waits for data, and for room for any segment, in the channels of the directions asked for; says in which there
-    /// is.
+    /// Waits for data, and for room for any segment, in the channels of the requested directions; returns in which
+    /// there is.
     ///
     /// # Errors
-    /// Nothing of that is subscribed, or a buffer is out of order, or the card has gone.
+    /// No such channel is subscribed, or a buffer is out of order, or the card has gone.
     pub fn wait(
         &mut self,
         receive: bool,
@@ -258,7 +258,7 @@ impl Handle {
         let wanted = Wanted { receive, transmit, transmit_bytes: ANY_SEGMENT_BYTES };
         match self.card()?.wait(&wanted, timeout) {
             Ok((data, room)) => Ok((data != 0, room != 0)),
-            // Of a receive channel, or of the transmit channel of the same number: looking again says.
+            // Of a receive channel, or of the transmit channel of the same number: another check shows which.
             Err(CardError::Fault { channel, fault }) => match self.reader(channel).map(SegmentReader::look) {
                 Some(Err(_)) => Err(self.stop_reading(channel, fault)),
                 _ => Err(self.transmit_fault(channel, fault)),

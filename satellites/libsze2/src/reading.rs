@@ -21,7 +21,7 @@ pub struct SegmentText {
     pub length: u32,
 }
 
-/// What a filter is asked about.
+/// The input of a filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata {
     /// First byte.
@@ -47,7 +47,7 @@ impl Handle {
     /// As [`Self::read_next`], without waiting.
     ///
     /// # Errors
-    /// There is none, or a buffer is out of order.
+    /// There is no segment, or a buffer is out of order.
     pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));

@@ -37,7 +37,7 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
     if place.is_null() {
         return Err(Failure::null(what));
     }
-    // SAFETY: not NULL, and so the caller's own, as the header asks.
+    // SAFETY: not NULL, and so the caller's own, as the header requires.
     unsafe { place.write(value) };
     Ok(())
 }
@@ -50,7 +50,7 @@ unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'ca
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::null(what)),
-        // SAFETY: not NULL, and so `len` bytes of the caller's, which nobody changes during the call.
+        // SAFETY: not NULL, and so `len` bytes of the caller's, which do not change during the call.
         (false, len) => Ok(unsafe { slice::from_raw_parts(start, len as usize) }),
     }
 }
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn szedata_tx_unlock_data(
     errno_of(|| unsafe { handle(sze) }?.unlock_transmit(lock, size))
 }
 
-/// Asks the handle's filter, if it has one.
+/// Calls the handle's filter, if it has one.
 fn skips(filter: Option<Filter>) -> impl Fn(Metadata) -> bool {
     // SAFETY: the program's function is made for metadata, which lie in the buffer during the call.
     move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn szedata_decode_packet(
 /// `szedata_prepare_packet`.
 ///
 /// # Safety
-/// `sze` is NULL or a handle, the data are as long as they are said to be, `len` is NULL or may be written.
+/// `sze` is NULL or a handle, the data have the stated length, `len` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_prepare_packet(
     sze: *mut Handle,
@@ -398,10 +398,10 @@ pub unsafe extern "C" fn szedata_try_write_next(
     if sent == -1 && !len.is_multiple_of(8) { -2 } else { sent }
 }
 
-/// Has a handle `write` a frame with its metadata.
+/// Lets a handle `write` a frame with its metadata.
 ///
 /// # Safety
-/// `sze` is NULL or a handle, the data are as long as they are said to be.
+/// `sze` is NULL or a handle, the data have the stated length.
 unsafe fn write(
     sze: *mut Handle,
     (hw_data, hw_data_len): (*const u8, c_uint),
@@ -421,7 +421,7 @@ unsafe fn write(
 /// `szedata_prepare_and_try_write_next`.
 ///
 /// # Safety
-/// `sze` is NULL or a handle, the data are as long as they are said to be.
+/// `sze` is NULL or a handle, the data have the stated length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
     sze: *mut Handle,
@@ -439,7 +439,7 @@ pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
 /// `szedata_burst_write_next`.
 ///
 /// # Safety
-/// `sze` is NULL or a handle, the data are as long as they are said to be.
+/// `sze` is NULL or a handle, the data have the stated length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_burst_write_next(
     sze: *mut Handle,
@@ -480,7 +480,7 @@ pub unsafe extern "C" fn szedata_get_area_size(
             Direction::Both => return Err(Failure::invalid("a channel is of one direction")),
         };
         let bytes = u32::try_from(bytes).map_err(|_| {
-            Failure::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes: 32 bits cannot say it"))
+            Failure::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes does not fit in 32 bits"))
         })?;
         // SAFETY: as the caller promises.
         unsafe { put(size, bytes, "the size") }
@@ -505,7 +505,7 @@ pub unsafe extern "C" fn szedata_get_area_numa_node(sze: *mut Handle, direction:
             let mut node: c_int = -1;
             let none = ptr::null_mut::<c_void>();
             let flags = MPOL_F_NODE | MPOL_F_ADDR;
-            // SAFETY: the call writes one int, which `node` is, and only looks at the address.
+            // SAFETY: the call writes one int, which `node` is, and only reads the address.
             let result = unsafe {
                 libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, flags)
             };

@@ -26,7 +26,7 @@ impl Handle {
     /// Writes whole segments made by the program.
     ///
     /// # Errors
-    /// There is no room for all of them, now or ever, or they are none.
+    /// There is no room for all of them, now or ever, or they are invalid.
     pub fn write_segments(&mut self, data: &[u8], channel: u16) -> Result<(), Failure> {
         self.check_unlocked(channel)?;
         let (mut rest, mut segments) = (data, 0);

@@ -104,7 +104,7 @@ fn await_subscriber(path: &Path) {
     let card = ringroad_sze2::client::Card::open(path, "test").unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !card.status().unwrap().receive[0].running {
-        assert!(std::time::Instant::now() < end, "nobody subscribes");
+        assert!(std::time::Instant::now() < end, "no program subscribes");
         std::thread::yield_now();
     }
 }

@@ -27,7 +27,7 @@ pub enum CardError {
     /// No card serves the socket.
     #[error("{}: {source}: is there a card? (`ringroad attach vale0:card --driver sze2:{}`)", path.display(), path.display())]
     NotThere { path: PathBuf, source: std::io::Error },
-    /// The card said no.
+    /// The card refused.
     #[error("the card refuses: {0}")]
     Refused(String),
     /// The conversation broke down.
@@ -61,7 +61,7 @@ pub enum CardError {
     Wait(std::io::Error),
     /// The card cannot be woken safely.
     #[error(
-        "the kernel gives no asynchronous I/O, by which the card is woken: {0}; raise the sysctl fs.aio-max-nr"
+        "the kernel refuses asynchronous I/O, which wakes the card: {0}; raise the sysctl fs.aio-max-nr"
     )]
     NoWaking(std::io::Error),
 }
@@ -85,13 +85,13 @@ struct Transmit {
     kick: OwnedFd,
 }
 
-/// A card, as a program has it.
+/// A card, as seen by a program.
 #[derive(Debug)]
 pub struct Card {
     path: PathBuf,
     socket: OwnedFd,
     info: CardInfo,
-    /// By which the card wakes us.
+    /// The eventfd with which the card wakes us.
     event: OwnedFd,
     receive: Vec<Option<SegmentReader>>,
     transmit: Vec<Option<Transmit>>,
@@ -226,7 +226,7 @@ impl Card {
         wakes
     }
 
-    /// Both ends of the channels of one number, to look at.
+    /// Both ends of the channels of one number, for reading.
     #[must_use]
     pub fn ends(&self, channel: u16) -> (Option<&SegmentReader>, Option<&SegmentWriter>) {
         let number = usize::from(channel);

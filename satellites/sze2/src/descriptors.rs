@@ -7,7 +7,7 @@
 //! somewhere in its middle.
 //!
 //! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not
-//! say.) Addresses are those of the software card: offsets in the file of a channel's memory.
+//! mention.) Addresses are those of the software card: offsets in the file of a channel's memory.
 
 /// What blocks begin on and consist of, bytes.
 pub const PAGE_BYTES: u64 = 4096;
@@ -49,7 +49,7 @@ impl Descriptor {
         })
     }
 
-    /// The word; bits that it has no room for are lost, so blocks have to be as [`Block`] says.
+    /// The word; bits that it has no room for are lost, so blocks must be as [`Block`] describes.
     #[must_use]
     pub fn to_word(self) -> u64 {
         match self {

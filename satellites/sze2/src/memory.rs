@@ -1,8 +1,8 @@
 //! The memory of a channel: a sealed memfd with the control page, the descriptors block and the data blocks.
 //!
 //! The card makes it for a subscriber, and seals it, so that neither side can shorten it. Both map the data blocks in
-//! the order of their descriptors, and twice, one behind the other: a segment that goes on at the start of the buffer
-//! is one piece of memory all the same.
+//! the order of their descriptors, and twice, one behind the other: a segment that continues at the start of the buffer
+//! is still one piece of memory.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::Ordering;
@@ -58,7 +58,7 @@ pub enum MemoryError {
     /// It cannot be guarded against holes.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The received descriptor is no channel's memory.
+    /// The received descriptor is not the memory of a channel.
     #[error("the descriptor is no channel's memory: {0}")]
     NotAChannel(&'static str),
     /// Its descriptors describe no buffer.
@@ -172,7 +172,7 @@ impl ChannelMemory {
     /// Maps the memory of a channel that a card has made, after checking that it cannot be shortened.
     ///
     /// # Errors
-    /// [`MemoryError`], where it is none, or cannot be mapped.
+    /// [`MemoryError`] if it is not, or cannot be mapped.
     pub fn open(file: OwnedFd) -> Result<Self, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(&file)
             .map_err(|_| MemoryError::NotAChannel("it cannot be sealed"))?;
@@ -244,7 +244,7 @@ impl ChannelMemory {
         ChannelState::from_number(self.control().hardware.state.load(Ordering::Acquire))
     }
 
-    /// As the card: says whether it does.
+    /// As the card: publishes its state.
     pub fn set_state(&self, state: ChannelState) {
         self.control().hardware.state.store(state.to_number(), Ordering::Release);
     }
@@ -259,7 +259,7 @@ impl ChannelMemory {
         end.wrapping_sub(start) & (self.buffer_bytes - 1)
     }
 
-    /// `bytes` bytes from `at` on; they go on at the start where the buffer ends. At most a whole buffer of them.
+    /// `bytes` bytes from `at` on; they continue at the start where the buffer ends. At most a whole buffer of them.
     #[inline]
     #[must_use]
     pub fn data(&self, at: u64, bytes: usize) -> SharedBytes<'_> {
@@ -281,8 +281,8 @@ impl ChannelMemory {
         let [begin_bytes, bytes] = [begin_end - at, end.wrapping_sub(at) & mask].map(|bytes| bytes as usize);
         // SAFETY: `at` is in the buffer.
         let start = unsafe { self.data.start.add(self.data.skip + at as usize) };
-        // SAFETY: the buffer is mapped twice, for as long as the borrow, and begins on a page; all else is a multiple
-        // of 8.
+        // SAFETY: the buffer is mapped twice, for the lifetime of the borrow, and begins on a page; all else is a
+        // multiple of 8.
         unsafe { Segments::from_trusted_parts(start, begin_bytes, bytes) }
     }
 
@@ -376,8 +376,8 @@ fn runs(blocks: &[Block]) -> impl Iterator<Item = Block> {
 }
 
 fn control_page(mapping: &Mapping) -> &ControlPage {
-    // SAFETY: at least a page is mapped, on the border of a page, for as long as the borrow; all fields are atomic, and
-    // every pattern of bits is one.
+    // SAFETY: at least a page is mapped, on a page boundary, for the lifetime of the borrow; all fields are atomic, and
+    // every bit pattern is valid.
     unsafe { mapping.start.cast::<ControlPage>().as_ref() }
 }
 

@@ -38,7 +38,7 @@ pub enum Request {
         /// Its name, for people.
         program: String,
     },
-    /// Channels to be had, as masks. What others have is left out.
+    /// Channels to subscribe, as masks. Channels of others are left out.
     Subscribe {
         /// Of receive channels.
         receive: u32,
@@ -136,7 +136,7 @@ pub struct CardStatus {
     pub distribution: Distribution,
     /// The filter's rules.
     pub filter: String,
-    /// Whether each frame's metadata says when it came.
+    /// Whether each frame's metadata has its arrival time.
     pub timestamps: bool,
     /// Receive channels.
     pub receive: Vec<ChannelStatus>,
@@ -148,7 +148,7 @@ pub struct CardStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelStatus {
-    /// Who has it.
+    /// Its subscriber.
     pub subscriber: Option<Subscriber>,
     /// Whether it is started.
     pub running: bool,
@@ -192,10 +192,10 @@ pub enum MessageError {
     /// The other side has closed the connection.
     #[error("the other side has closed the connection")]
     Gone,
-    /// It said nothing, or did not read, for too long.
+    /// It sent nothing, or did not read, for too long.
     #[error("the other side did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// Received bytes are no message.
+    /// The received bytes are not a message.
     #[error("invalid message: {0}")]
     Garbage(String),
     /// The message to send is too long.

@@ -65,7 +65,7 @@ impl SegmentReader {
         (self.end.wrapping_sub(self.at) & (self.memory.buffer_bytes() - 1)) as usize
     }
 
-    /// Bytes of data not read yet; looks at the other side's pointer first.
+    /// Bytes of data not read yet; reads the other side's pointer first.
     ///
     /// # Errors
     /// [`Fault::Pointer`].
@@ -79,13 +79,13 @@ impl SegmentReader {
         Ok(self.known_bytes())
     }
 
-    /// Where the next segment begins, with so many bytes known of behind that.
+    /// Where the next segment begins, and how many bytes from there on are known.
     #[inline]
     fn before_end(&self, known_bytes: usize) -> u64 {
         self.end.wrapping_sub(known_bytes as u64) & (self.memory.buffer_bytes() - 1)
     }
 
-    /// The next segment; looks at the other side's pointer where none is known of.
+    /// The next segment; reads the other side's pointer if none is known.
     ///
     /// # Errors
     /// [`Fault`]; the reader stays where it is.
@@ -103,11 +103,11 @@ impl SegmentReader {
         Ok(segment)
     }
 
-    /// Takes segments, as many as there are and `places` has room for, and puts there what `describe` makes of each.
-    /// Looks at the other side's pointer where none is known of. Returns how many there were.
+    /// Takes segments, as many as there are and `places` has room for, and puts there the result of `describe` for
+    /// each. Reads the other side's pointer if none is known. Returns how many there were.
     ///
     /// # Errors
-    /// [`Fault`], where there were none before it: it is told when those before it were taken.
+    /// [`Fault`], if there were none before it: otherwise it is reported once those before it were taken.
     #[inline(always)]
     pub fn take_burst<T>(
         &mut self,
@@ -155,8 +155,7 @@ impl SegmentReader {
         taken
     }
 
-    /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they
-    /// are no multiple of 8.
+    /// Skips `bytes` bytes of data that were read by hand; `false` if there are fewer or they are not a multiple of 8.
     pub fn skip(&mut self, bytes: usize) -> bool {
         let is_possible = bytes.is_multiple_of(ALIGNMENT) && bytes <= self.known_bytes();
         if is_possible {
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_on_at_the_start_of_the_buffer_and_ends_before_what_is_out_of_order() {
+    fn a_burst_continues_at_the_start_of_the_buffer_and_ends_before_what_is_out_of_order() {
         let (mut writer, mut reader) = channel();
         while write(&mut writer, &[], &[0; 1000]) {}
         assert!(!writer.publish());
@@ -306,7 +305,7 @@ mod tests {
             assert!(write(&mut writer, &[], &[number; 1000]));
         }
         assert!(!writer.publish());
-        // The fourth says that it is longer than all that is there.
+        // The fourth claims to be longer than all available data.
         writer.memory().data(start + 3 * 1008, 2).write(&u16::MAX.to_le_bytes());
         let memory = Arc::clone(reader.memory());
         let place = |number: u8| {
@@ -341,7 +340,7 @@ mod tests {
             line.pointer.store(pointer, Ordering::Release);
             assert!(matches!(reader.look(), Err(Fault::Pointer { .. })), "{pointer}");
         }
-        // Before the end of what it said.
+        // Before the end that it published.
         line.pointer.store(72, Ordering::Release);
         assert_eq!(reader.look(), Ok(72));
         line.pointer.store(64, Ordering::Release);

@@ -133,7 +133,7 @@ impl Header {
     }
 }
 
-/// Segments whose metadata have one length: of such a header one comparison says whether it is possible.
+/// Segments whose metadata have one length: one comparison checks whether such a header is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// The header of an empty frame, as a number.

@@ -15,8 +15,8 @@ use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Kind, Layout, SegmentError
 /// from the one before, so the processor cannot look ahead by itself.
 const PREFETCH_BYTES: usize = 1024;
 
-/// Data of a buffer from the start of a segment on, as the other side's pointer says. The last segment is the one
-/// before the buffer's end, behind which the next ones have other addresses, or before the first that is out of order.
+/// Data of a buffer from the start of a segment on, up to the other side's pointer. The last segment is the one before
+/// the buffer's end, behind which the next ones have other addresses, or before the first that is out of order.
 #[derive(Debug)]
 pub(crate) struct Segments<'memory> {
     next: NonNull<u8>,
@@ -87,8 +87,8 @@ impl<'memory> Segments<'memory> {
     #[inline(always)]
     fn header(&self) -> Header {
         prefetch_read(self.next.as_ptr().wrapping_add(PREFETCH_BYTES));
-        // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Whoever else writes the
-        // header, an atomic load is one value.
+        // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Even if another process writes
+        // the header, an atomic load is one value.
         let header = unsafe { self.next.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
         Header::from_bytes(header.to_ne_bytes())
     }
@@ -193,7 +193,7 @@ impl<'memory> SegmentRoom<'memory> {
         if start.addr().get() + occupied > self.end.addr().get() {
             return None;
         }
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: there is room for this many bytes.
         self.next = unsafe { start.add(occupied) };
         // SAFETY: a segment has one word at least.
         let last = unsafe { self.next.sub(ALIGNMENT) };

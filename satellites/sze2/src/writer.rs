@@ -86,7 +86,7 @@ impl SegmentWriter {
         size as usize - used as usize - ALIGNMENT
     }
 
-    /// Bytes free, a multiple of 8; looks at the other side's pointer where fewer than `wanted` are known of.
+    /// Bytes free, a multiple of 8; reads the other side's pointer if fewer than `wanted` are known.
     ///
     /// # Errors
     /// [`Fault::Pointer`].
@@ -99,8 +99,8 @@ impl SegmentWriter {
         Ok(self.free_bytes())
     }
 
-    /// Begins a segment with room for a frame of `frame_bytes` bytes, to be filled before it is published; `None` where
-    /// there is no room. What is longer than a segment can be has no room ever.
+    /// Begins a segment with room for a frame of `frame_bytes` bytes, which must be filled before it is published;
+    /// `None` where there is no room. A frame longer than a segment can hold never has room.
     ///
     /// # Errors
     /// [`Fault::Pointer`].
@@ -128,8 +128,8 @@ impl SegmentWriter {
     }
 
     /// Begins segments without metadata for frames of these lengths, as many as there are places and room for. Puts
-    /// into `places` what `describe` makes of each frame, which is to be filled before it is published. Returns their
-    /// number.
+    /// into `places` the result of `describe` for each frame, which must be filled before it is published. Returns
+    /// their number.
     ///
     /// # Errors
     /// [`Fault::Pointer`], where there was no room before it.
@@ -193,8 +193,8 @@ impl SegmentWriter {
     /// Moves on by `bytes` bytes that were written as whole segments by hand.
     ///
     /// # Errors
-    /// [`Fault::Pointer`]; nothing is moved, as where there are not so many bytes free or they are no multiple of 8,
-    /// which gives `false`.
+    /// [`Fault::Pointer`]; nothing is moved then. `Ok(false)`, also with nothing moved: fewer bytes are free, or
+    /// `bytes` is not a multiple of 8.
     pub fn skip(&mut self, bytes: usize) -> Result<bool, Fault> {
         if !bytes.is_multiple_of(ALIGNMENT) || self.room(bytes)? < bytes {
             return Ok(false);

@@ -56,7 +56,7 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
         };
         let _ = rustix::io::pwrite(memory, &word.to_le_bytes(), offset);
         if random.below(3) == 0 {
-            // Wake the datapath to look at it.
+            // Wake the datapath so that it reads this.
             let _ = rustix::io::write(&descriptors[1], &1u64.to_ne_bytes());
         }
     }
@@ -64,7 +64,7 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
     // A full counter, and a drained one: the daemon must block on neither.
     let _ = rustix::io::write(&descriptors[2], &(u64::MAX - 1).to_ne_bytes());
     let _ = rustix::io::read(&descriptors[1], &mut [0; 8]);
-    // Made blocking, too: whether they are belongs to whoever holds them.
+    // Made blocking, too: the flag is shared with every holder.
     for event in &descriptors[1..] {
         let _ = rustix::fs::fcntl_setfl(event, rustix::fs::OFlags::empty());
     }

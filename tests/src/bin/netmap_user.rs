@@ -30,12 +30,12 @@ fn open(socket: &str, name: &str) -> (Connection, Result<String, String>) {
     let mut connection = Connection::connect(socket).unwrap();
     connection.hello("netmap_user").unwrap();
     let answer = connection.request(&Request::Open { name: name.to_owned(), wish: PortWish::default() });
-    let told = match answer {
+    let printed = match answer {
         Ok((Reply::Opened(_), _)) => Ok("open".to_owned()),
         Err(ControlError::Refused(refusal)) => Err(format!("{:?}: {}", refusal.kind, refusal.message)),
         other => panic!("{other:?}"),
     };
-    (connection, told)
+    (connection, printed)
 }
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
             None => bind(socket, port),
         };
         match answer {
-            Ok(told) => println!("{port}: {told}"),
+            Ok(printed) => println!("{port}: {printed}"),
             Err(why) => println!("{port}: refused {why}"),
         }
         held.push(connection);

@@ -13,7 +13,7 @@ pub struct Frame {
     pub original_len: u32,
 }
 
-/// A sink whose bytes can be had while a writer owns it.
+/// A sink whose bytes can be read while a writer owns it.
 #[derive(Clone, Default)]
 pub struct Sink(Arc<Mutex<Vec<u8>>>);
 

@@ -63,7 +63,7 @@ impl Netmap {
             extra_buffers: register.extra_buffers,
             external_memory: register.external_memory,
         };
-        // Unknown ids are refused whatever the port has.
+        // Unknown ids are refused for every port.
         let _named = match register.mem_id {
             0 => None,
             id => Some(self.known_memory(ports, asker, id)?),
@@ -289,7 +289,7 @@ impl Netmap {
         }
         port.bound.retain(|&other| other != device);
         let is_unused = port.bound.is_empty();
-        // All of it is undone, whatever fails on the way.
+        // All of it is undone, even if a step fails.
         let mut done = vec![port.show_users()];
         if is_unused {
             done.push(self.end_monitors_of(&key, ports));
@@ -372,7 +372,7 @@ fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Fa
     Ok(port.rings.iter().enumerate().filter(|(_, ring)| selects(ring)).map(|(place, _)| place).collect())
 }
 
-/// An interface object for a binding, with as many extra buffers as there are; tells its number and theirs.
+/// An interface object for a binding, with as many extra buffers as there are; returns its number and theirs.
 fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Result<(u32, u32), Failure> {
     let region = port.memory.home.region();
     let counts = port.counts();
@@ -410,7 +410,7 @@ fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Re
     Ok((interface, wanted))
 }
 
-/// Whether offsets can be had on a port.
+/// Whether a port supports offsets.
 fn check_offsets(port: &NetmapPort, offsets: Option<&Offsets>) -> Result<(), Failure> {
     let Some(offsets) = offsets else { return Ok(()) };
     if matches!(port.kind, Kind::Monitor { zero_copy: true, .. }) {

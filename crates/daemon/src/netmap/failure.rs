@@ -71,7 +71,7 @@ impl From<Refusal> for Failure {
             ErrorKind::Internal => Errno::IO,
             _ => Errno::INVAL,
         };
-        // An errno says little: the cause names the remedy.
+        // An errno is not specific: the cause names the remedy.
         let advice = if refusal.advice.is_empty() { String::new() } else { format!(": {}", refusal.advice) };
         fail(errno, refusal.message + &advice)
     }

@@ -30,7 +30,7 @@ use crate::whereabouts::Whereabouts;
 /// Most rings of a direction of a pipe.
 const MAX_PIPE_RINGS: u16 = 256;
 
-/// What a port is to be like, should it come into being.
+/// The properties of a port if it is created.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wish {
     pub(crate) sizes: PortSizes,
@@ -135,7 +135,7 @@ impl Netmap {
         matches!(&entry.kind, Kind::Persistent { switch: Some(on), .. } if on == switch).then_some(key)
     }
 
-    /// Finds or makes a port that is no pipe.
+    /// Finds or makes a port that is not a pipe.
     fn find_base(
         &mut self,
         ports: &mut Ports,
@@ -334,8 +334,8 @@ impl Netmap {
         Ok(ports.table.attach_netmap(place, (shape, settings), opener, queues)?.index.into())
     }
 
-    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only
-    /// there for it.
+    /// Stops serving a port that is not bound, and removes it unless it is persistent; also its parent, if the parent
+    /// existed only for it.
     pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() {

@@ -1,4 +1,4 @@
-//! Regions by memory id. All interfaces share region 1; each port of a switch has its own region unless it asks for
+//! Regions by memory id. All interfaces share region 1; each port of a switch has its own region unless it requests
 //! another port's.
 
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeome
 pub(crate) struct MemoryRegion {
     pub(crate) id: u16,
     pub(crate) home: Arc<ShmRegion>,
-    /// Who may come to share it.
+    /// The user who may share it.
     pub(crate) uid: u32,
     /// The program's memory that it replaces.
     external: Option<[u64; 3]>,
@@ -219,7 +219,7 @@ pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
     }
 }
 
-/// All regions; each lives as long as a port lies in it.
+/// All regions; each exists while a port lies in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// By id; the regions of all interfaces, one for each user, by user.
@@ -235,7 +235,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The region that a program names, not 0. `payer`, here and below: who asks, and pays where a region is made.
+    /// The region that a program names, not 0. `payer`, here and below: the user who makes the request, to whom a new
+    /// region is charged.
     pub(crate) fn named(&mut self, id: u16, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
         if id == GLOBAL {
             return self.global(payer);

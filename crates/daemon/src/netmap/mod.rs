@@ -87,7 +87,7 @@ impl From<NetmapReply> for Answer {
     }
 }
 
-/// Who asks, and what rules there are.
+/// The user of the request, and the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
     /// The connection.
@@ -123,7 +123,7 @@ impl Netmap {
     /// Makes a connection a device.
     ///
     /// # Errors
-    /// There are no random bytes for a secret.
+    /// No random bytes are available for a secret.
     pub fn open_device(&mut self, asker: Asker<'_>) -> Result<Badge, Failure> {
         let client = asker.client;
         let mut secret = [0; 16];
@@ -227,7 +227,7 @@ impl Netmap {
         in_it.try_for_each(|(key, port)| asker.check_taken(key, port))
     }
 
-    /// The region that the asker names to say where a port is that exists.
+    /// The region of an existing port that the request names.
     fn known_memory(
         &mut self,
         ports: &Ports,

@@ -39,7 +39,7 @@ impl Netmap {
             Errno::NXIO => invalid(failure.message),
             _ => failure,
         })?;
-        let nobody = || invalid(format!("nobody has {parent} open, so there is nothing to monitor"));
+        let nobody = || invalid(format!("no program has {parent} open, so there is nothing to monitor"));
         let port = self.ports.get(&parent).ok_or_else(nobody)?;
         if port.bound.is_empty() || matches!(port.kind, Kind::Monitor { .. } | Kind::Null) {
             return Err(nobody());
@@ -65,7 +65,7 @@ impl Netmap {
         Ok(key)
     }
 
-    /// The rings of bound monitors that look at `port`: which of its rings, how, and by whom.
+    /// The rings of bound monitors of `port`: which of its rings, how, and by which port.
     fn looks(&self, port: &NetmapPort) -> Vec<(MonitorRing, &NetmapPort)> {
         let mut looks = Vec::new();
         for monitor in port.monitors.iter().filter_map(|key| self.ports.get(key)) {
@@ -123,7 +123,7 @@ impl Netmap {
         Ok(Answer { reply: NetmapReply::Monitors(rings), descriptors })
     }
 
-    /// Tells datapath and programs of the monitors of a port, or of the port that `key` monitors.
+    /// Shows datapath and programs the monitors of a port, or of the port that `key` monitors.
     pub(crate) fn show_monitors(&self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if let Kind::Monitor { parent, .. } = &port.kind {
@@ -155,7 +155,7 @@ impl Netmap {
                 port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::SeqCst);
             }
         }
-        // No worker goes on with the old ones.
+        // No worker uses the old ones after this.
         ports.table.fabric().settle()?;
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Name {
         let (parent, rest) = text.split_at(brace);
         let (master, id) = (rest.starts_with('{'), &rest[1..]);
         check_pipe_id(id).map_err(wrong)?;
-        // A name that no port can have is no parent that is merely missing.
+        // A name that no port can have is invalid, not a missing parent.
         let base = Base::parse(parent).map_err(|failure| wrong(failure.message))?;
         Ok(Self { base, pipe: Some(PipeEnd { id: id.to_owned(), master }) })
     }
@@ -91,7 +91,7 @@ impl Base {
 /// What a port is kept under. Ports of different kinds are never taken for each other, however they are called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PortKey {
-    /// On a switch, as long as a program has it.
+    /// On a switch, while a program has it open.
     Switch { switch: String, port: String },
     /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
     Persistent(String),
@@ -116,7 +116,7 @@ impl PortKey {
         }
     }
 
-    /// The port that rules of the configuration mean by name: what hangs on a port or looks at it goes by that port's.
+    /// The port to which rules of the configuration apply: a port's pipes and monitors follow the rules of that port.
     pub(crate) fn base(&self) -> &Self {
         match self {
             Self::Pipe { parent, .. } => parent.base(),

@@ -34,7 +34,7 @@ pub(crate) struct PortRing {
 /// The kind of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// On a switch, as long as a program has it.
+    /// On a switch, while a program has it open.
     Ephemeral { switch: String, port: String },
     /// Made by NEWIF, or by the first pipe of a name that nothing has (`automatic`, gone with its last user).
     Persistent { automatic: bool, switch: Option<String> },
@@ -69,7 +69,7 @@ pub(crate) struct NetmapPort {
     pub(crate) bound: Vec<u64>,
     /// Pipes whose parent it is.
     pub(crate) pipes: usize,
-    /// Ports that look at it.
+    /// Ports that monitor it.
     pub(crate) monitors: Vec<PortKey>,
     /// Length of the virtio-net header, bytes.
     pub(crate) header_bytes: u32,
@@ -159,7 +159,7 @@ impl NetmapPort {
         Ok(RingView::new(self.memory.home.region(), ring.object, ring.slots)?)
     }
 
-    /// The rings that the port is to have, without objects yet.
+    /// The rings that the port will have, without objects yet.
     fn wanted_rings(&self) -> Vec<PortRing> {
         let sizes = &self.sizes;
         let part = |direction, first: u16, count: u16, slots, host| {

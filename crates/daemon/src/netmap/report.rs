@@ -17,14 +17,14 @@ impl NetmapPort {
         !matches!(self.kind, Kind::Ephemeral { .. } | Kind::Persistent { switch: Some(_), .. })
     }
 
-    /// What programs have put into it, as they say.
+    /// The counts that programs have written into it.
     fn filled(&self) -> Filled {
         let rings = self.rings.iter().filter(|ring| ring.direction == Direction::Rx);
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an
-    /// account. `peer`: the other end, where it is one of a pipe.
+    /// Its report, known as `key` and bound by `user`: an interface's own side and the host's each have an account.
+    /// `peer`: the other end, if it is an end of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,
@@ -36,7 +36,7 @@ impl NetmapPort {
             Kind::Pipe { .. } => ("pipe", "frames pass between the programs, not through the daemon"),
             Kind::Monitor { zero_copy: true, .. } => ("monitor", "frames are exchanged after use"),
             Kind::Monitor { .. } => ("monitor", "frames are copied"),
-            Kind::Null => ("null", "rings that nobody works"),
+            Kind::Null => ("null", "rings that no device serves"),
             Kind::Interface { .. } => ("netmap", "waits for a program"),
             Kind::Persistent { .. } | Kind::Ephemeral { .. } => ("netmap", "on no switch"),
         };
@@ -46,7 +46,7 @@ impl NetmapPort {
             mode: mode.to_owned(),
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
             bound: user.is_some(),
-            // Its maker owns it as long as it exists, bound or not.
+            // Its maker owns it while it exists, bound or not.
             owner: Some(owner_report(user.unwrap_or(&self.owner))),
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),

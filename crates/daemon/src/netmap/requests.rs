@@ -93,7 +93,7 @@ impl Netmap {
         }
     }
 
-    /// Looks at the port that REGISTER would find or make.
+    /// Inspects the port that REGISTER would find or make.
     fn look(
         &mut self,
         ports: &mut Ports,
@@ -151,7 +151,7 @@ impl Netmap {
         Ok(NetmapReply::HeaderBytes(bytes))
     }
 
-    /// Numbers of the switches that exist, kept for as long as each exists.
+    /// Numbers of the switches; each is kept while its switch exists.
     fn number_switches(&mut self, ports: &Ports) {
         let existing: BTreeSet<&str> = ports.table.fabric().switch_names().collect();
         self.switch_numbers.retain(|switch, _| existing.contains(switch.as_str()));
@@ -180,7 +180,7 @@ impl Netmap {
             let port_index = found.map_or(NO_PORT, |port| u32::from(port.index));
             return Ok(NetmapReply::Listed { name: name.to_owned(), switch_index, port_index });
         }
-        // A switch is looked at once, however many ports there are.
+        // A switch is processed once, however many ports there are.
         let first_of = |(&switch_index, switch): (&u16, &&str)| {
             let least = if switch_index == first_switch { first_port } else { 0 };
             let of_switch = format!("{switch}:");
@@ -234,7 +234,7 @@ impl Netmap {
         let base = PortBase::Switch { switch, port: port.clone() };
         let full = PortName { base, options: PortOptions::default() };
         let wish = PortWish::default();
-        // `vale-ctl -a` and `-h` say which of the two is meant.
+        // `vale-ctl -a` and `-h` select one of the two.
         let attachment = Attachment { served_by: ServedBy::Namesake, host, take: true, wish: &wish };
         let origin = Origin::Command(CommandPort::new(&key, attachment));
         ports.attach(&full, attachment, asker.place, origin)?;
@@ -431,7 +431,7 @@ impl Netmap {
         self.apply_polling(ports);
     }
 
-    /// The workers poll while any attachment is to be polled.
+    /// The workers poll while any attachment requires polling.
     fn apply_polling(&self, ports: &Ports) {
         ports.table.fabric().keep_awake(!self.polled.is_empty());
     }

@@ -120,7 +120,7 @@ impl NetmapPort {
     }
 
     /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which
-    /// switch. An ephemeral port comes onto its switch with its first binding, and stays as it is here.
+    /// switch. An ephemeral port joins its switch with its first binding, and is unchanged here.
     pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
         match self.kind.clone() {
             Kind::Persistent { switch: None, .. } => {

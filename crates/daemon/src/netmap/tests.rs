@@ -105,7 +105,7 @@ fn plain(name: &str) -> Register {
     }
 }
 
-/// Every request by which a port of others can be named, and what it gives `uid`.
+/// Every request that can name a port of another user, and its result for `uid`.
 fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
     let mut results = Vec::new();
     let flags = [flag::MONITOR_TX, flag::MONITOR_RX, flag::ZCOPY_MON, flag::RX_RINGS_ONLY];
@@ -186,7 +186,7 @@ fn a_user_named_for_one_port_gets_no_other_port_in_its_memory() {
 }
 
 #[test]
-fn a_pipe_of_a_free_name_is_for_its_maker_and_gone_with_its_last_user() {
+fn a_pipe_of_a_free_name_belongs_to_its_maker_and_ends_with_its_last_user() {
     let mut site = Site::new(&[("shared", OWNER), ("shared", FRIEND)]);
     let (one, _) = site.bind(OWNER, "x{1").unwrap();
     assert_eq!(site.bind(STRANGER, "x}1").unwrap_err(), Errno::ACCESS);

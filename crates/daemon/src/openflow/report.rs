@@ -1,4 +1,4 @@
-//! What reports say of switches with flow tables.
+//! Reports about switches with flow tables.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What settings of OpenFlow say, checked, and the files that they name.
+//! Checked OpenFlow settings, and the files that they name.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,10 +10,10 @@ use ringroad_openflow_agent::address::{ControllerAddress, ListenAddress, Transpo
 use ringroad_openflow_agent::agent::FailMode;
 use ringroad_openflow_agent::tls::{Tls, TlsError};
 
-/// A file of certificates may have so many bytes.
+/// Maximum size of a file of certificates, bytes.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// What settings say, checked.
+/// Checked settings.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) controllers: Vec<ControllerAddress>,
@@ -47,7 +47,7 @@ pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
                 "TLS (ssl:) needs files: a private key, its certificate, and the CA's certificate".to_owned()
             );
         }
-        // Whoever names files believes that they are used.
+        // A user who names files expects them to be used.
         (false, _) => {
             return Err("keys and certificates are for TLS, and no address begins with ssl:".to_owned());
         }
@@ -104,7 +104,7 @@ pub(super) fn read_tls(settings: &OpenFlow) -> Result<Option<Tls>, String> {
 
 fn read(path: &str) -> Result<Vec<u8>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    // The administrator's links lead where the administrator wants; a pipe would keep everybody waiting.
+    // The administrator's links lead where the administrator wants; a pipe would block all clients.
     let file = Path::new(path).canonicalize().map_err(|error| failed(&error))?;
     let file = guarded_file::open(&file, Purpose::Read).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();

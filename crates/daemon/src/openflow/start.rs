@@ -103,7 +103,7 @@ impl Ports {
         Ok(tables)
     }
 
-    /// Starts the thread that speaks for a switch.
+    /// Starts the thread of a switch's agent.
     fn serve(
         &self,
         settings: &OpenFlow,

@@ -61,12 +61,12 @@ impl Server {
         Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
     }
 
-    /// Opens the log file again, reads the configuration again and applies it, or says why not and changes nothing of
-    /// what is wrong.
+    /// Reopens the log file, reads the configuration again and applies it. Otherwise returns the reason and leaves
+    /// invalid parts unchanged.
     pub(super) fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
         let path = self.parts.config_path.as_deref();
         let read = path.map_or_else(|| Ok(self.parts.config.clone()), Config::read);
-        // A program that rotates log files counts on this, whatever the configuration looks like.
+        // A program that rotates log files relies on this, even if the configuration is invalid.
         let log = &read.as_ref().unwrap_or(&self.parts.config).log;
         let mut problems: Vec<_> = self.parts.log.reopen(log).err().into_iter().collect();
         let new = match read {

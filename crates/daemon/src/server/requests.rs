@@ -132,7 +132,7 @@ impl Server {
             Err(ErrorReply::new(
                 ErrorKind::PermissionDenied,
                 format!("user {} may not {what}", client.peer.uid),
-                "ask root or the user that runs the daemon",
+                "contact root or the user that runs the daemon",
             ))
         };
         Ok(match request {
@@ -282,7 +282,7 @@ impl Server {
             Request::Upgrade { anyway } => Err(self.upgrade(session, anyway)?),
             Request::Stop if !administers => denied("stop the daemon"),
             Request::Stop => {
-                info!(%client, "told to stop");
+                info!(%client, "stopping on request");
                 self.stopping = true;
                 Ok(Reply::Done)
             }

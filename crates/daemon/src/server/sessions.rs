@@ -13,9 +13,9 @@ use super::{LISTENER, Server, ServerError, survive, system};
 use crate::admission::NoPlace;
 use crate::port_entries::{Client, ClientId};
 
-/// How long a client may take to ask for the first time, and to complete a request that it has begun.
+/// How long a client may take until its first request, and to complete a request that it has begun.
 pub(super) const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
-/// A turn ends after so many requests, or after so much time: other clients that wait are served before the next.
+/// A turn ends after this many requests, or after a time limit: other waiting clients are served before the next.
 pub(super) const TURN_REQUESTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_millis(1);
 /// How long connections are accepted between two turns: long enough to empty the queue of those that wait.
@@ -30,11 +30,11 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 pub(super) struct Session {
     pub(super) connection: ServerConnection,
     pub(super) client: Client,
-    /// What epoll was asked for last.
+    /// The last epoll interest.
     pub(super) interest: EventFlags,
     /// Whether it waits for its turn.
     pub(super) waits: bool,
-    /// Whether it has asked for anything yet.
+    /// Whether it has sent a request yet.
     pub(super) has_asked: bool,
     /// By when it must have completed a request.
     pub(super) due: Option<Instant>,
@@ -72,7 +72,7 @@ impl Server {
                 Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
                 // Nothing waits any more, or one newcomer was gone already.
                 Ok(None) => return,
-                // With one descriptor less in use the newcomer can be looked at, and let in or sent away.
+                // With one descriptor less in use the newcomer can be checked, and accepted or rejected.
                 Err(_) if self.spares.pop().is_some() => {}
                 Err(error) => {
                     let socket = self.parts.socket.display();
@@ -105,7 +105,7 @@ impl Server {
     pub(super) fn welcome(&mut self, socket: UnixStream) {
         let mut connection = match ServerConnection::new(socket) {
             Ok(connection) => connection,
-            Err(error) => return warn!(%error, "asking who has connected"),
+            Err(error) => return warn!(%error, "querying the connected peer"),
         };
         let user = connection.peer().uid;
         let administers = self.parts.ports.permissions.may_administer(connection.peer());
@@ -124,7 +124,7 @@ impl Server {
         }
         let id = self.next_client;
         self.next_client += 1;
-        // The kernel's default would do as well, but is whatever the machine was tuned to.
+        // The kernel's default would do as well, but depends on the machine's tuning.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&connection, SEND_BUFFER_BYTES);
         let interest = interest_in(&connection);
         if let Err(error) = epoll::add(&self.epoll, &connection, EventData::new_u64(id), interest) {
@@ -268,8 +268,8 @@ impl Server {
         survive(closed)
     }
 
-    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was
-    /// made, which then counts on it, and the loop come to it later. Devices at which nothing happened cost nothing.
+    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the current request was
+    /// sent, which then relies on it, while the loop would process it later. Idle devices cost nothing.
     pub(super) fn end_closed_devices(&mut self) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 64];

@@ -56,7 +56,7 @@ impl Site {
         self.server.serve_next().unwrap();
     }
 
-    /// Goes on until the loop would wait.
+    /// Runs until the loop would wait.
     fn settle(&mut self) {
         self.turn();
         while !self.server.turns.is_empty() || self.has_events() {
@@ -215,7 +215,7 @@ fn a_closed_netmap_device_is_released_before_the_next_device_request() {
     assert!(site.server.netmap.is_device(device_id));
     drop(device);
     asker.ask(&Request::Netmap { device: None, request: NetmapRequest::Settle });
-    // The loop comes to the request before it has heard of the device's end.
+    // The loop processes the request before it learns of the device's end.
     let asker_id = *site.server.sessions.keys().next_back().unwrap();
     site.server.line_up(asker_id);
     site.server.serve_next().unwrap();

@@ -1,4 +1,4 @@
-//! A server hands over to a new process, and a new process goes on as the server ([`crate::succession`]).
+//! A server hands over to a new process, and a new process takes over as the server ([`crate::succession`]).
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -43,8 +43,8 @@ const END_TIME: Duration = Duration::from_secs(30);
 type Stays = String;
 
 impl Server {
-    /// Has a new process go on in place of this one, for the client `asking`, and ends this one. Returns only where
-    /// that fails, with the reason: everything goes on as before.
+    /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only if that fails, with
+    /// the reason: everything continues as before.
     pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<ErrorReply, ServerError> {
         if !self.netmap.is_empty() && !anyway {
             return Ok(ErrorReply::new(
@@ -56,7 +56,7 @@ impl Server {
         if let Some(tracer) = self.tracer {
             self.end_trace(tracer)?;
         }
-        // Nobody else could send the rest of a reply.
+        // No other process could send the rest of a reply.
         let unable = |session: &mut Session| {
             session.connection.flush();
             session.connection.unread().is_none()
@@ -71,18 +71,18 @@ impl Server {
             Ok(started) => started,
             Err(reason) => return Ok(refusal(&reason)),
         };
-        info!(pid = child.id(), "a new process is to go on");
+        info!(pid = child.id(), "a new process will take over");
         let reason = self.hand_over(asking, &child, &channel)?;
         // It has not begun, and does not any more.
         let _ = child.kill();
         let _ = child.wait();
         self.parts.ports.openflow.thaw();
         self.parts.ports.table.fabric().hold(false)?;
-        warn!(%reason, "the upgrade has failed; this process goes on");
+        warn!(%reason, "the upgrade has failed; this process continues");
         Ok(refusal(&reason))
     }
 
-    /// Hands over, and ends this process. Returns the reason where the other process does not go on.
+    /// Hands over, and ends this process. Returns the reason if the other process does not take over.
     fn hand_over(&self, asking: &Session, child: &Child, channel: &Channel) -> Result<Stays, ServerError> {
         let fabric = self.parts.ports.table.fabric();
         let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
@@ -150,7 +150,7 @@ impl Server {
         };
         let message = Message::State(Box::new(state));
         if let Err(error) = channel.send(&message, &baggage.descriptors(), deadline) {
-            // Its own word says more than the broken socket.
+            // Its own message is more specific than the broken socket.
             return Ok(match channel.receive(Instant::now()) {
                 Ok(told) => unexpected(Ok(told)),
                 Err(_) => error.to_string(),
@@ -163,28 +163,28 @@ impl Server {
         if let Ok(Some(manager)) = ServiceManager::of_environment()
             && let Err(error) = manager.succeeded_by(child.id())
         {
-            warn!(%error, "telling the service manager of the new process");
+            warn!(%error, "notifying the service manager of the new process");
         }
         if let Err(error) = channel.send(&Message::Go, &[], deadline) {
             return Ok(error.to_string());
         }
-        info!(pid = child.id(), "another process goes on");
+        info!(pid = child.id(), "another process has taken over");
         // Nothing may be undone on the way out: all of it is the other process's.
         std::process::exit(0);
     }
 
-    /// Goes on as the server whose state `successor` receives, with workers of this process. Nothing that the other
-    /// process uses is changed before that one says that it uses it no more.
+    /// Takes over as the server whose state `successor` receives, with workers of this process. Nothing that the other
+    /// process uses is changed before that process reports that it no longer uses it.
     ///
     /// # Errors
-    /// What to tell the other process.
+    /// The reason to report to the other process.
     pub fn take_over(successor: &Successor, parts: NewParts) -> Result<Self, String> {
         let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
         let told = |error: &dyn std::fmt::Display| error.to_string();
         fabric.hold(true).map_err(|error| told(&error))?;
         let mut openflow = FlowSwitches::beside(&socket);
         let (state, mut estate) = successor.receive_state(&mut openflow, fabric.runners().len())?;
-        // Its file stays where this process does not go on.
+        // Its file stays if this process does not take over.
         let listener =
             ListeningSocket::resume(&socket, estate.take(state.listener)?).map_err(|e| told(&e))?;
         let listener = ManuallyDrop::new(listener);
@@ -218,7 +218,7 @@ impl Server {
             state.ports.devices.iter().filter(|device| device.device_queues.is_none()).count() as u64;
         let revival = Revival::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
         let reopenings = ports.arrive(state.ports, &mut estate, &clients, revival)?;
-        // What the old process was told stays in force until the file is applied.
+        // The old process's settings stay in force until the file is applied.
         let old = state.config;
         let config = Config {
             socket: old.socket,
@@ -275,7 +275,7 @@ impl Server {
         let begun = self.parts.ports.table.fabric().hold(false);
         report.pause_ns = monotonic_ns().saturating_sub(stopped_at_ns);
         let mut problems: Vec<String> = begun.err().map(|error| error.to_string()).into_iter().collect();
-        // Clients ask the kernel who listens.
+        // Clients query the kernel for the listening process.
         if let Err(error) = rustix::net::listen(&self.parts.listener, BACKLOG) {
             problems.push(format!("listening: {error}"));
         }
@@ -304,7 +304,7 @@ impl Server {
             reopened = report.reopened.len(),
             lost = report.lost.len(),
             problem = %report.problem,
-            "went on in place of another process"
+            "took over from another process"
         );
         if let Some(session) = self.sessions.get_mut(&asking) {
             session.connection.send(&Reply::Upgraded(report), &[]);
@@ -312,7 +312,7 @@ impl Server {
     }
 }
 
-/// The parts with which a process goes on as the server of another one.
+/// The parts with which a process takes over as the server.
 #[derive(Debug)]
 pub struct NewParts {
     /// Arguments for a process after this one.
@@ -328,7 +328,7 @@ pub struct NewParts {
     pub log: RunningLog,
 }
 
-/// A new process that is to go on in place of the one that started it.
+/// A new process that will take over from the one that started it.
 #[derive(Debug)]
 pub struct Successor {
     channel: Channel,
@@ -345,14 +345,14 @@ impl Successor {
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
         let null = std::fs::File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
-        // It lives as long as this one has not begun.
+        // It lives until this process begins.
         let parent =
             rustix::process::getppid().ok_or_else(|| std::io::Error::other("no process before this one"))?;
         let process = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())?;
         Ok(Self { channel: Channel::new(socket), process })
     }
 
-    /// The state, after flow tables for so many workers, if such come before it.
+    /// The state, after flow tables for `workers` workers, if they come before it.
     fn receive_state(&self, openflow: &mut FlowSwitches, workers: usize) -> Result<(State, Estate), String> {
         let ready = Message::Ready {
             form: FORM,
@@ -386,16 +386,16 @@ impl Successor {
         }
     }
 
-    /// Reports to the other process that this one does not go on.
+    /// Reports to the other process that this one does not take over.
     pub fn report_failure(&self, reason: &str) {
         let message = Message::Failed(reason.to_owned());
-        // Where it is gone as well, nobody is left to be told.
+        // If it is gone as well, there is no process to notify.
         let _ = self.channel.send(&message, &[], Instant::now() + STANDSTILL);
     }
 }
 
 fn refusal(reason: &str) -> ErrorReply {
-    let advice = "the daemon goes on as before; its log may say more";
+    let advice = "the daemon continues as before; its log may give details";
     ErrorReply::new(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
 }
 
@@ -403,7 +403,7 @@ fn refusal(reason: &str) -> ErrorReply {
 fn unexpected(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> String {
     match answer {
         Ok((Message::Failed(reason), _)) => reason,
-        Ok(_) => "the other process says something else than expected".to_owned(),
+        Ok(_) => "the other process sent an unexpected message".to_owned(),
         Err(error) => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! The ports of another daemon, as this one goes on with them.
+//! Takes over the ports of another daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,11 +108,11 @@ fn with_accounts(device: &mut Device, accounts: Vec<Arc<QueueCounters>>) -> Vec<
 }
 
 impl Ports {
-    /// Takes up the ports of another daemon, which stand still meanwhile, on a fabric that is held. Returns the devices
-    /// that are still to be opened.
+    /// Takes over the ports of another daemon, which stand still meanwhile, on a held fabric. Returns the devices that
+    /// must still be opened.
     ///
     /// # Errors
-    /// What cannot be taken up; the other daemon goes on then.
+    /// What cannot be taken over; the other daemon continues then.
     pub(crate) fn arrive(
         &mut self,
         state: PortsState,

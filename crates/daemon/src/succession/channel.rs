@@ -27,8 +27,8 @@ pub enum ChannelError {
     /// The kernel's.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// It is no message.
-    #[error("the other process says what is no message: {0}")]
+    /// It is not a valid message.
+    #[error("the other process sent an invalid message: {0}")]
     NoMessage(#[from] serde_json::Error),
 }
 

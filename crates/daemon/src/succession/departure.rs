@@ -41,7 +41,7 @@ impl<'a> Baggage<'a> {
         events.iter().map(|pair| [self.share(&pair.kick), self.share(&pair.notify)]).collect()
     }
 
-    /// Adds what a queue leaves. `None`: it leaves nothing with which another process could go on.
+    /// Adds what a queue leaves. `None`: it leaves nothing with which another process could continue.
     fn add(&mut self, left: QueueLeft) -> Option<QueueState> {
         let hand_over = left.hand_over?;
         let from = self.0.len();
@@ -72,7 +72,7 @@ struct Departure<'a, 'b> {
 }
 
 impl Ports {
-    /// What another process needs to go on with all ports. The workers have come to rest.
+    /// What another process needs to take over all ports. The workers are at rest.
     ///
     /// # Errors
     /// A worker that is gone.

@@ -1,7 +1,7 @@
-//! Flow tables on their way to the process that goes on.
+//! Flow tables on their way to the process that takes over.
 //!
-//! The tables go first, in a file without a name, while the old workers still decide by them; only what was counted goes
-//! with the ports, while traffic waits.
+//! The tables go first, in an unnamed file, while the old workers still use them; only the counts go with the ports,
+//! while traffic waits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -71,12 +71,12 @@ impl FlowSwitches {
         counts.filter_map(|(switch, counts)| Some((switch.to_owned(), file_of(&counts).ok()?))).collect()
     }
 
-    /// Has frozen threads go on.
+    /// Lets frozen threads continue.
     pub(crate) fn thaw(&self) {
         self.services().for_each(|(_, service)| service.thaw());
     }
 
-    /// Makes the tables of another process's switches, for so many workers.
+    /// Makes the tables of another process's switches, for `workers` workers.
     ///
     /// # Errors
     /// What cannot be read.

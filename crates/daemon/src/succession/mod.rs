@@ -1,15 +1,15 @@
-//! A daemon hands everything over to a new one, which goes on where the old one stops: `ringroad upgrade`.
+//! A daemon hands everything over to a new one, which continues where the old one stops: `ringroad upgrade`.
 //!
 //! 1. The old daemon starts the program that is installed now, with one end of a socket pair as its standard input. The
-//!    new process reads the configuration and says that it is [`Message::Ready`].
-//! 2. Flow tables go over ([`Message::FlowTables`]) while frames still go by them, and do not change from then on.
+//!    new process reads the configuration and sends [`Message::Ready`].
+//! 2. Flow tables are sent ([`Message::FlowTables`]) while they are still in use, and do not change from then on.
 //! 3. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
-//! 4. The new process maps the regions, takes up the queues and says that it is [`Message::Prepared`]. Its workers
-//!    wait.
-//! 5. The old daemon says [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended, the
-//!    new one opens the devices that could not be handed over.
+//! 4. The new process maps the regions, takes over the queues and sends [`Message::Prepared`]. Its workers wait.
+//! 5. The old daemon sends [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended,
+//!    the new one opens the devices that could not be handed over.
 //!
-//! Until step 5 the new process changes nothing that the old one uses. If it fails or is late, the old daemon goes on.
+//! Until step 5 the new process changes nothing that the old one uses. If it fails or is late, the old daemon
+//! continues.
 
 pub(crate) mod arrival;
 mod channel;
@@ -29,10 +29,10 @@ pub use state::State;
 pub(crate) const FORM: u32 = 1;
 /// How long the new process may take to start.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
-/// How long traffic may stand still at most before the old daemon goes on by itself.
+/// Maximum time that traffic may stand still before the old daemon continues by itself.
 pub(crate) const STANDSTILL: Duration = Duration::from_secs(3);
 
-/// What the two processes tell each other.
+/// A message between the two processes.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
     /// The new process waits for the state.
@@ -51,9 +51,9 @@ pub enum Message {
     FlowTablesReady,
     /// The old daemon's state.
     State(Box<State>),
-    /// The new process can go on.
+    /// The new process can take over.
     Prepared,
-    /// The new process cannot go on, and why.
+    /// The new process cannot take over, and why.
     Failed(String),
     /// The old daemon touches nothing any more.
     Go,

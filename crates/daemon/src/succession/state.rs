@@ -29,7 +29,7 @@ pub struct State {
     pub(crate) rejected_requests: u64,
     pub(crate) listener: usize,
     pub(crate) sessions: Vec<SessionState>,
-    /// The client that asked for the upgrade.
+    /// The client that requested the upgrade.
     pub(crate) asking: ClientId,
     /// When the workers stopped, by CLOCK_MONOTONIC, ns.
     pub(crate) stopped_at_ns: u64,
@@ -68,7 +68,7 @@ pub(crate) struct PortsState {
     pub(crate) learned_in_vlans: BTreeMap<String, Vec<(u16, [u8; 6], u8)>>,
     pub(crate) departed_of_switches: BTreeMap<String, Account>,
     pub(crate) departed: Account,
-    /// Ports that commands attached and whose devices are to be opened anew.
+    /// Ports that commands attached and whose devices must be opened again.
     pub(crate) waiting: Vec<CommandPort>,
     pub(crate) last_number: u64,
     /// Names of ports that cannot be handed over and are not opened anew.
@@ -105,7 +105,7 @@ pub(crate) struct SwitchPortState {
     pub(crate) index: u8,
     pub(crate) shape: PortShape,
     pub(crate) is_persistent: bool,
-    /// The settings that its name asked for.
+    /// The settings that its name requested.
     #[serde(default)]
     pub(crate) asked: PortSettings,
     pub(crate) origin: Origin,

@@ -53,7 +53,7 @@ impl Fabric {
         self.switches.get(switch).map_or(Ok(()), |state| state.check_unset(switch))
     }
 
-    /// What decides for a switch some of whose ports have settings: it says what it would do with a frame.
+    /// The decider of a switch with port settings: it explains what it would do with a frame.
     #[must_use]
     pub fn policing(&self, switch: &str) -> Option<Policing> {
         let state = self.switches.get(switch)?;

@@ -20,10 +20,10 @@ pub struct Far {
     pub taken: AtomicU64,
     /// Frames delivered to it.
     pub got: AtomicU64,
-    /// Numbers of the frames that it got, where it was asked to keep them.
+    /// Numbers of the frames that it got, if it was set to keep them.
     pub numbers: Mutex<Vec<u32>>,
     pub keeps_numbers: AtomicBool,
-    /// Times that it was looked at for frames.
+    /// How often it was polled for frames.
     pub looks: AtomicU64,
     /// Announcements of sleep that it got.
     pub told: AtomicU64,
@@ -47,7 +47,7 @@ pub struct Near {
     lent: usize,
     /// The frames of a batch, which stay where they are until they are released.
     memory: Vec<Vec<u8>>,
-    /// Stepped when the fabric asks for the queue's properties: frames move in the middle of a change.
+    /// Stepped when the fabric requests the queue's properties: frames move in the middle of a change.
     steps: Option<Weak<Mutex<Engine>>>,
     /// What a frame delivered to it costs.
     frame_cost: u16,

@@ -4,7 +4,7 @@
 //! wait. A block is handed back when all its frames are.
 //!
 //! When more than three quarters of the blocks are full, the kernel now and then drops a frame although there is room:
-//! it looks for room without its lock, while its timer goes on to the next block. Such frames are counted as all that
+//! it looks for room without its lock, while its timer advances to the next block. Such frames are counted as all that
 //! it drops.
 
 #![allow(unsafe_code)]
@@ -23,18 +23,18 @@ use crate::look_pause::LookPause;
 /// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes
 /// nothing.
 const BLOCK_BYTES: usize = 128 << 10;
-/// Fewest blocks: while one is read and one filled, there are some to go on to.
+/// Fewest blocks: while one is read and one filled, there are others to fill next.
 const FEWEST_BLOCKS: usize = 4;
-/// The kernel shows a block that is not full after so many milliseconds. A reader that stalls has as many blocks as
+/// The kernel shows a block that is not full after this many milliseconds. A reader that stalls has as many blocks as
 /// there are times this: where few frames come, each block holds but few. So this is longer where there are fewer
-/// blocks, to bridge half a second as far as that goes without making readers wait longer than people notice.
+/// blocks, to bridge half a second, as far as possible without a wait that users notice.
 const WAIT_MS: std::ops::RangeInclusive<usize> = 4..=16;
 const BRIDGED_MS: usize = 512;
 /// Frames that can be taken and not handed back: sixteen batches.
 const MOST_TAKEN: usize = 4096;
 
-/// The pause between two looks: the kernel counts a block's frames in the line that tells whether it is shown. A
-/// fraction of the time that a block takes.
+/// The pause between two checks: the kernel counts a block's frames in the cache line with its status. A fraction of
+/// the time that a block takes.
 const LOOK_EVERY_NS: u64 = 20_000;
 
 /// How far ahead frames are prefetched: the kernel's header and the start of the frame, two lines.
@@ -184,8 +184,8 @@ impl BlockRing {
 #[inline]
 fn look_ahead(block: Description<'_>, next: usize, following: usize, left: u32) {
     if left >= FRAMES_AHEAD {
-        // Each header says where the next is, so the processor cannot run ahead of the one it waits for. Frames in a
-        // row are often of one length.
+        // Each header gives the place of the next, so the processor cannot run ahead of the one it waits for. Frames in
+        // a row are often of one length.
         let step = following.wrapping_sub(next);
         let guess = following.wrapping_add(step.wrapping_mul(FRAMES_AHEAD as usize - 1));
         block.behind(guess).prefetch();
@@ -212,7 +212,7 @@ impl Ring for BlockRing {
 
     #[inline]
     fn has_frame(&mut self) -> bool {
-        // Who is about to sleep looks at once, and who is woken finds the frame.
+        // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
         self.pause.end();
         self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
     }
@@ -312,7 +312,7 @@ mod tests {
         BlockRing::over(file.into(), BLOCK, BLOCKS).unwrap()
     }
 
-    /// A block that is handed over, and what it says of itself and of its frames.
+    /// A block that is handed over, with its header and the headers of its frames.
     fn block(frames: u32, first: u32, words: &[(usize, u32)]) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK];
         let fields = [(STATUS, libc::TP_STATUS_USER), (FRAMES, frames), (FIRST_FRAME, first)];
@@ -345,7 +345,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_block_says_its_frames_lie_in_it_and_come_to_an_end(
+        fn for_any_block_header_its_frames_lie_in_it_and_end(
             frames: u32,
             first in prop_oneof![0..5000u32, any::<u32>()],
             words in proptest::collection::vec((6..BLOCK / 4, prop_oneof![0..5000u32, any::<u32>()]), 0..200),
@@ -369,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_description_of_a_frame_says_runs_give_what_is_given_one_by_one(
+        fn for_any_frame_description_runs_give_the_same_as_single_frames(
             said in proptest::collection::vec(said(), 1..9),
         ) {
             let mut words = Vec::new();
@@ -392,7 +392,8 @@ mod tests {
         }
     }
 
-    /// What is said of a frame: status, length, bytes kept, its place, and the word that its offload header begins in.
+    /// The description of a frame: status, length, bytes kept, its place, and the word in which its offload header
+    /// begins.
     fn said() -> impl Strategy<Value = (u32, u32, u32, u32, u32)> {
         let status = prop_oneof![8 => Just(1), 1 => 0..0x80u32];
         let lens = prop_oneof![

@@ -1,16 +1,16 @@
-//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver and needs no cooperation
-//! of it, at the price of the kernel's work for each frame and one copy each way by the kernel.
+//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver, without special support,
+//! at the price of the kernel's work for each frame and one copy each way by the kernel.
 //!
-//! The host's stack goes on hearing the interface too; frames that it sends are not received here. Frames come as they
-//! were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and frames
-//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What cannot
-//! be cut, inside a tunnel, comes as it is: most destinations find it too long.
+//! The host's stack still receives from the interface too; frames that it sends are not received here. Frames come as
+//! they were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and
+//! frames longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What
+//! cannot be cut, inside a tunnel, comes as it is: most destinations find it too long.
 //!
 //! There are two kinds of receive ring: one of slots shows each frame at once (TPACKET_V2), one of blocks holds many
 //! more short frames in the same memory and shows them some milliseconds later (TPACKET_V3).
 //!
-//! Trust: frames are foreign and only read to be cut, within their bounds; where the
-//! kernel says that they lie is checked against the ring.
+//! Trust: frames are foreign and only read to be cut, within their bounds; the place that the kernel gives for them is
+//! checked against the ring.
 
 mod blocks;
 mod queue;
@@ -61,7 +61,7 @@ pub enum TimestampSource {
     Hardware,
 }
 
-/// What is asked of an interface.
+/// The request for an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketWish {
     /// Its name, for people and for the questions that the kernel takes by name.
@@ -106,7 +106,7 @@ impl PacketWish {
 /// An interface, opened.
 #[derive(Debug)]
 pub struct PacketDevice {
-    /// One per queue asked for.
+    /// One per requested queue.
     pub queues: Vec<PacketQueue>,
     /// What is in use, in words for people.
     pub mode: String,
@@ -114,7 +114,7 @@ pub struct PacketDevice {
     pub notes: Vec<String>,
 }
 
-/// Why packet sockets cannot be had.
+/// Why packet sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
@@ -130,14 +130,14 @@ pub enum PacketError {
     /// There is no such interface (any more).
     #[error("{0}: there is no such interface in this network namespace (`ip link` lists them)")]
     NoInterface(String),
-    /// The interface cannot be asked.
+    /// The interface cannot be queried.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
     /// The interface does not carry Ethernet.
     #[error("{0} carries no Ethernet frames; use an Ethernet interface")]
     NotEthernet(String),
     /// The kernel has no memory for the rings.
-    #[error("{interface}: no memory for a ring of {slots} slots; ask for fewer (slots=) or fewer queues")]
+    #[error("{interface}: no memory for a ring of {slots} slots; request fewer (slots=) or fewer queues")]
     Memory { interface: String, slots: u32 },
     /// The kernel refused something else.
     #[error("{interface}: {step}: {source}")]
@@ -176,7 +176,7 @@ impl PacketDevice {
             // Until all have joined, frames would come twice.
             socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
             if wish.timestamps == Some(TimestampSource::Hardware) {
-                socket::use_hardware_time(&socket).map_err(failed("asking for hardware timestamps"))?;
+                socket::use_hardware_time(&socket).map_err(failed("enabling hardware timestamps"))?;
             }
             let receiver = receiver(wish, socket, frame_bytes).map_err(failed("making the ring"))?;
             socket::bind(receiver.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;

@@ -21,7 +21,7 @@ pub(super) enum AnyReceiver {
     Blocks(Receiver<BlockRing>),
 }
 
-/// Does the same with either: told apart once per batch, not per frame.
+/// Does the same with either: distinguished once per batch, not per frame.
 macro_rules! either {
     ($receiver:expr, $name:ident => $action:expr) => {
         match $receiver {

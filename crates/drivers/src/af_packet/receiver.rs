@@ -63,7 +63,7 @@ pub(super) struct Receiver<R> {
     long_lent: usize,
     /// Whether frames are given with the time they came.
     timestamps: bool,
-    /// Length of the longest frame that is to be expected, bytes.
+    /// Length of the longest expected frame, bytes.
     longest_bytes: usize,
     lost: u64,
 }
@@ -99,7 +99,7 @@ impl<R: Ring> Receiver<R> {
         self.ring.memory().bytes()
     }
 
-    /// Length of the longest frame that is to be expected, bytes: by the MTU, or longer where there was a longer one.
+    /// Length of the longest expected frame, bytes: by the MTU, or longer where there was a longer one.
     pub(super) fn longest_frame_bytes(&self) -> usize {
         self.longest_bytes
     }
@@ -109,7 +109,7 @@ impl<R: Ring> Receiver<R> {
         self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
     }
 
-    /// Whether there surely is none.
+    /// Whether there certainly is none.
     #[inline]
     pub(super) fn is_empty(&mut self) -> bool {
         self.cutting.is_none() && self.ring.is_empty()
@@ -166,8 +166,8 @@ impl<R: Ring> Receiver<R> {
         }
     }
 
-    /// Takes the next frame, whatever it is, or cuts the one that is being cut, as far as there is room. Whether more
-    /// can be taken then.
+    /// Takes the next frame of any kind, or continues to cut the current one, as far as there is room. Whether more can
+    /// be taken then.
     #[inline(never)]
     fn take_other(&mut self, batch: &mut Batch) -> bool {
         if self.cutting.is_none() {

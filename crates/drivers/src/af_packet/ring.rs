@@ -14,7 +14,7 @@ use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::shared::prefetch_read;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Most slots that a ring can be asked to have.
+/// Most slots that a ring can have.
 pub(super) const MAX_SLOTS: u32 = 65536;
 /// Smallest and largest distance of slots, bytes.
 const SLOT_BYTES: Range<usize> = 2048..16384;
@@ -57,8 +57,8 @@ pub(super) struct PlainFrame<'ring> {
 impl<'ring> PlainFrame<'ring> {
     #[inline]
     pub(super) fn bytes(&self) -> &'ring [u8] {
-        // SAFETY: [`Description::plain`] found so many bytes there; mapped as long as the ring is, and the kernel does
-        // not write what it has handed over.
+        // SAFETY: [`Description::plain`] found this many bytes there; mapped as long as the ring is, and the kernel
+        // does not write what it has handed over.
         unsafe { std::slice::from_raw_parts(self.start, self.len.into()) }
     }
 }
@@ -96,7 +96,7 @@ pub(super) trait Ring {
     /// Whether there is a frame to take.
     fn has_frame(&mut self) -> bool;
 
-    /// Whether there surely is none: as [`Ring::has_frame`], but may leave it at an earlier look.
+    /// Whether there certainly is none: as [`Ring::has_frame`], but may use an earlier check.
     fn is_empty(&mut self) -> bool {
         !self.has_frame()
     }
@@ -108,11 +108,10 @@ pub(super) trait Ring {
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
     /// The frames that come next, up to the first that is not as nearly all are: as it was on the wire, and at most
-    /// `longest` bytes long. [`Ring::take`] has that one; it has others too. They are taken as [`Ring::take_plain`]
-    /// says.
+    /// `longest` bytes long. [`Ring::take`] has that one; it has others too. They are taken with [`Ring::take_plain`].
     fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>>;
 
-    /// Takes the `frames` frames that [`Ring::plain`] gave; `following` is what the last of them told.
+    /// Takes the `frames` frames that [`Ring::plain`] gave; `following` comes from the last of them.
     fn take_plain(&mut self, frames: u32, following: usize);
 
     /// Hands the `frames` frames that were taken first back to the kernel.
@@ -302,7 +301,7 @@ pub(super) fn time_ns(seconds: u32, nanoseconds: u32) -> u64 {
     u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds)
 }
 
-/// The VLAN tag that a frame's status and tag fields tell of.
+/// The VLAN tag in a frame's status and tag fields.
 #[inline]
 pub(super) fn vlan_tag(status: u32, tag_type: u16, tag: u16) -> Option<[u8; 4]> {
     if status & libc::TP_STATUS_VLAN_VALID == 0 {

@@ -2,7 +2,7 @@
 //! discipline (`PACKET_QDISC_BYPASS`).
 //!
 //! No transmit ring: it would cost a copy of ours before the kernel makes its own, hold one length of frame, and not
-//! tell which frame was refused.
+//! report which frame was refused.
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result};
@@ -21,22 +21,22 @@ use super::socket;
 const AROUND_FRAME_BYTES: usize = 400;
 const DESCRIPTION_BYTES: usize = 256;
 
-/// Most bytes that are asked for to be on their way.
+/// Maximum number of bytes requested to be in flight.
 const MOST_ON_THEIR_WAY_BYTES: usize = 8 << 20;
-/// As long as there is surely room for so many frames, the kernel is not asked how much there is.
+/// While there is certainly room for this many frames, the kernel is not queried for the room.
 const ENOUGH_FRAMES: usize = BATCH_FRAMES / 2;
-/// Asks for the bytes of frames that were sent and have not left.
+/// Requests the bytes of frames that were sent and have not left.
 const BYTES_ON_THEIR_WAY: Opcode = libc::TIOCOUTQ as Opcode;
-/// How often within a batch a full card is asked again before the rest is dropped.
+/// How often within a batch a full card is retried before the rest is dropped.
 const PATIENCE: u32 = 4;
 
-/// What the kernel charges the sender of a frame of so many bytes, about.
+/// About what the kernel charges the sender for a frame of this many bytes.
 fn charge(frame_bytes: usize) -> usize {
     (frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES
 }
 
-/// The most that it charges for so many frames of so many bytes in all: a power of two is less than twice what it is
-/// made of.
+/// The most that it charges for `frames` frames of `bytes` bytes in all: rounding up to a power of two less than
+/// doubles a size.
 fn most_charged(frames: usize, bytes: usize) -> usize {
     2 * (frames * AROUND_FRAME_BYTES + bytes) + frames * DESCRIPTION_BYTES
 }
@@ -167,7 +167,7 @@ impl Sender {
 
     /// Frames of `frame_bytes` bytes for which there is room now.
     pub(super) fn room(&mut self, frame_bytes: usize) -> usize {
-        // Longer frames are refused, and counted, whatever room there is.
+        // Longer frames are refused, and counted, even if there is room.
         let charge = charge(frame_bytes.min(self.max_frame_bytes));
         if self.limit_bytes < self.on_their_way_bytes + ENOUGH_FRAMES * charge && self.on_their_way_bytes != 0
         {
@@ -175,14 +175,14 @@ impl Sender {
             let request = unsafe { Getter::<BYTES_ON_THEIR_WAY, libc::c_int>::new() };
             // SAFETY: and does no more.
             let asked = unsafe { ioctl(&self.socket, request) };
-            // Where the kernel does not tell, deliver finds out why, and counts.
+            // If the kernel does not report it, deliver finds the reason, and counts.
             self.on_their_way_bytes = asked.map_or(0, |bytes| bytes.max(0) as usize);
         }
         self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge
     }
 
-    /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel takes not even the first,
-    /// whether the interface has a link at all.
+    /// Sends the frames of `batch` that `frames` names. `is_running` returns whether the interface has a link at all,
+    /// if the kernel accepts not even the first.
     pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
         let mut delivery = Delivery::default();
         for some in frames.chunks(BATCH_FRAMES) {
@@ -232,7 +232,8 @@ fn send_messages(
     }
 }
 
-/// Asks the kernel to take `messages`; how many it took, or `None` where it refused the first and says why in `errno`.
+/// Passes `messages` to the kernel; returns how many it took, or `None` if it refused the first, with the reason in
+/// `errno`.
 #[inline]
 fn send_some(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> Option<usize> {
     let (number, socket, count) = (libc::SYS_sendmmsg, socket.as_raw_fd(), messages.len() as libc::c_uint);

@@ -1,7 +1,7 @@
 //! A receive ring of TPACKET_V2: a slot for each frame, which is seen as soon as it is there.
 //!
 //! A slot takes 2 KiB, however short its frame. A frame too long for one waits in the socket's queue, and its slot only
-//! says so.
+//! marks that.
 
 #![allow(unsafe_code)]
 
@@ -27,8 +27,7 @@ pub(super) struct SlotRing {
     socket: OwnedFd,
     memory: Memory,
     slot_bytes: usize,
-    /// Where in memory the slot is that is looked at next, and how many bytes of slots before it are taken and not
-    /// handed back.
+    /// Where in memory the next slot to read is, and how many bytes of slots before it are taken and not handed back.
     next: usize,
     taken_bytes: usize,
 }
@@ -176,10 +175,10 @@ mod tests {
     const SLOT: usize = 2048;
     const SLOTS: usize = 8;
 
-    /// What a slot says: status, length, bytes kept, place of the frame, flags and type of its offload header.
+    /// The header of a slot: status, length, bytes kept, place of the frame, flags and type of its offload header.
     type Said = (u32, u32, u32, u16, u16);
 
-    /// A ring in a file that the test writes in the kernel's place, looked at from slot `next` on.
+    /// A ring in a file that the test writes in the kernel's place, read from slot `next` on.
     fn ring(said: &[Said], next: usize) -> SlotRing {
         let file = tempfile::tempfile().unwrap();
         file.set_len((SLOT * SLOTS) as u64).unwrap();
@@ -224,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_slot_says_runs_give_what_is_given_one_by_one_and_all_goes_back(
+        fn for_any_slot_header_runs_give_the_same_as_single_frames_and_all_goes_back(
             said in proptest::collection::vec(said(), SLOTS..=SLOTS),
             next in 0..SLOTS,
             back in 0..=SLOTS as u32,

@@ -18,7 +18,7 @@ const RETURN: u16 = 0x06;
 /// Most bytes of long frames that wait beside a ring.
 const LONG_FRAME_BYTES: usize = 32 << 20;
 
-/// The result of a C call that says -1 for an error.
+/// The result of a C call that returns -1 on error.
 fn checked(result: libc::c_int) -> Result<()> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
@@ -34,7 +34,7 @@ pub(crate) fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_in
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })
 }
 
-/// Asks for a send buffer of `bytes` bytes, beyond the system's limit where this process may.
+/// Requests a send buffer of `bytes` bytes, beyond the system's limit where this process may.
 pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
         // A smaller one does too.
@@ -67,7 +67,7 @@ pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Res
         sll_addr: [0; 8],
     };
     let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the address is as large as said.
+    // SAFETY: the address has the stated size.
     checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) })
 }
 
@@ -151,7 +151,7 @@ pub(super) fn take_drops(socket: &OwnedFd) -> Result<u64> {
     Ok(u64::from(drops))
 }
 
-/// Asks for times that the card itself noted.
+/// Requests hardware timestamps of the card.
 pub(super) fn use_hardware_time(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::PACKET_TIMESTAMP, &libc::SOF_TIMESTAMPING_RAW_HARDWARE)
 }

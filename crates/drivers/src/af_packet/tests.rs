@@ -18,7 +18,7 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 
-/// Makes a pair of interfaces by their names, with this MTU, that are up; what is to be asked of the first.
+/// Makes a pair of interfaces by their names, with this MTU, that are up; returns the request for the first.
 type Pair = fn(&str, &str, u32) -> PacketWish;
 
 /// Runs `test` with a ring of slots and with one of blocks, each in a namespace of its own.
@@ -107,7 +107,7 @@ fn vlan_tags_are_in_the_frame_again() {
 }
 
 #[test]
-fn several_queues_share_the_frames_out_and_none_comes_twice() {
+fn several_queues_share_the_frames_and_no_frame_comes_twice() {
     over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
@@ -189,7 +189,7 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
 }
 
 #[test]
-fn frames_carry_the_time_they_came_where_asked() {
+fn frames_carry_their_arrival_time_if_requested() {
     over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let now_ns =
@@ -371,7 +371,7 @@ fn a_second_open_hears_the_same_frames() {
 }
 
 #[test]
-fn the_kernel_puts_frames_where_runs_look_for_them() {
+fn the_kernel_puts_frames_where_runs_expect_them() {
     fn most_come_in_runs<R: ring::Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
         let wish = pair("rrp0", "rrp1", 1500);
         let mut ring = ring(socket::open().unwrap(), wish.slots, 1522).unwrap();
@@ -400,7 +400,7 @@ fn frames_are_sent_as_they_are_listed_whatever_was_sent_before() {
         let frames: Vec<_> = (0..6).map(|number| test_frame(1, number, 60 + 100 * number as usize)).collect();
         let mut singles = Batch::new();
         for frame in &frames {
-            // SAFETY: the frames outlive the batch, and nobody writes them.
+            // SAFETY: the frames outlive the batch, and nothing writes to them.
             singles.push(unsafe { Fragment::from_private(frame, 0) }, true);
         }
         for list in [&[0, 1, 2, 3, 4, 5][..], &[5, 2, 2], &[0, 1, 2], &[4, 5], &[1, 0, 2, 3, 4, 5]] {

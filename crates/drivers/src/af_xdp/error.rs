@@ -40,7 +40,7 @@ pub enum XdpError {
     /// A ring size that the kernel does not take.
     #[error("rings of {0} descriptors: choose a power of two from 64 to 32768 (ring-size=N)")]
     RingSize(u32),
-    /// No queue asked for.
+    /// No queue requested.
     #[error("interface {interface}: 0 queues: choose at least 1")]
     NoQueues { interface: String },
     /// The lists of buffers do not fit the queues.
@@ -57,7 +57,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// What the kernel said in a step of setting up the socket of queue `queue`.
+    /// The kernel's error in a step of setting up the socket of queue `queue`.
     pub(super) fn socket(interface: &str, queue: u16, step: &'static str, source: Errno) -> Self {
         let advice = match (step, source) {
             (_, Errno::PERM | Errno::ACCESS) => ": run as root, or with CAP_NET_RAW and CAP_NET_ADMIN",

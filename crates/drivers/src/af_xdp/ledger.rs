@@ -16,7 +16,7 @@ pub(super) struct Ledger {
     /// Addresses of lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever`
     /// they are in flight.
     lent: Vec<u64>,
-    /// A buffer's number is its address without so many bits.
+    /// A buffer's number is its address shifted right by this many bits.
     chunk_shift: u32,
     lent_ever: u64,
     returned: u64,
@@ -84,21 +84,21 @@ impl Ledger {
         self.lent.len() - (self.lent_ever - self.returned) as usize
     }
 
-    /// Places for the addresses of what is lent next, up to where they begin anew; the caller has asked
-    /// [`Ledger::lendable`]. What was written to the first of them goes on the ring with [`Ledger::advance`].
+    /// Places for the addresses of what is lent next, up to the ring's end; the caller has checked
+    /// [`Ledger::lendable`]. [`Ledger::advance`] puts what was written to the first of them on the ring.
     #[inline]
     pub(super) fn run_mut(&mut self) -> &mut [u64] {
         let first = self.place(self.lent_ever);
         self.lent.get_mut(first..).unwrap_or(&mut [])
     }
 
-    /// What lies at the next `count` addresses goes on the ring and stays its source's.
+    /// Puts the buffers at the next `count` addresses on the ring; they stay their source's.
     #[inline]
     pub(super) fn advance(&mut self, count: usize) {
         self.lent_ever += count as u64;
     }
 
-    /// What lies at `address` goes on the ring and stays its source's; the caller has asked [`Ledger::lendable`].
+    /// Puts the buffer at `address` on the ring; it stays its source's. The caller has checked [`Ledger::lendable`].
     pub(super) fn lend(&mut self, address: u64) {
         if let Some(place) = self.run_mut().first_mut() {
             *place = address;

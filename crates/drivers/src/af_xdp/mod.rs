@@ -70,11 +70,11 @@ pub struct XdpWish {
     pub mode: XdpMode,
     /// Descriptors of each ring: a power of two from 64 to 32768.
     pub ring_size: u32,
-    /// Whether the kernel says when it has to be called.
+    /// Whether the kernel signals when it has to be called.
     pub need_wakeup: bool,
     /// How long the kernel polls the interface when it is called, microseconds; 0: not at all.
     pub busy_poll_us: u32,
-    /// Whether to take the place of an XDP program that somebody else attached.
+    /// Whether to replace an XDP program of another program.
     pub force: bool,
     /// Whether frames longer than a buffer may be spread over several (Linux 6.6).
     pub multi_buffer: bool,
@@ -235,7 +235,7 @@ impl XdpDevice {
                     };
                     let several = if attempt.multi_buffer { " with several buffers per frame" } else { "" };
                     refused.push(format!("{}{several}: {}", attempt.name(), describe(reason)));
-                    notes.push(format!("{} is not to be had{several}: {error}", attempt.name()));
+                    notes.push(format!("{} is not available{several}: {error}", attempt.name()));
                 }
             }
         }

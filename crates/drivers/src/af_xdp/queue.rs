@@ -32,7 +32,7 @@ use transmit::{MAX_TX_DESCRIPTORS, SingleLengths};
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
 
-/// The pause between two looks at an empty rx ring. A veth's sender goes 1.2 times as fast as without.
+/// The pause between two checks of an empty rx ring. A veth's sender goes 1.2 times as fast as without.
 const LOOK_EVERY_NS: u64 = 1000;
 
 /// State of the interface as the last call found it.
@@ -61,13 +61,13 @@ pub struct XdpQueue {
     unsent: bool,
     /// The kernel broke a rule: what it was.
     violation: Option<&'static str>,
-    /// Frames given up here, and what the kernel's account said when it was last read.
+    /// Frames given up here, and the kernel's count when it was last read.
     unreadable: u64,
     missed_before: u64,
 }
 
 impl XdpQueue {
-    /// A queue on a bound `socket`: the `rx` buffers go on the fill ring, the `tx` buffers are for frames to be copied.
+    /// A queue on a bound `socket`: the `rx` buffers go to the fill ring, the `tx` buffers are for frames to be copied.
     ///
     /// # Errors
     /// The socket cannot be watched.
@@ -212,8 +212,8 @@ impl XdpQueue {
         *held += sources.len() as u32;
     }
 
-    /// Says what is left to do with the frames. Virtual interfaces hand frames over with what their sender left to a
-    /// card, and the kernel those that it joined; AF_XDP has no place to tell of it.
+    /// Records what is left to do with the frames. Virtual interfaces pass frames on with work that their sender left
+    /// to a card, and the kernel passes frames that it joined; AF_XDP has no field for that.
     fn look_for_open_checksums(&self, batch: &mut Batch) {
         let mut looked_at = 0;
         while let Some(frame) = next_unclear(batch, looked_at) {
@@ -261,7 +261,7 @@ impl PortQueue for XdpQueue {
         batch.offer(self.umem.region().id(), Custody::Give);
         loop {
             self.take_singles(batch);
-            // Asked after the single ones too: the account has no place for a frame more than the batch may have.
+            // Checked after the single ones too: the account has no room for a frame more than the batch may have.
             if !batch.has_room(MAX_FRAGMENTS) {
                 break;
             }
@@ -274,7 +274,7 @@ impl PortQueue for XdpQueue {
         self.watch.note_frames(&self.socket, batch.fragment_count());
         self.socket.rx.publish();
         if batch.frames() == 0 {
-            // Nobody releases a batch without frames.
+            // A batch without frames is never released.
             self.release(batch.slots());
             return;
         }
@@ -371,7 +371,7 @@ impl Sleep for XdpQueue {
         if self.violation.is_some() || self.interface == Interface::Gone {
             return false;
         }
-        // Who is about to sleep looks at once, and who is woken finds the frame.
+        // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
         self.pause.end();
         self.unsent || self.socket.rx.refresh() > 0 || self.watch.has_failed()
     }
@@ -441,7 +441,7 @@ impl Diagnose for XdpQueue {
         if let Some(failure) = self.failure(Way::Either) {
             return Some(failure);
         }
-        // Asked anew: nobody else may have sent since the interface changed.
+        // Queried again: no frame may have been sent since the interface changed.
         match self.socket.send() {
             Err(Errno::NETDOWN) => {
                 return Some(format!(

@@ -94,7 +94,7 @@ impl<T> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping made by `map`, which nobody else holds.
+        // SAFETY: the mapping made by `map`, which no other code holds.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -121,7 +121,7 @@ impl<T: Copy> ProducerRing<T> {
         Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, filled: 0, published: 0, consumed: 0 })
     }
 
-    /// Entries that can be put; the kernel's counter is looked at only where fewer than `wanted` are known to be free.
+    /// Entries that can be put; the kernel's counter is read only if fewer than `wanted` are known to be free.
     #[inline]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         let size = self.ring.mask + 1;
@@ -133,8 +133,8 @@ impl<T: Copy> ProducerRing<T> {
         size.saturating_sub(self.filled.wrapping_sub(self.consumed))
     }
 
-    /// Places for the next entries, at most `most`, up to where the ring begins anew; the caller has asked
-    /// [`ProducerRing::free`]. What was written to the first of them is put by [`ProducerRing::advance`].
+    /// Places for the next entries, at most `most`, up to the ring's end; the caller has checked
+    /// [`ProducerRing::free`]. [`ProducerRing::advance`] publishes what was written to the first of them.
     #[inline]
     pub(super) fn run_mut(&mut self, most: u32) -> &mut [T] {
         let first = self.filled & self.ring.mask;
@@ -212,7 +212,7 @@ impl<T: Copy> ProducerRing<T> {
         self.published.wrapping_sub(self.consumed)
     }
 
-    /// Changes published entries that the kernel has not taken, oldest first, as long as `change` gives another one.
+    /// Changes published entries that the kernel has not taken, oldest first, while `change` returns another one.
     ///
     /// # Safety
     /// The kernel must not read the ring meanwhile: it is one that the kernel only reads in calls of this thread.
@@ -227,7 +227,7 @@ impl<T: Copy> ProducerRing<T> {
         }
     }
 
-    /// Whether the kernel asks to be called before it goes on with this ring.
+    /// Whether the kernel must be called before it continues with this ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
@@ -256,7 +256,7 @@ impl<T: Copy> ConsumerRing<T> {
         Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, taken: 0, published: 0, produced: 0 })
     }
 
-    /// Looks at the kernel's counter: number of entries that can be taken.
+    /// Reads the kernel's counter: number of entries that can be taken.
     #[inline]
     pub(super) fn refresh(&mut self) -> u32 {
         self.produced = self.ring.producer().load(Ordering::Acquire);

@@ -16,7 +16,7 @@ use super::error::{BIND, XdpError};
 use super::rings::{ConsumerRing, ProducerRing};
 use super::umem::Umem;
 
-/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames that one call sends in copy mode; 32 unless said otherwise.
+/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames that one call sends in copy mode; 32 by default.
 const MAX_TX_SKB_BUDGET: i32 = 9;
 /// `SO_PREFER_BUSY_POLL` and `SO_BUSY_POLL_BUDGET` (Linux 5.11).
 const PREFER_BUSY_POLL: i32 = 69;
@@ -72,7 +72,7 @@ impl XdpSocket {
             .map_err(at("sizing the completion ring"))?;
         sockopt::set_xdp_rx_ring_size(&descriptor, size).map_err(at("sizing the rx ring"))?;
         sockopt::set_xdp_tx_ring_size(&descriptor, size).map_err(at("sizing the tx ring"))?;
-        let offsets = sockopt::xdp_mmap_offsets(&descriptor).map_err(at("asking where its rings are"))?;
+        let offsets = sockopt::xdp_mmap_offsets(&descriptor).map_err(at("querying where its rings are"))?;
         let socket = descriptor.as_fd();
         let fill = ProducerRing::map(socket, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)
             .map_err(at("mapping the fill ring"))?;
@@ -94,19 +94,19 @@ impl XdpSocket {
                 [(PREFER_BUSY_POLL, 1), (libc::SO_BUSY_POLL, time), (BUSY_POLL_BUDGET, BUSY_POLL_FRAMES)]
             {
                 set_option(socket, libc::SOL_SOCKET, option, value)
-                    .map_err(at("asking for busy polling (Linux 5.11)"))?;
+                    .map_err(at("enabling busy polling (Linux 5.11)"))?;
             }
         }
         bind(socket, queue, binding).map_err(at(BIND))?;
         Ok(Self { fill, completion, rx, tx, descriptor })
     }
 
-    /// Has the kernel look at the tx ring.
+    /// Makes the kernel process the tx ring.
     pub(super) fn send(&self) -> Result<(), Errno> {
         rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT).map(drop)
     }
 
-    /// Has the kernel look at the fill ring, and at the interface where it polls busily.
+    /// Makes the kernel process the fill ring, and the interface if it busy-polls.
     pub(super) fn wake_rx(&self) {
         let _ = rustix::net::recv(&self.descriptor, &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
     }

@@ -56,7 +56,7 @@ impl Umem {
         (self.area, self.area_bytes)
     }
 
-    /// A chunk has 2 to the power of so many bytes.
+    /// Log2 of a chunk's size in bytes.
     pub(super) fn chunk_shift(&self) -> u32 {
         self.chunk_shift
     }
@@ -106,7 +106,7 @@ impl Umem {
         unsafe { SharedBytes::from_trusted_parts(start, len) }
     }
 
-    /// The buffer that begins at `address`, and its first `len` bytes; `None` where none begins there, or has so many.
+    /// The buffer that begins at `address`, and its first `len` bytes; `None` if none begins there, or it is shorter.
     #[inline]
     pub(super) fn beginning_at(&self, address: u64, len: u64) -> Option<(u32, SharedBytes<'_>)> {
         // One comparison for all: what lies before the first buffer, or not where one begins, is a number beyond all.

@@ -39,7 +39,7 @@ pub fn table_of_switch_port_options() -> String {
     table
 }
 
-/// A line for each option of devices, with the kinds that have it, in Markdown.
+/// A line for each device option, with the kinds that have it, in Markdown.
 #[must_use]
 pub fn table_of_device_options() -> String {
     let mut options: Vec<(&PortOption, Vec<&PortKind>)> = Vec::new();

@@ -65,18 +65,18 @@ pub fn is_of_a_namespace(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
-/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues`
-/// is how many are asked for where the name does not say.
+/// Checks what the device that `name` names needs. An interface is looked up in the namespace of its name, else here.
+/// `queues` is their requested number if the name does not state it.
 ///
 /// # Errors
-/// [`DeviceError`] where it is plain now that it cannot be opened.
+/// [`DeviceError`] if it is already clear that it cannot be opened.
 pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, DeviceError> {
     let named = name.options.device.text(&NETNS);
     let netns = named.map(|text| text.parse::<Namespace>()?.hold()).transpose()?;
     plan_device_in(netns.as_ref(), name, queues)
 }
 
-/// The same, an interface being found in `netns` whatever its name says.
+/// The same, but an interface is looked up in `netns`, independent of its name.
 ///
 /// # Errors
 /// As [`plan_device`].
@@ -103,7 +103,7 @@ pub fn open_device(
     take_over_device(name, plan, role, home, Vec::new())
 }
 
-/// The same, with what another process leaves of the device, queue by queue: it goes on where that process stopped.
+/// The same, with what another process leaves of the device, queue by queue: it continues where that process stopped.
 ///
 /// # Errors
 /// [`DeviceError`].

@@ -34,7 +34,7 @@ pub struct PortKind {
     pub options: &'static [&'static PortOption],
     /// Who opens it.
     pub access: Access,
-    /// Looks at what a port needs.
+    /// Checks what a port needs.
     pub(crate) plan: fn(&Planning<'_>) -> Result<DevicePlan, DeviceError>,
     /// Opens a port as planned.
     pub(crate) open: fn(Opening<'_>) -> Result<Device, DeviceError>,
@@ -60,7 +60,7 @@ pub enum Target {
     CaptureFiles,
     /// A network interface that exists.
     Interface(InterfaceUse),
-    /// A network interface that is made with the port. The kernel chooses a name where there is none.
+    /// A network interface that is created with the port. Without a name the kernel chooses one.
     NewInterface,
     /// The path of a UNIX socket.
     Socket,
@@ -92,12 +92,12 @@ pub(crate) struct Planning<'a> {
     pub(crate) options: &'a PortOptions,
     /// Where an interface is found; `None` for the namespace of this thread.
     pub(crate) netns: Option<&'a HeldNamespace>,
-    /// Queues asked for, if any number was.
+    /// Requested number of queues, if any.
     pub(crate) queues: Option<u16>,
 }
 
 impl Planning<'_> {
-    /// A port with as many queues as are asked for, else one.
+    /// A port with the requested number of queues, else one.
     pub(crate) fn any_queues(&self) -> Result<DevicePlan, DeviceError> {
         Ok(DevicePlan::queues(self.queues.unwrap_or(1)))
     }
@@ -185,7 +185,7 @@ impl Target {
 pub struct DeviceName {
     /// What kind of port it is.
     pub kind: &'static PortKind,
-    /// What it names, as [`PortKind::target`] says.
+    /// What it names, by [`PortKind::target`].
     pub target: String,
 }
 

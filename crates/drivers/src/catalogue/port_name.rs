@@ -170,7 +170,7 @@ impl PortName {
         let mut all = PortOptions::default();
         for part in settings.into_iter().chain(options).flat_map(|text| text.split('@')) {
             for item in items(part.strip_prefix("conf:").unwrap_or(part)) {
-                // `null:` has no settings, which is no option without a name.
+                // `null:` has no settings: this is not an option without a name.
                 if !(item.is_empty() && settings.is_some()) {
                     all.set(item, &base)?;
                 }
@@ -358,8 +358,8 @@ pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
     Ok((switch, port))
 }
 
-/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of
-/// name.
+/// Checks the name of a port that is on no switch and that we make, so that it can be distinguished from every other
+/// kind of name.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_say_what_is_wrong() {
+    fn errors_for_bad_names_state_what_is_wrong() {
         for (text, part) in [
             ("", "the interface is missing"),
             ("an interface", "' '"),

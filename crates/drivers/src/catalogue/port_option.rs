@@ -38,7 +38,7 @@ pub enum ValueKind {
     PowerOfTwo { least: u64, most: u64 },
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Any text that is not empty, of so many bytes at most.
+    /// Any non-empty text up to a maximum number of bytes.
     Text {
         /// The longest, bytes.
         most_bytes: usize,

@@ -1,10 +1,10 @@
-//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language
-//! have it.
+//! `dgram:` ports: each frame is a datagram of a UNIX socket, as with QEMU's `-netdev dgram` or a few lines in any
+//! language.
 //!
-//! The port's socket is at the path that the name gives, and the peer's beside it, at the same path with `.peer`
-//! behind. The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Strangers send datagrams; only
-//! their length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the
-//! peer's path, so no other user may have write access to that folder.
+//! The port's socket is at the path in its name, and the peer's is beside it, at the same path with the suffix `.peer`.
+//! The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Strangers send datagrams; only their
+//! length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the peer's
+//! path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

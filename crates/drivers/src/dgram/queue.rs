@@ -30,7 +30,7 @@ const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
 /// Where the frames go.
 #[derive(Debug)]
 enum Peer {
-    /// To whoever has a socket at this path.
+    /// To the socket at this path.
     At(SocketAddrUnix, PathBuf),
     /// To the other end of the socket.
     Connected,
@@ -59,9 +59,9 @@ pub(super) struct DatagramQueue {
     arena: Vec<u8>,
     /// Buffer that is filled next.
     next: usize,
-    /// Buffers borrowed and not released yet: the last so many before `next`.
+    /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
     borrowed: usize,
-    /// Length of the longest frame that is to be expected, bytes: a usual one, until there was a longer one.
+    /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
     longest_bytes: usize,
     /// Datagrams too long for a slot.
     cut: u64,
@@ -142,7 +142,7 @@ impl PortQueue for DatagramQueue {
         while self.borrowed < BUFFERS && batch.has_room(1) {
             let start = self.next * STRIDE_BYTES;
             let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
-            // A datagram that is longer than the buffer says how long it was.
+            // The result for a datagram longer than the buffer is its full length.
             let len = match recv(&self.socket, buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
                 Ok((_, len)) => len,
                 Err(Errno::INTR) => continue,
@@ -154,7 +154,7 @@ impl PortQueue for DatagramQueue {
             }
             let frame = self.arena.get(start..start + len).unwrap_or_default();
             self.longest_bytes = self.longest_bytes.max(len);
-            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
+            // SAFETY: the arena is never resized and lives as long as the queue does; this buffer is not written again
             // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             self.next = (self.next + 1) % BUFFERS;

@@ -4,8 +4,8 @@
 //!
 //! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there
 //! and back: one on the way out of the interface, one on the way into the TAP. A third keeps frames of the wire from
-//! the host, as netmap does: the host receives only frames delivered to this port. The programs are attached as long as
-//! the queues live: at the end of the process, even by SIGKILL, the host has its interface back.
+//! the host, as netmap does: the host receives only frames delivered to this port. The programs stay attached while the
+//! queues live: at the end of the process, even by SIGKILL, the host has its interface back.
 //!
 //! With offloads, frames come and go with open tasks, as on any TAP.
 //! Frames delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can distinguish them from
@@ -44,7 +44,7 @@ pub struct HostRingsWish {
 /// The host's side of an interface, opened.
 #[derive(Debug)]
 pub struct HostRings {
-    /// One per queue asked for.
+    /// One per requested queue.
     pub queues: Vec<DivertedQueue>,
     /// The mechanism in use, in words for users.
     pub mode: String,
@@ -52,7 +52,7 @@ pub struct HostRings {
     pub notes: Vec<String>,
 }
 
-/// Why the host's side of an interface cannot be had.
+/// Why the host's side of an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostRingsError {
@@ -65,7 +65,7 @@ pub enum HostRingsError {
     /// The programs that lead there and back.
     #[error("{interface}^: {source}")]
     Bpf { interface: String, source: BpfError },
-    /// The interface or the TAP cannot be asked or changed.
+    /// The interface or the TAP cannot be queried or changed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
 }
@@ -81,8 +81,8 @@ struct Diversion {
 impl diverted::Diversion for Diversion {}
 
 impl HostRings {
-    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does
-    /// that must forward the frames: until then the host neither sends nor receives on the interface.
+    /// Diverts the host's traffic on the interface to this port, in the network namespace of the calling thread. The
+    /// caller must forward the frames: until then the host neither sends nor receives on the interface.
     ///
     /// # Errors
     /// [`HostRingsError`]. The host's traffic is untouched then.

@@ -16,14 +16,14 @@ use crate::peer::socket::StopBell;
 /// How long a peer may take for its next message while a connection is being made.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a connection has come to its end.
+/// Why a connection has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Our port ends.
     Stopped,
     /// The peer is gone.
     Gone,
-    /// The peer said goodbye, and why.
+    /// The peer disconnected, with its reason.
     Disconnected(String),
     /// The peer broke a rule, and gets the reason.
     Broken(String),
@@ -73,11 +73,11 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message while a connection is being made. What the peer says of its end is one.
+    /// Waits for the next message while a connection is being made. The peer's disconnect is one.
     pub(super) fn next(&self, stop: &StopBell) -> Result<(Message, Option<OwnedFd>), End> {
         match stop.wait([self.as_fd()], Some(PATIENCE)) {
             None => Err(End::Stopped),
-            Some([false]) => Err(End::Broken(format!("the peer said nothing for {} s", PATIENCE.as_secs()))),
+            Some([false]) => Err(End::Broken(format!("the peer sent nothing for {} s", PATIENCE.as_secs()))),
             Some([true]) => match self.receive()? {
                 (Message::Disconnect { reason, .. }, _) => Err(End::Disconnected(reason)),
                 other => Ok(other),
@@ -111,7 +111,7 @@ impl Channel {
         }
     }
 
-    /// Says why this is the end, if the peer still listens.
+    /// Sends the reason for the end, if the peer still reads.
     pub(super) fn say_goodbye(&self, reason: &str) {
         let _ = self.send(&Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
     }

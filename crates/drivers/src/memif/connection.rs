@@ -42,7 +42,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves the clients that come to `door`, until the stop bell rings.
+    /// Serves the clients that connect to `door`, until the stop bell rings.
     pub(super) fn serve(&self, door: &Door, id: u32, interface: &str) {
         loop {
             let Some(newcomer) = door.take() else {
@@ -78,7 +78,7 @@ impl Connections {
         }
     }
 
-    /// Serves a connection, if it was made, to its end, and tells of that.
+    /// Serves a connection, if it was made, to its end, and reports that.
     fn carry(&self, channel: &Channel, made: Result<Made, End>, knock: impl Fn()) -> End {
         let serving = made.is_ok();
         let end = match made {

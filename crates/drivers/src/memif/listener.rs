@@ -21,7 +21,7 @@ use crate::peer::socket::StopBell;
 
 /// Highest number of a region that a client may have.
 pub(super) const MAX_REGION: u16 = 255;
-/// Connections that have not said yet what they want.
+/// Connections that have not sent an INIT message yet.
 const MAX_UNNAMED: usize = 64;
 /// How long to wait where the process has no descriptors left for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ impl Door {
         lock(&self.newcomer).take()
     }
 
-    /// Lets a client in that said what it wants, or says why not.
+    /// Accepts a client that has sent INIT, or returns why not.
     fn admit(&self, channel: Channel, init: &Init) -> Result<(), (Channel, String)> {
         if init.mode != MODE_ETHERNET {
             return Err((channel, format!("interface {} carries Ethernet frames only", init.id)));
@@ -109,10 +109,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Puts `door` at the socket of `path`, which is made where there is none yet.
+    /// Registers `door` at the socket of `path`, which is created if needed.
     ///
     /// # Errors
-    /// The socket cannot be had, or another port has this `id` there.
+    /// The socket cannot be opened, or another port has this `id` there.
     pub(super) fn take(
         path: &Path,
         id: u32,
@@ -167,7 +167,7 @@ struct Reception {
     socket: ListeningSocket,
     doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
     stop: StopBell,
-    /// Clients that were greeted, and until when they have to say what they want.
+    /// Clients that got HELLO, and their deadlines for INIT.
     unnamed: Vec<(Channel, Instant)>,
 }
 
@@ -206,7 +206,7 @@ impl Reception {
         }
     }
 
-    /// Tells a client what all interfaces here can do.
+    /// Sends a client the limits of all interfaces here (HELLO).
     fn greet(&mut self, channel: Channel) {
         let limits = {
             let doors = lock(&self.doors);

@@ -242,7 +242,7 @@ impl Body<'_> {
         field.split(|&byte| byte == 0).next().unwrap_or(&[])
     }
 
-    /// A text for people: what is no printable character is shown as one that says so.
+    /// A text for people: unprintable characters are replaced by the replacement character.
     fn text(&self, at: usize, bytes: usize) -> String {
         let text = String::from_utf8_lossy(self.until_nul(at, bytes));
         text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()

@@ -1,5 +1,5 @@
-//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and find it by a
-//! UNIX socket.
+//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and connect
+//! through a UNIX socket.
 //!
 //! Strangers write the messages of the socket ([`message`]), the regions and eventfds with them, and in shared memory
 //! head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A peer that breaks a
@@ -7,9 +7,9 @@
 //!
 //! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's
 //!   messages;
-//! - `server`, `client`: how a connection is made in either role; `connection`: the thread of a port;
+//! - `server`, `client`: set up a connection in either role; `connection`: the thread of a port;
 //! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: its ends; `own_region`: a client's memory;
-//!   `queue`: what a worker serves.
+//!   `queue`: the part that a worker serves.
 //!
 //! memif.h's master and slave are server and client here.
 
@@ -52,9 +52,9 @@ use ring::MAX_LOG2_SIZE;
 
 /// Most queues of a port.
 pub const MAX_QUEUES: u16 = 16;
-/// Descriptors of a client's ring where its name does not say.
+/// Default number of descriptors of a client's ring.
 const DEFAULT_LOG2_RING_SIZE: u8 = 10;
-/// Size of a client's buffers where its name does not say, bytes.
+/// Default size of a client's buffers, bytes.
 const DEFAULT_BUFFER_BYTES: u32 = 2048;
 
 /// Why a memif port cannot be opened.
@@ -189,7 +189,7 @@ fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), Mem
 /// What ends with a port.
 #[derive(Debug)]
 struct MemifPort {
-    /// First of all nobody comes any more.
+    /// First, no more clients are accepted.
     _place: Option<Place>,
     _thread: PeerThread<Rings>,
 }

@@ -38,7 +38,7 @@ impl OwnBuffers {
     }
 }
 
-/// What a client's rings are to be.
+/// The requested shape of a client's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RingPlan {
     /// Rings, of both directions together.
@@ -83,10 +83,10 @@ pub(super) struct OwnRegion {
 }
 
 impl OwnRegion {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
-    /// Why it cannot be had, for people.
+    /// Why it could not be created, for people.
     pub(super) fn new(plan: RingPlan) -> Result<Self, String> {
         let bytes = plan.region_bytes().ok_or("the rings and buffers need more than 4 GiB")?;
         let failed = |error: rustix::io::Errno| format!("making the memory for the peer: {error}");

@@ -80,7 +80,7 @@ impl ReceiveRing {
         self.ring.regions()
     }
 
-    /// Says whether the peer is to wake us.
+    /// Sets whether the peer must wake us.
     pub(super) fn want_interrupt(&self, wanted: bool) {
         self.ring.want_interrupt(wanted);
     }
@@ -150,7 +150,7 @@ impl ReceiveRing {
         Ok(())
     }
 
-    /// Starts loading the buffer of the slot at `position`, whatever is in it.
+    /// Starts loading the buffer of the slot at `position`, without any check.
     #[inline]
     fn prefetch(&self, position: u16) {
         let descriptor = self.ring.descriptor(position);

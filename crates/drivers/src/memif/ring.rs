@@ -163,8 +163,8 @@ impl Ring {
         self.half_word(TAIL_AT)
     }
 
-    /// As its receiver: says whether the sender is to wake it. A look at the ring that follows cannot miss what is put
-    /// from here on.
+    /// As its receiver: sets whether the sender must wake it. A later read of the ring cannot miss what is put from
+    /// here on.
     pub(super) fn want_interrupt(&self, wanted: bool) {
         self.flags().store(if wanted { 0 } else { MASK_INTERRUPT }, Ordering::Relaxed);
         if wanted {

@@ -24,8 +24,8 @@ struct Shown {
     to_client: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// Makes the connection that `newcomer` asks for, with at most `queues` rings each way. `interface` is the name that it
-/// is told.
+/// Makes the connection that `newcomer` requests, with at most `queues` rings each way. `interface` is the name that is
+/// sent to it.
 pub(super) fn make(newcomer: &Newcomer, queues: u16, interface: &str, stop: &StopBell) -> Result<Made, End> {
     let channel = &newcomer.channel;
     let none = || (0..queues).map(|_| None).collect();

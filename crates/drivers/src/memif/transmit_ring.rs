@@ -76,7 +76,7 @@ impl TransmitRing {
             Some(_) => self.ring.tail().load(Ordering::Acquire).wrapping_add(size),
             None => self.ring.head().load(Ordering::Acquire),
         };
-        // What was allowed once stays so, and there are no more slots than that.
+        // A slot that was released stays released, and there are no more slots than that.
         let most = self.published.wrapping_add(size);
         if limit.wrapping_sub(self.limit) > most.wrapping_sub(self.limit) {
             return Err(Fault::Index { index: limit, from: self.limit, to: most });

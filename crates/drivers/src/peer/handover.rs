@@ -34,11 +34,11 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// What the worker is to take up in exchange for what it has; taken by it.
+    /// The state that the worker will take in exchange for its current one.
     wanted: Option<Option<T>>,
     /// The state that the worker put down.
     back: Option<T>,
-    /// Whether there is no worker any more.
+    /// Whether the worker is gone.
     is_gone: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Desk<T>, Held<T>) {
     (Desk { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
 }
 
-/// Ends the wait of a thread at its desk, whatever the worker does.
+/// Ends the wait of a thread at its desk, independent of the worker.
 #[derive(Debug)]
 pub(crate) struct Closer<T>(Arc<Shared<T>>);
 
@@ -74,8 +74,8 @@ impl<T> Desk<T> {
         Closer(Arc::clone(&self.shared))
     }
 
-    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where
-    /// there is no worker any more, `state` is dropped.
+    /// Gives the worker `state` (`None`: nothing), waits until it has released its previous state, and returns that. If
+    /// the worker is gone, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone {
@@ -99,7 +99,7 @@ impl<T> Desk<T> {
 }
 
 impl<T> Held<T> {
-    /// The state, to be used for a batch: `None` while there is none, and, where the thread wants something, until
+    /// The state, to be used for a batch: `None` while there is none, and, while the thread requests a change, until
     /// [`Self::is_recalled`] was answered.
     #[inline]
     pub(crate) fn get(&mut self) -> Option<&mut T> {
@@ -111,7 +111,7 @@ impl<T> Held<T> {
         self.current = state;
     }
 
-    /// The state, to look at.
+    /// The state, for reading.
     pub(crate) fn peek(&self) -> Option<&T> {
         self.current.as_ref()
     }

@@ -14,11 +14,11 @@ pub enum SocketRole {
 /// Words of `role=`, in the order of [`ROLES`].
 const ROLE_WORDS: ValueKind = ValueKind::Word(&["server", "client"]);
 const ROLES: [SocketRole; 2] = [SocketRole::Server, SocketRole::Client];
-const ROLE_HELP: &str = "make the socket and listen; or connect to it, and try again until somebody listens";
+const ROLE_HELP: &str = "make the socket and listen; or connect to it, and retry until a peer listens";
 
-/// `role=` of kinds that listen unless the name says otherwise.
+/// `role=` of kinds that listen by default.
 pub(crate) const ROLE_SERVER: PortOption = PortOption::new("role", ROLE_WORDS, "server", ROLE_HELP);
-/// `role=` of kinds that connect unless the name says otherwise.
+/// `role=` of kinds that connect by default.
 pub(crate) const ROLE_CLIENT: PortOption = PortOption::new("role", ROLE_WORDS, "client", ROLE_HELP);
 pub(crate) const SOCKET_MODE: PortOption = PortOption::new(
     "socket-mode",

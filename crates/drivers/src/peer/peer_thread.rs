@@ -1,12 +1,12 @@
-//! The thread that speaks with a port's peers, and its end.
+//! The thread that serves a port's peers, and its end.
 
 use std::thread::JoinHandle;
 
 use super::handover::Closer;
 use super::socket::StopBell;
 
-/// A thread that ends with this value: it is told to, its desks are closed, and it is awaited. `T` is the state of a
-/// ring that it hands over.
+/// A thread that ends when this value is dropped: it is stopped, its desks are closed, and it is joined. `T` is the
+/// state of a ring that it hands over.
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
     stop: StopBell,
@@ -29,7 +29,7 @@ impl<T> PeerThread<T> {
         Ok(Self { stop, closers, thread: Some(thread) })
     }
 
-    /// Tells it to end, and does not wait: for a thread that waits elsewhere too, which its owner ends after this.
+    /// Stops it without waiting: for a thread that also waits elsewhere, where its owner ends the wait after this.
     pub(crate) fn stop(&self) {
         self.stop.ring();
         self.closers.iter().for_each(Closer::close);

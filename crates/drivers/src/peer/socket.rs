@@ -1,4 +1,4 @@
-//! The UNIX socket by which a port and its peer find each other, again and again.
+//! The UNIX socket by which a port and its peer connect, repeatedly.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -32,8 +32,8 @@ impl StopBell {
         eventfd::ring_own(&*self.0);
     }
 
-    /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was
-    /// rung.
+    /// Waits until one of `descriptors` is ready, or `timeout` has passed. Returns which are ready; `None` when the
+    /// bell was rung.
     pub(crate) fn wait<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -71,8 +71,8 @@ impl StopBell {
         Some(ready.collect())
     }
 
-    /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when
-    /// the bell was rung.
+    /// Connects to the server at `path` as soon as it is there; calls `failed` with the reason after each failed
+    /// attempt. `None` when the bell was rung.
     pub(crate) fn await_server(
         &self,
         path: &Path,

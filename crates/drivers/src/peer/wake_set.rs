@@ -61,7 +61,7 @@ impl WakeSet {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; 4];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // By edge, so looking takes them off; more than so many are signalled again.
+        // By edge, so reading removes them; events beyond the buffer are signalled again.
         let _ = epoll::wait(&self.set, &mut events, Some(&at_once));
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
     match std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) {
         Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => Ok(()),
         Ok(kind) => Err(format!("a descriptor to wake by is {}, not an eventfd", kind.display())),
-        Err(error) => Err(format!("a descriptor to wake by cannot be looked at: {error}")),
+        Err(error) => Err(format!("a wake-up descriptor cannot be polled: {error}")),
     }
 }
 

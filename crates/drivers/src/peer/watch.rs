@@ -16,7 +16,7 @@ pub struct PeerStatus {
     pub agreed: String,
     /// Queues, of those that the port has, that the peer uses now.
     pub active_queues: u16,
-    /// Why the last connection ended or could not be made, where that was no good end.
+    /// Why the last connection failed or could not be made; absent after a regular end.
     pub last_error: Option<String>,
 }
 
@@ -64,12 +64,12 @@ impl PeerWatch {
         });
     }
 
-    /// What was agreed, and how many queues are in use: the first so many of the port's.
+    /// Records the agreed settings, and how many queues are in use: the first `active_queues` of the port's.
     pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
         self.change(|status| (status.agreed, status.active_queues) = (agreed, active_queues));
     }
 
-    /// The connection has ended, or could not be made; `error` where that was no good end.
+    /// The connection has ended, or could not be made; `error` unless that was a regular end.
     pub(crate) fn disconnected(&self, error: Option<String>) {
         self.change(|status| {
             status.is_connected = false;

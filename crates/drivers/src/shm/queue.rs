@@ -37,7 +37,7 @@ pub struct ShmQueue {
     put: Option<RxPutEnd>,
     events: QueueEvents,
     sleeper: Sleeper,
-    /// The region in which buffers can be exchanged; none where slots say where in a buffer a frame begins.
+    /// The region in which buffers can be exchanged; none if slots have offsets into their buffers.
     region: Option<RegionId>,
     /// The region, where its pages can be taken back.
     can_be_lost: Option<Arc<Region>>,
@@ -46,15 +46,15 @@ pub struct ShmQueue {
     /// The same, from the first frame on of which it is known.
     stamps: bool,
     watch: Option<Watch>,
-    /// Bytes of the virtio-net header in front of each frame, as the watch said last.
+    /// Bytes of the virtio-net header in front of each frame, as last reported by the watch.
     header_bytes: usize,
-    /// Whether the next sleep is to end when the program makes room.
+    /// Whether the next sleep ends when the program makes room.
     awaits_room: bool,
     announced_room: bool,
     released: bool,
     /// Whether nothing is taken any more that the program publishes from now on.
     is_closed: bool,
-    /// Waiting slots known to hold no whole frame: the queue does not look at them again before there are more.
+    /// Waiting slots known to hold no whole frame: the queue does not check them again before there are more.
     incomplete: u32,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
@@ -82,10 +82,10 @@ impl ShmQueue {
         Ok(Self::of_ends(region, Some(take), Some(put), events, counters))
     }
 
-    /// The same queue, which another process served until now and left with `numbers` ([`PortQueue::hand_over`]).
+    /// The same queue, which another process served until now and left at `numbers` ([`PortQueue::hand_over`]).
     ///
     /// # Errors
-    /// [`GeometryError`] where the placement has no such queue, or the numbers are no queue's.
+    /// [`GeometryError`] where the placement has no such queue, or the numbers are invalid for a queue.
     pub fn resume(
         region: &Arc<Region>,
         placement: &PortPlacement,
@@ -167,7 +167,7 @@ impl ShmQueue {
         if !self.counted[side] {
             self.counted[side] = true;
             self.counters.violation();
-            // The program may be asleep on this ring: it is to learn why nothing comes any more.
+            // The program may be asleep on this ring: it must learn why no more frames come.
             eventfd::ring(&self.events.notify);
         }
     }
@@ -236,7 +236,7 @@ impl ShmQueue {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
-            // Asked before anything is taken: what is taken must end up in the batch or be put back.
+            // Checked before anything is taken: what is taken must end up in the batch or be put back.
             if fragments == 0 && !batch.has_room(MAX_FRAGMENTS) {
                 return Ok(false);
             }
@@ -270,8 +270,8 @@ impl ShmQueue {
         }
     }
 
-    /// Puts frames of one fragment each, with the times at which they came where `stamps` says so. Returns how many,
-    /// and their bytes.
+    /// Puts frames of one fragment each, with their arrival times if `stamps` is set. Returns how many, and their
+    /// bytes.
     #[inline]
     fn put_singles(put: &mut RxPutEnd, batch: &Batch, frames: &[u16], free: u32, stamps: bool) -> (u32, u64) {
         let all = batch.fragments();
@@ -429,9 +429,9 @@ impl ShmQueue {
         if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
-        // Receivers go by the number of slots, so it is counted here, whatever the sender wrote.
+        // Receivers go by the number of slots, so it is counted here, independent of the sender's value.
         let header = unfinished.to_long_header(needed as u16);
-        // SAFETY: the header outlives the loop, and nobody writes it.
+        // SAFETY: the header outlives the loop, and nothing writes to it.
         let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
         let mut gather = Gather::new(std::iter::once(&header).chain(fragments));
         for slot in 0..needed {
@@ -452,7 +452,7 @@ struct Kind {
     given: bool,
     /// Slots are stamped.
     stamps: bool,
-    /// A header of so many bytes goes before each frame.
+    /// Size of the header before each frame, bytes.
     header_bytes: usize,
 }
 
@@ -622,7 +622,7 @@ impl Sleep for ShmQueue {
     fn has_waiting(&mut self) -> bool {
         self.look_at_region();
         let Some(take) = &mut self.take else { return false };
-        // An unfinished frame is no work: it would keep the datapath from sleeping.
+        // An unfinished frame does not count as work: it would keep the datapath from sleeping.
         match take.refresh() {
             Ok(waiting) if waiting == self.incomplete => false,
             Ok(_) => take.has_whole_frame(),
@@ -695,7 +695,7 @@ impl Program for ShmQueue {
     fn end(&mut self) {
         if self.violation().is_none() {
             self.stop(RingViolation::DeviceGone);
-            // No rule was broken, so nothing is to be counted.
+            // No rule was broken, so nothing is counted.
             self.counted = [true; 2];
             eventfd::ring(&self.events.notify);
         }

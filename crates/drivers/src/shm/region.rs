@@ -18,7 +18,7 @@ use super::{QueueEvents, ShmQueue};
 use crate::catalogue::port_name::PortOptions;
 use crate::device::DevicePlan;
 
-/// Ports that a region has room for where there is plenty of memory: others may come to share it.
+/// Ports that a region has room for if there is plenty of memory: other ports may join it later.
 const PLACES: u32 = 4;
 const FULL: GeometryError = GeometryError::Impossible(
     "the region has no room for another port: close one that shares it, or do not share; \
@@ -101,12 +101,12 @@ impl PortShape {
 pub(crate) fn release(region: Arc<Region>) {
     let blocks = rustix::fs::fstat(&*region).map_or(0, |status| status.st_blocks);
     if u64::try_from(blocks).unwrap_or(0) * BLOCK_BYTES >= LARGE_BYTES {
-        // Where there is no thread, the region goes here with the closure.
+        // If no thread can be started, the region is dropped here with the closure.
         let _ = std::thread::Builder::new().name("memory".into()).spawn(move || drop(region));
     }
 }
 
-/// A region with room for several ports, so that others of the same user can come to share it.
+/// A region with room for several ports, so that other ports of the same user can share it.
 #[derive(Debug)]
 pub struct ShmRegion {
     region: Arc<Region>,
@@ -123,7 +123,7 @@ impl Drop for ShmRegion {
 
 impl ShmRegion {
     /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `payer`
-    /// reserves all of it; without one nobody counts it.
+    /// reserves all of it; without a payer it is not counted.
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
@@ -179,8 +179,7 @@ impl ShmRegion {
         &self.region
     }
 
-    /// A program that had a port here is gone by itself. If it was the last, nobody has a right to what is in the
-    /// region any more.
+    /// A program with a port here has ended. If it was the last, no program may read the region's content any more.
     pub fn program_has_gone(self: &Arc<Self>) {
         if Arc::strong_count(self) == 1 {
             self.region.discard_at_end();
@@ -192,17 +191,17 @@ impl ShmRegion {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each port is like that is laid out in it ([`Self::place`]).
+    /// The shape of each port that is laid out in it ([`Self::place`]).
     #[must_use]
     pub fn shape(&self) -> &PortShape {
         &self.shape
     }
 
-    /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes
-    /// with every exchange.
+    /// Hands out `count` buffers to a device. They are returned only with the region: the device's buffers change with
+    /// every exchange.
     ///
     /// # Errors
-    /// [`RegionError`] where there are not so many left.
+    /// [`RegionError`] if there are not enough left.
     pub fn reserve(&self, count: u32) -> Result<Vec<u32>, RegionError> {
         Ok(self.allocator().take_buffers(count).ok_or(FULL)?)
     }
@@ -230,9 +229,9 @@ impl ShmRegion {
         Ok(ShmPort { home: Arc::clone(self), placement, events })
     }
 
-    /// Takes back the objects of a port that nobody uses any more. Programs exchange buffers between ports, so it is
-    /// the slots and the list of extra buffers that tell which are its own; what a hostile program wrote there is its
-    /// own and its fellows' loss.
+    /// Takes back the objects of a port that is no longer used. Programs exchange buffers between ports, so the slots
+    /// and the list of extra buffers determine the port's buffers. False values of a hostile program harm only this
+    /// program and others in the region.
     fn take_back(&self, placement: &PortPlacement) {
         let mut allocator = self.allocator();
         for buffer in listed_extra_buffers(&self.region, placement.interface, placement.extra_buffers) {
@@ -377,7 +376,7 @@ mod tests {
         assert!(bytes >= LARGE_BYTES && ledger.total() == bytes);
         rustix::fs::fallocate(&**home.region(), rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
         drop(home);
-        // A thread does it: nothing tells when, but its end.
+        // A thread does it: nothing but its end shows when.
         while ledger.total() > 0 {
             std::thread::yield_now();
         }

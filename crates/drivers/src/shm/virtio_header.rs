@@ -10,7 +10,8 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::violation::RingViolation;
 
 /// Takes one frame whose header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`], is read here, once, and
-/// is no part of it from here on: the batch says what it said. `Ok(false)`: no whole frame is there, or no room for it.
+/// is not a part of it from here on: the batch has its content. `Ok(false)`: no whole frame is there, or no room for
+/// it.
 pub(super) fn take_frame_behind_header(
     take: &mut TxTakeEnd,
     batch: &mut Batch,
@@ -41,7 +42,7 @@ pub(super) fn take_frame_behind_header(
         if bytes.is_empty() && is_first && more != 0 {
             header_slots += 1;
         } else {
-            // What the program says of the frame, it says in the first slot.
+            // The program describes the frame in its first slot.
             let flags = if is_first { first_flags & !MORE_FRAGMENTS | more } else { taken.slot.flags() };
             // SAFETY: the queue keeps the region mapped, and the slot is not given back to the program before its
             // `release`.

@@ -14,7 +14,7 @@ use ringroad_ring::ring_view::RingView;
 /// An onlooker of one ring.
 #[derive(Debug)]
 pub struct Onlooker {
-    /// Direction of the ring that it looks at.
+    /// Direction of the monitored ring.
     pub direction: Direction,
     /// The filling end of its own ring.
     pub end: MonitorEnd,
@@ -27,19 +27,18 @@ pub struct Onlooker {
 pub struct QueueState {
     rx_users: AtomicU32,
     header_bytes: AtomicU32,
-    /// Whether `news` is to be looked at.
+    /// Whether `news` must be read.
     changed: AtomicBool,
     news: Mutex<Option<Vec<Onlooker>>>,
 }
 
 impl QueueState {
-    /// Says how many bindings use the rx ring.
+    /// Sets how many bindings use the rx ring.
     pub fn set_rx_users(&self, users: u32) {
         self.rx_users.store(users, Ordering::Relaxed);
     }
 
-    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is
-    /// none.
+    /// Sets the length of the virtio-net header in front of each frame in the rings: 10 or 12 bytes, or 0 for none.
     pub fn set_header_bytes(&self, bytes: u32) {
         self.header_bytes.store(bytes.min(LONG_VIRTIO_HEADER_BYTES as u32), Ordering::Relaxed);
     }

@@ -18,7 +18,7 @@ pub(super) struct Card {
     pub(super) info: CardInfo,
     pub(super) geometry: ChannelGeometry,
     settings: Mutex<Arc<Settings>>,
-    /// Counts the changes of the settings, so that a worker needs no lock to see that there was none.
+    /// Counts the changes of the settings, so that a worker sees without a lock that there was none.
     version: AtomicU64,
     pub(super) ibuf: SharedIbufCounters,
     pub(super) obuf: SharedObufCounters,

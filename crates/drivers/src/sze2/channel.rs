@@ -1,4 +1,4 @@
-//! A channel, between the session of the program that has it and the queue that serves it.
+//! A channel between the session of its program and the queue that serves it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -101,7 +101,7 @@ impl ReceiveChannel {
         lock(&self.record).present.is_none()
     }
 
-    /// A program has it, and will start it.
+    /// A program has subscribed to it, and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, writer: SegmentWriter, event: Arc<OwnedFd>) {
         let memory = Arc::clone(writer.memory());
         let mut record = lock(&self.record);
@@ -145,7 +145,7 @@ impl ReceiveChannel {
 pub(super) struct TransmitChannel {
     /// Ends that the queue has not taken up yet, in their order.
     offered: Mutex<VecDeque<TransmitEnd>>,
-    /// Counts the changes that the queue has to look at.
+    /// Counts the changes that the queue has to process.
     version: AtomicU64,
     record: Mutex<Record>,
     pub(super) counters: SharedChannelCounters,
@@ -165,7 +165,7 @@ impl TransmitChannel {
         lock(&self.record).present.is_none()
     }
 
-    /// A program has it, and will start it.
+    /// A program has subscribed to it, and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, reader: SegmentReader, event: Arc<OwnedFd>) {
         let progress: Arc<Progress> = Arc::default();
         let mut record = lock(&self.record);
@@ -187,7 +187,7 @@ impl TransmitChannel {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes where the queue has to look at [`Self::offered`].
+    /// Changes when the queue has to read [`Self::offered`].
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

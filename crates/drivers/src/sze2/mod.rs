@@ -1,12 +1,12 @@
-//! `sze2:` ports: a capture card in software. Frames delivered to the port come to the card's network side, and the
+//! `sze2:` ports: a capture card in software. Frames delivered to the port arrive at the card's network side, and the
 //! port receives the frames that the card's programs transmit.
 //!
 //! - `card`: the card's settings and counters, which all parts share; `channel`: a channel, between a session and a
 //!   queue;
-//! - `server`: the thread at the card's socket, and its sessions with programs; `queue`: what a worker serves.
+//! - `server`: the thread at the card's socket, and its sessions with programs; `queue`: the part that a worker serves.
 //!
-//! Each subscription has memory of its own, so a program that still writes to memory of an old subscription disturbs no
-//! other.
+//! Each subscription has its own memory, so a program that still writes to memory of an old subscription disturbs no
+//! other subscription.
 
 mod card;
 mod channel;
@@ -37,11 +37,11 @@ use card::Card;
 use queue::CardQueue;
 use server::Server;
 
-/// Channels of a direction where the name does not say: as many as the cards of the published measurements have.
+/// Default number of channels of a direction: as many as the cards of the published measurements have.
 const DEFAULT_CHANNELS: u16 = 8;
-/// Buffer of each channel where the name does not say, bytes.
+/// Default buffer of each channel, bytes.
 const DEFAULT_BUFFER_BYTES: u64 = 32 << 20;
-/// Its blocks: what the cards' driver asks the kernel for at most.
+/// Its blocks: the most that the cards' driver requests from the kernel.
 const DEFAULT_BLOCK_BYTES: u64 = 4 << 20;
 /// What the cards' addresses begin with (Liberouter).
 const ADDRESS_PREFIX: [u8; 3] = [0x00, 0x11, 0x17];

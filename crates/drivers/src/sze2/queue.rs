@@ -232,7 +232,7 @@ impl CardQueue {
                         || !end.progress.is_started()
                         || end.reader.look().is_ok_and(|there| there == 0));
                 if !is_done || lane.borrowed > 0 {
-                    // To be looked at again, while it has ended.
+                    // Must be checked again, while it has ended.
                     lane.seen_version =
                         if end.progress.is_ended() { version.wrapping_sub(1) } else { version };
                     return;

@@ -38,7 +38,7 @@ pub(super) struct Server {
 struct Session {
     socket: OwnedFd,
     subscriber: Subscriber,
-    /// By which the card wakes it; there once it has said hello.
+    /// The eventfd with which the card wakes it; present after its hello.
     event: Option<Arc<OwnedFd>>,
     /// Masks of its channels.
     receive: u32,
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Answers what a program asks; `false` where its connection is at its end.
+    /// Answers a program's request; `false` if its connection has ended.
     fn answer(&self, session: &mut Session) -> bool {
         let request = match receive::<Request>(&session.socket, Duration::ZERO) {
             Ok((request, _)) => request,
@@ -132,7 +132,7 @@ impl Server {
     /// Executes the request, or returns the reason for a refusal.
     fn done(&self, session: &mut Session, request: Request) -> Result<Answer, String> {
         if session.event.is_none() && !matches!(request, Request::Hello { .. }) {
-            return Err("a program says hello first".to_owned());
+            return Err("hello must come first".to_owned());
         }
         let channels = self.card.info.receive_channels;
         match request {
@@ -175,7 +175,7 @@ impl Server {
     }
 
     fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
-        let Some(event) = session.event.clone() else { return Err("a program says hello first".to_owned()) };
+        let Some(event) = session.event.clone() else { return Err("hello must come first".to_owned()) };
         let (mut given, mut descriptors) = ((0, 0), Vec::new());
         for number in channels_of(receive) {
             let Some(channel) = self.card.receive.get(usize::from(number)) else { continue };

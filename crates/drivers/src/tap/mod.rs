@@ -71,11 +71,11 @@ impl Default for TapWish {
 /// A TAP interface, opened.
 #[derive(Debug)]
 pub struct TapDevice {
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub name: String,
     /// Its index in the namespace.
     pub ifindex: u32,
-    /// One per queue asked for.
+    /// One per requested queue.
     pub queues: Vec<TapQueue>,
     /// Its description, in words for users.
     pub mode: String,
@@ -83,7 +83,7 @@ pub struct TapDevice {
     pub notes: Vec<String>,
 }
 
-/// Why a TAP interface cannot be had.
+/// Why a TAP interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TapError {
@@ -106,14 +106,14 @@ pub enum TapError {
         kind: String,
     },
     /// A program has it open.
-    #[error("{0} is in use by another program, or was made for another number of queues (`ip tuntap` tells)")]
+    #[error("{0} is in use by another program, or was made for another number of queues (see `ip tuntap`)")]
     Busy(String),
     /// A privilege is missing.
     #[error(
         "making {0} needs CAP_NET_ADMIN: run as root, or have it made by `ip tuntap add dev {0} mode tap user $USER`"
     )]
     Privilege(String),
-    /// The interface cannot be asked or set.
+    /// The interface cannot be queried or set.
     #[error(transparent)]
     Netdev(Box<NetdevError>),
     /// The kernel refused something else.
@@ -147,7 +147,7 @@ impl TapDevice {
             Some(first) => {
                 let name = name_of(first).map_err(|source| TapError::Kernel {
                     name: wish.name.clone(),
-                    step: "asking for its name",
+                    step: "querying its name",
                     source,
                 })?;
                 Self::of_queues(wish, name, descriptors, Vec::new())
@@ -232,7 +232,7 @@ impl TapDevice {
     }
 }
 
-/// One more queue of interface `name`, which is made where there is none; the name as the kernel has it.
+/// One more queue of interface `name`, which is created if needed; also returns the name in the kernel.
 fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
@@ -283,7 +283,7 @@ fn refusal(name: &str, source: Errno) -> TapError {
     match source {
         Errno::PERM | Errno::ACCESS => TapError::Privilege(name.to_owned()),
         Errno::BUSY => TapError::Busy(name.to_owned()),
-        // Said of interfaces of another kind, and of those made with or without IFF_MULTI_QUEUE.
+        // The error for interfaces of another kind, and for those made with or without IFF_MULTI_QUEUE.
         Errno::INVAL if let Ok(link) = link_by_name(name) => match link.kind {
             Some(kind) if kind == "tun" && link.ethernet => TapError::Busy(name.to_owned()),
             kind => {

@@ -40,12 +40,12 @@ pub struct TapQueue {
     arena: Vec<u8>,
     /// Buffer that is filled next.
     next: usize,
-    /// Buffers borrowed and not released yet: the last so many before `next`.
+    /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
     borrowed: usize,
-    /// Asks for the drops of the whole interface; one queue has it.
+    /// Requests the drops of the whole interface; one queue has it.
     account: Option<LinkProbe>,
     known_drops: u64,
-    /// Length of the longest frame that is to be expected, bytes: a usual one, until there was a longer one.
+    /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
     longest_bytes: usize,
     /// Frames too long for a slot.
     cut: u64,
@@ -118,7 +118,7 @@ impl TapQueue {
                 continue;
             }
             self.longest_bytes = self.longest_bytes.max(frame.len());
-            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
+            // SAFETY: the arena is never resized and lives as long as the queue does; this buffer is not written again
             // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             let unfinished = Unfinished::from_header(header);

@@ -52,7 +52,7 @@ fn checksums_are_open_both_ways_with_offloads_and_filled_in_without() {
             socket.send(&[7; 99]).unwrap();
             let queue = &mut tap.queues[0];
             let mut batch = Batch::new();
-            // The host may speak IPv6, too.
+            // The host may send IPv6, too.
             let (mut bytes, meta) = loop {
                 batch.reset(1);
                 queue.receive(&mut batch);

@@ -38,7 +38,7 @@ pub struct VethWish {
 /// A veth pair's outer end, opened.
 #[derive(Debug)]
 pub struct VethDevice {
-    /// One per queue asked for.
+    /// One per requested queue.
     pub queues: Vec<DivertedQueue>,
     /// The port's place on the way within the kernel, if the kernel can have one.
     pub shortcut: Option<Arc<Shortcut>>,
@@ -48,14 +48,14 @@ pub struct VethDevice {
     pub notes: Vec<String>,
 }
 
-/// Why a veth pair's outer end cannot be had.
+/// Why a veth pair's outer end could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VethError {
     /// The interface is of another kind.
     #[error("{interface} is a {kind} interface, not an end of a veth pair; name it without `veth:`")]
     NotVeth { interface: String, kind: String },
-    /// Another program has it.
+    /// Another program uses it.
     #[error("veth:{0} is in use by another program; end it first")]
     Busy(String),
     /// The TAP interface.
@@ -64,7 +64,7 @@ pub enum VethError {
     /// The programs that lead there and back.
     #[error("veth:{interface}: {source}")]
     Bpf { interface: String, source: BpfError },
-    /// The interface or the TAP cannot be asked or changed.
+    /// The interface or the TAP cannot be queried or changed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
 }

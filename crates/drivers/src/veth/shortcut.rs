@@ -1,9 +1,8 @@
-//! The way within the kernel between the ports of a switch that are veth pairs.
+//! The path within the kernel between the ports of a switch that are veth pairs.
 //!
 //! The kernel may pass a frame by itself only where the switch would deliver it to one port unchanged. So the switch's
-//! owner tells each port which addresses were learned there ([`Shortcut::keep_only`], [`Shortcut::add`]), and again
-//! whenever that changes.
-//! Until then, and for all other addresses, frames take the way through the datapath.
+//! owner gives each port the addresses that were learned there ([`Shortcut::keep_only`], [`Shortcut::add`]), and again
+//! whenever that changes. Until then, and for all other addresses, frames take the way through the datapath.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -79,7 +78,7 @@ impl Shortcut {
             account
         };
         let this = Self { ends, group, interface, account, state: Mutex::default() };
-        // The account goes on from its last user's.
+        // The account continues from that of its last user.
         let counted = ends.table.passed(account)?;
         lock(&this.state).counted = counted;
         Ok(Some(this))

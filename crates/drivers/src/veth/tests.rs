@@ -177,7 +177,7 @@ fn tcp_passes_both_ways_with_segments_whole() {
             assert!(std::time::Instant::now() < end, "the connection does not end");
             let forwarded =
                 forward(a.queue(), b.queue(), &mut batch) + forward(b.queue(), a.queue(), &mut batch);
-            // The first frames, which ask for addresses, pass here; then the kernel takes over in the middle.
+            // The first frames, which query addresses (ARP), pass here; then the kernel takes over in the middle.
             if forwarded != 0 && !on_way {
                 for (container, addresses) in [(&a, &of_a), (&b, &of_b)] {
                     container.shortcut().keep_only(1, addresses).unwrap();

@@ -1,9 +1,9 @@
-//! What a guest's front end says and asks, and what follows from it for the rings (vhost-user protocol, QEMU's
+//! The messages of a guest's front end, and their effect on the rings (vhost-user protocol, QEMU's
 //! `docs/interop/vhost-user.rst`).
 //!
 //! The messages are read and answered by the `vhost` crate. A ring runs when it was started by its kick, is enabled,
-//! and its addresses lie in the memory shared. Whatever changes it, it is taken back from the worker first and handed
-//! over anew after.
+//! and its addresses lie in the memory shared. For every change it is taken back from the worker first and handed over
+//! again afterwards.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,7 +70,7 @@ struct VringAddresses {
 #[derive(Debug, Clone)]
 struct KnownRegion {
     mapped: Arc<GuestRegion>,
-    /// Its file, for a process that goes on with it.
+    /// Its file, for a process that takes it over.
     file: Option<Arc<OwnedFd>>,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct BackEnd {
     watch: Arc<PeerWatch>,
 }
 
-/// An error of our own, told to the front end where it wants to know, and to people.
+/// An error of our own, reported to the front end if it requests replies, and to users.
 fn refuse(why: impl ToString) -> Error {
     Error::ReqHandlerError(std::io::Error::other(why.to_string()))
 }
@@ -165,7 +165,7 @@ impl BackEnd {
         }
     }
 
-    /// Hands a ring to the worker if it is to run. The worker does not have it.
+    /// Hands a ring to the worker if it should run. The worker does not have it.
     fn start(&mut self, index: usize) -> Result<()> {
         let Some(mut vring) = self.prepare(index)? else { return Ok(()) };
         vring.begin();
@@ -175,7 +175,7 @@ impl BackEnd {
         Ok(())
     }
 
-    /// A ring for the worker if it is to run, which changes nothing that the guest sees.
+    /// A ring for the worker if it should run. This changes nothing that the guest sees.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
         let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else {
@@ -222,7 +222,7 @@ impl BackEnd {
         Ok(Some(vring))
     }
 
-    /// Makes a change to a ring while no worker has it.
+    /// Changes a ring while no worker has it.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut VringSetup)) -> Result<()> {
         self.setup(index)?;
         self.stop(index as usize);
@@ -245,7 +245,7 @@ impl BackEnd {
         Ok(())
     }
 
-    /// Tells people where it stands.
+    /// Reports the state to users.
     fn tell(&self) {
         let pairs = self.vrings.chunks(2).take_while(|pair| pair.iter().all(|setup| setup.runs)).count();
         self.watch.agreed(describe(self.features), pairs as u16);

@@ -174,7 +174,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.thread.stop();
-        // After the thread was told, so that it takes up no other socket: it may wait for the rest of a message.
+        // After the thread was stopped, so that it accepts no other socket: it may wait for the rest of a message.
         if let Some(socket) = &*self.card.current()
             && self.card.is_ours.load(Ordering::Acquire)
         {
@@ -192,8 +192,8 @@ struct Host {
 }
 
 impl Host {
-    /// Waits until one of `descriptors` has something to say and the sockets are ours. Says which have, with the turn
-    /// in which to act on it. `None` when the port ends.
+    /// Waits until one of `descriptors` is ready and the sockets are ours. Returns which are ready, with the turn in
+    /// which to act on them. `None` when the port ends.
     fn await_turn<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -259,7 +259,7 @@ impl Host {
         }
     }
 
-    /// Forgets the front end. Where it went on its own, the caller has the turn.
+    /// Forgets the front end. If the front end disconnected, the caller has the turn.
     fn end(&self, error: Option<String>) {
         *self.card.current() = None;
         self.card.back_end().reset();
@@ -281,7 +281,7 @@ impl Host {
                 None => self.await_turn([wait.as_fd()]).map(|([own], turn)| (own, turn)),
                 Some(listener) => {
                     self.await_turn([wait.as_fd(), listener.as_fd()]).map(|([own, other], turn)| {
-                        // One card, one guest: whoever else comes is told by the end of the connection.
+                        // One card, one guest: the connection of any other guest is closed.
                         if other {
                             drop(listener.accept());
                         }
@@ -341,10 +341,9 @@ impl Host {
         Ok(handler)
     }
 
-    /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and says whether it was.
+    /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and returns whether it was.
     ///
-    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate takes for an
-    /// offence.
+    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate rejects.
     fn switch_ring(&self, mut socket: &UnixStream) -> Result<bool, Error> {
         let mut header = [0; HEADER_BYTES];
         let peeked = rustix::net::recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL);

@@ -3,7 +3,7 @@
 use ringroad_virtqueue::layout::features::*;
 use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
 
-/// Offloads that the datapath can do for a guest, or leave to it. UDP's segmentation is none of them.
+/// Offloads that the datapath can do for a guest, or leave to it. UDP segmentation is not among them.
 pub(super) const OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN | TAKES_UNFINISHED;
 /// What a guest must have agreed to before it gets frames that are left unfinished.
 pub(super) const TAKES_UNFINISHED: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;

@@ -25,7 +25,7 @@ pub struct VhostQueue {
     /// The card, and the pair's number in it.
     card: Weak<Card>,
     number: usize,
-    /// Whether the card takes no messages, for another process is to go on with it or has left it.
+    /// Whether the card accepts no messages because another process will take it over or has left it.
     is_shared: bool,
     wake: Arc<WakeSet>,
     /// The guest's transmit queue.
@@ -119,7 +119,7 @@ impl PortQueue for VhostQueue {
     }
 
     fn prepare_hand_over(&mut self) -> bool {
-        // Whoever answers a message may wait for this.
+        // The thread that answers a message may wait for this.
         self.follow();
         self.is_shared = self.card.upgrade().is_some_and(|card| card.pause());
         self.is_shared
@@ -185,7 +185,7 @@ impl Sleep for VhostQueue {
         self.announced_room = sleeping && self.awaits_room;
         self.awaits_room &= sleeping;
         if sleeping {
-            // The wish first, then the look at what is there; the guest does the reverse.
+            // First the request for a wake-up, then the check for frames; the guest does the reverse.
             fence(Ordering::SeqCst);
         }
     }
@@ -203,7 +203,7 @@ impl Sleep for VhostQueue {
 impl Backpressure for VhostQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         self.follow();
-        // A guest that is not there holds nobody back.
+        // A missing guest does not hold senders back.
         let Some(vring) = self.to_guest.get() else { return BATCH_FRAMES };
         if vring.is_stopped() {
             return BATCH_FRAMES;

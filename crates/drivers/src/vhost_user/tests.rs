@@ -90,7 +90,7 @@ impl Site {
         site
     }
 
-    /// Lets the front end do something, which answers to all it says, while the worker goes on.
+    /// Lets the front end act, with an answer to all its messages, while the worker continues.
     fn ask<T: Send>(&mut self, what: impl FnOnce(&mut Frontend) -> T + Send) -> T {
         let (front, queue) = (self.front.as_mut().unwrap(), &mut self.queue);
         thread::scope(|scope| {
@@ -359,14 +359,14 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
 }
 
 #[test]
-fn a_guest_stays_connected_while_another_process_goes_on_with_its_rings() {
+fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     let mut site = Site::with_guest(MODERN);
     site.send(0, &[0; 12], b"by the first process");
     assert_eq!(take(&mut *site.queue), [b"by the first process"]);
     assert!(site.queue.hand_over().is_none());
     site.pause();
     let left = site.queue.hand_over().unwrap();
-    // The next process gives up before it goes on: nobody sees anything of it.
+    // The next process gives up before it takes over: the guest does not notice.
     drop(resume(&name(&site.folder), left));
     site.queue.go_on();
     site.send(1, &[0; 12], b"by the first one again");
@@ -381,7 +381,7 @@ fn a_guest_stays_connected_while_another_process_goes_on_with_its_rings() {
     assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 1);
     site.calls.iter().for_each(|call| drop(call.read()));
     site.queue.go_on();
-    // Whoever was to be woken before is woken now.
+    // A guest that should have been woken before is woken now.
     assert!(site.calls.iter().all(|call| call.read().is_ok()));
     site.send(2, &[0; 12], b"by the next one");
     site.offer(RECEIVE, 20, 1600, DESC_WRITE, None);
@@ -401,7 +401,7 @@ fn a_guest_stays_connected_while_another_process_goes_on_with_its_rings() {
 }
 
 #[test]
-fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_is_met_anew() {
+fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_reconnects() {
     let mut site = Site::with_guest(MODERN);
     let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
     site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
@@ -412,7 +412,7 @@ fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_is_met_anew() {
     site.pause();
     assert!(site.queue.hand_over().is_none());
     site.queue.go_on();
-    // What cannot be handed over goes on here.
+    // What cannot be handed over continues here.
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 }
 
@@ -421,7 +421,7 @@ fn memory_that_shrinks_stops_its_guest_alone() {
     let mut site = Site::with_guest(MODERN);
     site.send(0, &[0; 12], &[1; 60]);
     ftruncate(&site.file, 0).unwrap();
-    // Whatever is read first finds it gone.
+    // The first read of any kind finds it gone.
     let _ = site.receive();
     assert_eq!(site.receive().frames(), 0);
     assert!(
@@ -455,7 +455,7 @@ fn a_ring_with_a_violation_stops_until_it_is_set_up_anew() {
         (site.queue.diagnosis().unwrap().violations(), site.queue.diagnosis().unwrap().violations()),
         (1, 0)
     );
-    // Whatever is changed about it, it is not run again for that.
+    // A change to it does not make it run again.
     let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
     assert_eq!(site.receive().frames(), 0);

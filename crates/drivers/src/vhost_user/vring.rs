@@ -1,4 +1,4 @@
-//! One ring of a guest's card, as the worker has it: frames out of it, frames into it.
+//! The worker's side of one ring of a guest's card: frames out of it, frames into it.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(super) struct Vring {
     pub(super) ring: DeviceRing,
     /// What wakes the driver; `None` where it polls.
     pub(super) call: Option<Arc<OwnedFd>>,
-    /// What tells it that the ring has failed.
+    /// The eventfd that signals that the ring has failed.
     pub(super) error: Option<Arc<OwnedFd>>,
     pub(super) log: Option<Arc<DirtyLog>>,
     /// Whether the used ring is logged too.
@@ -99,8 +99,8 @@ impl Vring {
         }
     }
 
-    /// Begins, where somebody else may have been the last to serve it. What was used before went to whoever was to be
-    /// woken then: one call too many does no harm, one too few would leave the guest asleep.
+    /// Begins after another process may have served it. Wake-ups for earlier used buffers may be lost: one call too
+    /// many is harmless, one too few would leave the guest asleep.
     pub(super) fn begin(&mut self) {
         self.ring.wake_me(false);
         if let Some(call) = &self.call {
@@ -295,7 +295,7 @@ impl Vring {
         Ok(frame_bytes as u32)
     }
 
-    /// Shows the guest what was given back, and wakes it where it wants that. Says whether it was woken.
+    /// Shows the guest what was given back, and wakes it if it requests that. Returns whether it was woken.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         if !self.ring.is_unpublished() {
@@ -454,7 +454,7 @@ fn write_frame(
         bytes.skip(header_bytes).copy_from(&fragment.bytes());
         return;
     }
-    // SAFETY: the header outlives the loop, and nobody writes it.
+    // SAFETY: the header outlives the loop, and nothing writes to it.
     let header = unsafe { Fragment::from_private(header, 0) };
     let mut gather = Gather::new(std::iter::once(&header).chain(fragments));
     for segment in segments {

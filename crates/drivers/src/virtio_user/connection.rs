@@ -46,7 +46,7 @@ const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | N
 /// How the two come together.
 #[derive(Debug)]
 pub(super) enum Meeting {
-    /// The back end comes to us.
+    /// The back end connects to us.
     Listen(ListeningSocket),
     /// It is at this path.
     Connect(PathBuf),
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     pub(super) fault_bell: Arc<OwnedFd>,
 }
 
-/// Whether the port goes on after a connection.
+/// Whether the port continues after a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Again,
@@ -167,7 +167,7 @@ impl Connection {
         match (fault, ended) {
             (Some(fault), _) => Err(format!("the back end broke a rule of virtio: {fault}; connecting anew")),
             (None, Some([true, _])) if has_message(&stream) => {
-                Err("the back end sent a message that nobody asked for; connecting anew".to_owned())
+                Err("the back end sent an unexpected message; reconnecting".to_owned())
             }
             _ => Ok(Next::Again),
         }
@@ -198,7 +198,7 @@ impl Connection {
             fault: None,
             fault_bell: Arc::clone(&self.fault_bell),
         };
-        // Nobody listens yet; the back end looks at its rings when it is told of them.
+        // The back end does not listen yet; it reads its rings when it gets their addresses.
         rings.receive.publish();
         Ok(rings)
     }
@@ -255,7 +255,7 @@ impl Session {
         let clone = || stream.try_clone().map_err(|error| format!("preparing the connection: {error}"));
         let mut front_end = Frontend::from_stream(clone()?, rings);
         front_end.set_owner().map_err(at("greeting the back end"))?;
-        let offered = front_end.get_features().map_err(at("asking the back end for its features"))?;
+        let offered = front_end.get_features().map_err(at("reading the back end's features"))?;
         if offered & VERSION_1 == 0 {
             return Err("the back end does not speak virtio 1.0 or later (VIRTIO_F_VERSION_1)".to_owned());
         }
@@ -300,7 +300,7 @@ impl Session {
         Ok(Self { front_end, features, has_protocol_features })
     }
 
-    /// Tells the back end of the memory and the rings, and lets it begin.
+    /// Sends the back end the memory and the rings, and starts it.
     fn set_up(&mut self, memory: &CardMemory, events: &[RingEvents], entries: u16) -> Result<(), String> {
         let region = VhostUserMemoryRegionInfo {
             guest_phys_addr: memory.guest_base(),
@@ -356,6 +356,6 @@ fn too_few_queues(most: u64, queues: usize) -> String {
 /// A copy of an eventfd in the type that the vhost crate wants.
 fn crate_event(event: &OwnedFd) -> Result<EventFd, String> {
     let clone = event.try_clone().map_err(|error| format!("copying an eventfd: {error}"))?;
-    // SAFETY: the descriptor is an eventfd that nobody else owns.
+    // SAFETY: the descriptor is an eventfd without another owner.
     Ok(unsafe { EventFd::from_raw_fd(clone.into_raw_fd()) })
 }

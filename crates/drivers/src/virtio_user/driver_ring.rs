@@ -10,13 +10,13 @@ use super::memory::RingMemory;
 /// A rule of virtio that the back end broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RingFault {
-    #[error("its used index says {claimed} buffers, and it has {has}")]
+    #[error("its used index claims {claimed} buffers, and it has {has}")]
     UsedIndex { claimed: u16, has: u16 },
     #[error("it returned descriptor {0}, which it does not have")]
     NotItsOwn(u32),
     #[error("it wrote {0} bytes into a buffer, fewer than a header has or more than there are")]
     Length(u32),
-    #[error("it says that a frame takes {0} buffers")]
+    #[error("it claims that a frame takes {0} buffers")]
     Buffers(u16),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct DriverRing {
     placed: Box<[u16]>,
     /// Descriptors made available, counted on and on.
     next: u16,
-    /// Those of them that the back end was told of.
+    /// Those that were published to the back end.
     published: u16,
     /// Descriptors taken back.
     taken: u16,
@@ -61,7 +61,7 @@ impl DriverRing {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the back end what was made available. Says whether it wants to be woken.
+    /// Publishes the available buffers to the back end. Returns whether it wants to be woken.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         if self.next == self.published {
@@ -106,8 +106,8 @@ impl DriverRing {
         self.taken = self.taken.wrapping_add(entries);
     }
 
-    /// Asks to be woken when `more` further descriptors, at least one, have come back. What came back before must be
-    /// looked for afterwards.
+    /// Requests a wake-up when `more` further descriptors, at least one, have come back. Descriptors that came back
+    /// before must be checked afterwards.
     pub(super) fn arm(&mut self, more: u16) {
         if self.has_event_indexes {
             self.memory.set_used_event(self.taken.wrapping_add(more.max(1) - 1));
@@ -117,7 +117,7 @@ impl DriverRing {
         fence(Ordering::SeqCst);
     }
 
-    /// Asks to be left alone. With event indexes the back end still wakes once in 65536 descriptors, when it passes the
+    /// Requests no wake-ups. With event indexes the back end still wakes once in 65536 descriptors, when it passes the
     /// one named.
     pub(super) fn disarm(&mut self) {
         if self.has_event_indexes {

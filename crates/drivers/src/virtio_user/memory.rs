@@ -17,7 +17,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 const LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Where the memory begins in the addresses that the back end is told, as a guest's memory does not begin at 0 either.
+/// Start of the memory in the address space of the back end; a guest's memory does not begin at 0 either.
 const GUEST_BASE: u64 = 1 << 32;
 /// Bytes of a buffer behind its header.
 const DATA_BYTES: usize = 34 * LINE_BYTES;
@@ -60,7 +60,7 @@ pub(super) struct CardMemory {
     entries: u16,
 }
 
-/// Addresses that the back end is told of a ring.
+/// Addresses of a ring that are sent to the back end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RingAddresses {
     pub(super) descriptors: u64,
@@ -94,7 +94,7 @@ impl CardMemory {
         self.map.bytes() as u64
     }
 
-    /// Where it begins in the addresses that the back end is told.
+    /// Its start in the address space of the back end.
     pub(super) fn guest_base(&self) -> u64 {
         GUEST_BASE
     }
@@ -150,7 +150,7 @@ fn memory_file(bytes: u64, pages: MemfdFlags) -> rustix::io::Result<OwnedFd> {
 }
 
 /// A split virtqueue (virtio 1.2, section 2.7) as its driver sees it. The back end may write anything anywhere at any
-/// time: what is read here is to be checked by the caller, and no check depends on what was written before.
+/// time: the caller must check what is read here, and no check depends on what was written before.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     /// Pairs: the address, then length, flags and next.
@@ -233,13 +233,13 @@ impl RingMemory {
         self.avail_word(1).store(number.to_le(), Ordering::Release);
     }
 
-    /// Whether the back end is to be quiet, where there are no event indexes.
+    /// Sets whether the back end sends no wake-ups, without event indexes.
     pub(super) fn set_quiet(&self, quiet: bool) {
         let flags = if quiet { AVAIL_NO_INTERRUPT } else { 0 };
         self.avail_word(0).store(flags.to_le(), Ordering::Relaxed);
     }
 
-    /// At which used entry the back end is to wake us, where there are event indexes.
+    /// Sets the used entry at which the back end wakes us, with event indexes.
     pub(super) fn set_used_event(&self, number: u16) {
         self.avail_word(2 + usize::from(self.entries())).store(number.to_le(), Ordering::Relaxed);
     }
@@ -260,7 +260,7 @@ impl RingMemory {
         self.used_half(0)
     }
 
-    /// How far the back end says it is. What it wrote before that can be read.
+    /// The back end's used index. What it wrote before that can be read.
     #[inline]
     pub(super) fn used_index(&self) -> u16 {
         self.used_half(2)

@@ -2,7 +2,7 @@
 //! program's switch.
 //!
 //! The port is the front end of vhost-user: it owns the memory, with split virtqueues and buffers in it ([`memory`]),
-//! and gives it to whoever serves the other side of the socket ([`connection`]). Frames are copied once into a free
+//! and gives it to the program at the other side of the socket ([`connection`]). Frames are copied once into a free
 //! buffer ([`send_ring`]) and read where the back end wrote them ([`receive_ring`]).
 //!
 //! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used
@@ -38,7 +38,7 @@ mod send_ring;
 #[cfg(test)]
 mod tests;
 
-/// Entries of each ring where the name does not say.
+/// Default number of entries of each ring.
 const DEFAULT_RING_ENTRIES: u16 = 1024;
 
 const OFFLOADS: PortOption = PortOption::new(
@@ -75,8 +75,8 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
-/// Opens a card for the back end at the target. It connects when that is there; until then, and in between, there is no
-/// room in it for frames, and what a switch sends to it is dropped as `not_bound`.
+/// Opens a card for the back end at the target. It connects when the back end is there; before that, and between
+/// connections, it has no room for frames, and frames of a switch are dropped as `not_bound`.
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let Opening { target, options, plan: DevicePlan { queues, .. }, .. } = opening;
     let (path, options) = (Path::new(target), &options.device);

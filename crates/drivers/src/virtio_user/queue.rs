@@ -65,9 +65,9 @@ pub(super) struct VirtioUserQueue {
     wakes: Arc<WakeSet>,
     watch: Arc<PeerWatch>,
     path: Arc<str>,
-    /// Length of the longest frame that is to be expected, bytes: a usual one, until there is a longer one.
+    /// Length of the longest expected frame, bytes: a usual one, until a longer one comes.
     longest_bytes: usize,
-    /// The rule that the last back end broke, while there is no other.
+    /// The rule that the last back end broke, until the next one connects.
     last_fault: Option<RingFault>,
     is_room_awaited: bool,
     is_room_announced: bool,
@@ -234,7 +234,7 @@ impl Sleep for VirtioUserQueue {
 
 impl Backpressure for VirtioUserQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
-        // Without a back end a wire holds its source back: there is nobody who would miss what is not sent.
+        // Without a back end a wire holds its source back: there is no receiver that would miss the frames.
         let Some(rings) = self.open_rings() else { return 0 };
         match rings.send.room(frame_bytes, BATCH_FRAMES) {
             Ok(room) => room,
@@ -247,7 +247,7 @@ impl Backpressure for VirtioUserQueue {
 
     fn await_room(&mut self) -> bool {
         self.is_room_awaited = true;
-        // Without rings there is room when there are some, which the bell tells.
+        // Without rings there is room once there are rings, which the bell signals.
         self.is_room_announced || self.rings().is_none()
     }
 }

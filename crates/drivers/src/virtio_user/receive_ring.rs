@@ -1,5 +1,5 @@
-//! The ring by which frames come: buffers are lent to the back end, which fills them, and to the datapath, which reads
-//! them where they lie.
+//! The receive ring: buffers are lent to the back end, which fills them, and to the datapath, which reads them where
+//! they lie.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use ringroad_virtqueue::layout::{DESC_WRITE, NET_HEADER_BYTES};
 use super::driver_ring::{DriverRing, RingFault};
 use super::memory::{BUFFER_BYTES, RingMemory};
 
-/// Entries looked at ahead, so that their frames are on the way when they are used.
+/// Entries read ahead, so that their frames are in the cache when they are used.
 const LOOKAHEAD: usize = 32;
 
 /// The receiving half of a queue.
@@ -25,11 +25,11 @@ pub(super) struct ReceiveRing {
     ring: DriverRing,
     /// Whether the back end has buffer n.
     is_out: Box<[bool]>,
-    /// Buffers that the datapath reads, oldest first; as long as there are entries at most, so that it never grows.
+    /// Buffers that the datapath reads, oldest first; never longer than the ring, so that it never grows.
     borrowed: VecDeque<u16>,
     /// Whether a frame may take several buffers.
     is_mergeable: bool,
-    /// Whether headers say what is left to do.
+    /// Whether headers describe what is left to do.
     may_be_unfinished: bool,
 }
 
@@ -64,7 +64,7 @@ impl ReceiveRing {
         }
     }
 
-    /// Shows the back end what was released. Says whether it wants to be woken.
+    /// Publishes the released buffers to the back end. Returns whether it wants to be woken.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         self.ring.publish()
@@ -85,12 +85,12 @@ impl ReceiveRing {
         self.borrowed.is_empty()
     }
 
-    /// Asks to be woken by the next frame.
+    /// Requests a wake-up by the next frame.
     pub(super) fn arm(&mut self) {
         self.ring.arm(1);
     }
 
-    /// Asks to be left alone.
+    /// Requests no wake-ups.
     pub(super) fn disarm(&mut self) {
         self.ring.disarm();
     }
@@ -108,7 +108,7 @@ impl ReceiveRing {
     }
 
     /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes` unless it
-    /// is the first, and tells its length there: whoever has made room for shorter ones can make more.
+    /// is the first, and stores its length there: a caller that has made room for shorter frames can make more.
     ///
     /// # Errors
     /// [`RingFault`]; frames before the wrong one are lent.

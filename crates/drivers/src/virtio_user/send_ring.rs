@@ -1,4 +1,4 @@
-//! The ring by which frames go: each is copied once into a free buffer, or several, behind a header.
+//! The send ring: each frame is copied once into one or several free buffers, behind a header.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const PREFETCH_FRAMES: usize = 8;
 #[derive(Debug)]
 pub(super) struct SendRing {
     ring: DriverRing,
-    /// Descriptors that nobody uses, in the order in which they came back. Never more than there are entries.
+    /// Free descriptors, in the order in which they came back. Never more than there are entries.
     free: VecDeque<u16>,
     /// Descriptors of the frame that begins with descriptor n; 0 where the back end has no such frame.
     chain: Box<[u16]>,
@@ -48,19 +48,19 @@ impl SendRing {
         }
     }
 
-    /// Shows the back end what was put. Says whether it wants to be woken.
+    /// Publishes the new frames to the back end. Returns whether it wants to be woken.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         self.ring.publish()
     }
 
-    /// Asks to be woken when room is made: by half of what the back end has, so that it is not for a frame at a time.
+    /// Requests a wake-up when room is made: half of what the back end has, so that it is not for one frame at a time.
     pub(super) fn arm(&mut self) {
         let out = self.ring.out();
         self.ring.arm(out / 2);
     }
 
-    /// Asks to be woken when the back end has nothing any more. Says whether that is so now.
+    /// Requests a wake-up when the back end has no more frames. Returns whether that is so now.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -70,12 +70,12 @@ impl SendRing {
         Ok(self.ring.returned()? == out)
     }
 
-    /// Asks to be left alone.
+    /// Requests no wake-ups.
     pub(super) fn disarm(&mut self) {
         self.ring.disarm();
     }
 
-    /// Frames of `frame_bytes` bytes that fit now, at least `wanted` if there are so many.
+    /// Frames of `frame_bytes` bytes that fit now, at least `wanted` if there is enough room.
     ///
     /// # Errors
     /// [`RingFault`].

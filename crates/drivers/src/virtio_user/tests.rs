@@ -99,7 +99,7 @@ impl BackEnd {
         self.write(self.addresses.used + 2, &self.used.to_le_bytes());
     }
 
-    /// Fills the next available buffer with `bytes` behind a header that says `buffers`.
+    /// Fills the next available buffer with `bytes` behind a header that states `buffers`.
     pub(super) fn fill(&mut self, buffers: u16, bytes: &[u8]) {
         let head = self.take();
         let address = self.descriptor(head).address;

@@ -83,7 +83,7 @@ impl Packet {
             Network::Ipv4 => u16_at(&self.head, network_at + 2).map(usize::from),
             _ => u16_at(&self.head, network_at + 4).map(|payload| usize::from(payload) + 40),
         };
-        // Padding of the frame is no part of the packet.
+        // Padding of the frame is not part of the packet.
         let end = ip_bytes.map_or(0, |bytes| network_at + bytes);
         let begin = (at - network_at) / 2 * 2 + network_at;
         let mut changed = [0; MAX_FIELD_BYTES + 1];

@@ -19,7 +19,7 @@ impl FlowState {
     /// Changes groups. Returns the entries that went with a group.
     ///
     /// # Errors
-    /// What the controller is told; nothing has changed then.
+    /// The error for the controller; nothing has changed then.
     pub fn group_mod(&mut self, request: &GroupMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
         let old = self.tables.groups.get(&request.group).cloned();
         match request.command {
@@ -108,8 +108,8 @@ impl FlowState {
         Ok(())
     }
 
-    /// How many groups are behind a bucket, one after the other. `None`: its packets come to `wanted`, or there are too many.
-    /// `depths` has the groups that were looked at, so that each is looked at once.
+    /// How many groups are behind a bucket, one after the other. `None`: its packets reach `wanted`, or there are too
+    /// many. `depths` has the groups that were checked, so that each is checked once.
     fn depth(
         &self,
         bucket: &Bucket,

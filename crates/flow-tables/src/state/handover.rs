@@ -1,8 +1,8 @@
-//! The tables as another process goes on with them: entries, groups and meters first, while packets still go by them, and
-//! what was counted at the end.
+//! Hands the tables over to another process: entries, groups and meters first, while they are still in use, and the
+//! counts at the end.
 //!
 //! An image is a list of records, each of the time at which an entry was added, the time at which it was last used, and
-//! the OpenFlow message that would make it. Times are of the agent's clock, which goes on in the other process.
+//! the OpenFlow message that would make it. Times are of the agent's clock, which continues in the other process.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const TIMES_BYTES: usize = 16;
 /// Bytes of a count: packets and bytes.
 const COUNT_BYTES: usize = 16;
 
-/// The tables at one moment. It says something as long as they do not change.
+/// The tables at one moment. It is valid while they do not change.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
     /// The records.
@@ -116,7 +116,7 @@ impl FlowState {
         bytes
     }
 
-    /// Fills empty tables with what the records of an image say, which come from a process of the same user.
+    /// Fills empty tables from the records of an image, which come from a process of the same user.
     ///
     /// # Errors
     /// [`NoImage`]; some of it may be in the tables then.

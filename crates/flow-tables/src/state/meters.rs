@@ -16,7 +16,7 @@ impl FlowState {
     /// Changes meters. Returns the entries that went with a meter.
     ///
     /// # Errors
-    /// What the controller is told; nothing has changed then.
+    /// The error for the controller; nothing has changed then.
     pub fn meter_mod(&mut self, request: &MeterMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
         let old = self.tables.meters.get(&request.meter).cloned();
         match request.command {

@@ -1,4 +1,4 @@
-//! What controllers may ask for: entries, groups, meters, and what all have counted.
+//! Reports for controllers: entries, groups, meters, and their counters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::group::Group;
 use crate::meter::Meter;
 use crate::tables::TABLES;
 
-/// Entries that are put in order together, and looked at for that.
+/// Entries that are read and sorted together.
 const PIECE_FLOWS: usize = 4096;
 const MAX_LOOKS: usize = 64 * 1024;
 
@@ -63,8 +63,9 @@ impl FlowState {
         Ok(FlowList { request, next: 0, piece: Vec::new().into_iter(), is_over: false })
     }
 
-    /// So many of the next entries of a list at most; perhaps none, while the list is not over. An entry that stays is in
-    /// the list once, whatever changes meanwhile. Each 4096 are in the order of tables, and the highest priority first.
+    /// At most `most` of the next entries of a list; perhaps none, while the list is not over. An entry that stays is
+    /// in the list once, independent of changes meanwhile. Each 4096 are in the order of tables, and the highest
+    /// priority first.
     pub fn next_flows(&self, list: &mut FlowList, most: usize, now_ns: u64) -> Vec<FlowStats> {
         if list.piece.len() == 0 {
             self.fill_piece(list);
@@ -178,7 +179,7 @@ impl FlowState {
         stats.collect()
     }
 
-    /// How many actions of entries and buckets lead to each group. One look at all of them serves all groups.
+    /// How many actions of entries and buckets lead to each group. One pass over all of them serves all groups.
     fn references_of_groups(&self) -> HashMap<u32, u32> {
         let of_flows = self.all_flows().flat_map(|(_, flow)| actions(&flow.instructions));
         let of_groups =

@@ -1,4 +1,4 @@
-//! Frames of many kinds, few of each, so that several entries match one; some are not what they say they are.
+//! Frames of many kinds, few of each, so that several entries match one; some are not what their headers claim.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
-//! A switch with flow tables, slow and simple: each lookup looks at every entry, and every instruction is done as the
-//! specification has it. It shares with the real one what headers are and what actions do to them (`packet`), which has
-//! tests of its own, and nothing else.
+//! A switch with flow tables, slow and simple: each lookup checks every entry, and every instruction is executed as in
+//! the specification. It shares with the real one what headers are and what actions do to them (`packet`), which has
+//! its own tests, and nothing else.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl Walk<'_> {
             PortNo::ALL | PortNo::FLOOD => self.copy(packet, self.all_others()),
             PortNo::NORMAL => {
                 let bytes = self.bytes(packet);
-                // Of a frame that an action has made too short, the source is none.
+                // A frame that an action has made too short has no source.
                 let mut header = [0; 14];
                 let known = if bytes.len() < header.len() { bytes.len().min(8) } else { header.len() };
                 header[..known].copy_from_slice(&bytes[..known]);

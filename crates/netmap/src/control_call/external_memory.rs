@@ -67,7 +67,7 @@ mod tests {
 
     fn map(file: &OwnedFd, flags: MapFlags) -> usize {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses; tests only look at the address.
+        // SAFETY: a new mapping at an address that the kernel chooses; tests only use the address.
         let mapped = unsafe { mmap(core::ptr::null_mut(), 4 * 4096, protection, flags, file.as_fd(), 4096) };
         mapped.unwrap() as usize
     }

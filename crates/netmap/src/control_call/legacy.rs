@@ -149,7 +149,7 @@ fn bind(device: &dyn Descriptor, mut name: String, request: &mut LegacyRequest) 
     Ok(())
 }
 
-/// Polling threads on one processor or one per ring; a mode of neither is for whoever does it to refuse.
+/// Polling threads on one processor or one per ring; any other mode is refused where it is executed.
 fn polling(request: &LegacyRequest) -> PollingBody {
     let mode = match request.flags & MODE_MASK {
         mode::ALL_NIC => 1,

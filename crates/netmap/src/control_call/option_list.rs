@@ -22,9 +22,9 @@ struct ListedOption {
     address: usize,
     option_type: u32,
     body: Vec<u8>,
-    /// `None`: nobody has handled it.
+    /// `None`: it was not handled.
     outcome: Option<Result<(), Errno>>,
-    /// Whether the program is to see `body`.
+    /// Whether `body` is written back to the program.
     answered: bool,
 }
 
@@ -123,7 +123,7 @@ impl OptionList {
         self.options.iter().any(|option| !types.contains(&option.option_type))
     }
 
-    /// Says what became of an option; one that is not in the list does not matter.
+    /// Records the result of an option; an option that is not in the list is ignored.
     pub(super) fn conclude(&mut self, option_type: u32, outcome: Result<(), Errno>) {
         for option in self.options.iter_mut().filter(|option| option.option_type == option_type) {
             option.outcome = Some(outcome);

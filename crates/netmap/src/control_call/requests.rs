@@ -19,7 +19,7 @@ pub(super) struct RegisterOptions {
     pub(super) offsets: Option<Offsets>,
     /// CSB.
     pub(super) csb: Option<CsbAddresses>,
-    /// EXTMEM: what the daemon is told, and where the memory lies.
+    /// EXTMEM: what is sent to the daemon, and where the memory lies.
     pub(super) external_memory: Option<(ExternalMemory, usize)>,
 }
 

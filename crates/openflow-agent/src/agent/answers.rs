@@ -16,7 +16,7 @@ use crate::session::{Ended, Peer, Session};
 
 /// A turn of a connection ends after so long, so that others are answered meanwhile.
 const TURN_TIME: Duration = Duration::from_millis(5);
-/// Flows that are told in one message, at most.
+/// Maximum number of flows in one message.
 const FLOWS_A_MESSAGE: usize = 256;
 
 impl Agent {
@@ -27,7 +27,7 @@ impl Agent {
         }
     }
 
-    /// Answers what came over a connection, as far as a turn goes: [`Session::has_work`] says whether there is more.
+    /// Answers messages of a connection for one turn; [`Session::has_work`] returns whether there are more.
     pub fn go_on(&mut self, id: SessionId, now_ns: u64) {
         let begin = Instant::now();
         while begin.elapsed() < TURN_TIME
@@ -117,7 +117,7 @@ impl Agent {
                     Fragments::Drop => tables::Fragments::Drop,
                     Fragments::Reassemble => return Err(ErrorCode::CONFIG_BAD_FLAGS),
                 };
-                // A tool says by this that it wants to hear of packets.
+                // With this a tool subscribes to packet-in messages.
                 session.wants_news |= config.miss_send_bytes > 0;
                 (self.fragments, self.miss_send_bytes) = (config.fragments, config.miss_send_bytes);
                 self.state.set_fragments(fragments);
@@ -199,7 +199,7 @@ impl Agent {
     }
 }
 
-/// Tells more of a list of flows, as much as the other side has room for and a turn has time for.
+/// Sends more of a list of flows, as much as the peer has room for and a turn has time for.
 fn go_on_listing(state: &FlowState, session: &mut Session, begin: Instant, now_ns: u64) {
     while session.is_listing() && session.has_work() && begin.elapsed() < TURN_TIME {
         let Some((xid, mut list)) = session.list.take() else { return };

@@ -86,7 +86,7 @@ impl Agent {
         };
         PortDesc {
             port: number,
-            // Locally administered; the same as long as switch and number are.
+            // Locally administered; the same as long as switch and number stay the same.
             address: [0x02, a ^ b, c, d, (number.0 >> 8) as u8, number.0 as u8],
             name: Text::new(&port.name),
             config: port.config,

@@ -24,14 +24,14 @@ impl Ca {
         (key.serialize_pem(), params.signed_by(&key, &self.issuer).unwrap().pem())
     }
 
-    /// Somebody with a certificate of this CA who believes those of `believed`.
+    /// A peer with a certificate of this CA that trusts those of `believed`.
     fn party(&self, believed: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
         let (key, certificate) = self.sign(change);
         Tls::new(key.as_bytes(), certificate.as_bytes(), believed.pem.as_bytes()).unwrap()
     }
 }
 
-/// Carries bytes between the two until both are content, or says what one has against the other.
+/// Carries bytes between the two until both accept the connection, or returns why one rejects it.
 fn shake_hands(mut client: Connection, mut server: Connection) -> Result<(), String> {
     while client.is_handshaking() || server.is_handshaking() {
         for there in [true, false] {
@@ -59,7 +59,7 @@ fn dns(name: &str) -> SanType {
 }
 
 #[test]
-fn a_controller_is_believed_whose_certificate_the_ca_has_signed_for_its_host_or_for_none() {
+fn a_controller_is_trusted_if_the_ca_signed_its_certificate_for_its_host_or_for_none() {
     let ca = Ca::new();
     let switch = ca.party(&ca, names(&[]));
     let meets = |host: &str, controllers: &[SanType]| {

@@ -6,7 +6,7 @@ use super::VERSION;
 use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, to_eight, wire_enum, wire_flags, wire_struct};
 
-/// The first message of a connection, which says what versions its sender speaks.
+/// The first message of a connection, which states the versions that its sender supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The version in the header: the highest.
@@ -18,12 +18,13 @@ pub struct Hello {
 const VERSION_BITMAP: u16 = 1;
 
 impl Hello {
-    /// What a program says that speaks OpenFlow 1.3 only.
+    /// The hello of a program that speaks OpenFlow 1.3 only.
     pub fn ours() -> Self {
         Self { version: VERSION, bitmap: Some(vec![1 << VERSION]) }
     }
 
-    /// Whether the sender speaks OpenFlow 1.3. One without a bitmap speaks its version and, as is agreed, all below.
+    /// Whether the sender speaks OpenFlow 1.3. A sender without a bitmap speaks its version and, by the specification,
+    /// all below.
     pub fn speaks_ours(&self) -> bool {
         match &self.bitmap {
             Some(bitmap) => bitmap.first().is_some_and(|versions| versions & 1 << VERSION != 0),
@@ -71,7 +72,7 @@ pub struct ErrorMessage {
 }
 
 impl ErrorMessage {
-    /// The bytes of a request that an error holds. The specification asks for 64 at least.
+    /// The bytes of a request that an error holds. The specification requires at least 64.
     pub const REQUEST_BYTES: usize = 1024;
 
     /// The error to send about a request, which is given as it came.
@@ -134,7 +135,7 @@ wire_struct! {
     pub struct SwitchConfig {
         /// What it does with IP fragments.
         pub fragments: Fragments,
-        /// The bytes of a packet that go to the controller if no action says how many.
+        /// The bytes of a packet that go to the controller if no action gives their number.
         pub miss_send_bytes: u16,
     }
 
@@ -191,7 +192,7 @@ wire_enum! {
 
     /// The role of a controller.
     pub enum Role: u32 {
-        /// Asks for the role.
+        /// Requests the current role.
         NoChange = 0,
         /// Full access, as others.
         Equal = 1,

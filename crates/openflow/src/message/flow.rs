@@ -37,7 +37,7 @@ wire_enum! {
 wire_flags! {
     /// Flags of a flow entry.
     pub struct FlowFlags: u16 {
-        /// Its end is told.
+        /// Its removal is reported.
         SEND_FLOW_REM = 1,
         /// It is refused if it overlaps another.
         CHECK_OVERLAP = 2,
@@ -61,13 +61,13 @@ wire_struct! {
         pub table: u8,
         /// What to do.
         pub command: FlowCommand,
-        /// It ends after so many seconds without a packet; 0 is never.
+        /// It ends after this many seconds without a packet; 0 is never.
         pub idle_timeout_s: u16,
-        /// It ends after so many seconds; 0 is never.
+        /// It ends after this many seconds; 0 is never.
         pub hard_timeout_s: u16,
         /// The highest that matches counts.
         pub priority: u16,
-        /// A kept packet that is to go through the tables afterwards.
+        /// A buffered packet that goes through the tables afterwards.
         pub buffer_id: Option<u32>,
         /// Deletes only what sends to this port; [`PortNo::ANY`] for all.
         pub out_port: PortNo,
@@ -81,7 +81,7 @@ wire_struct! {
         pub instructions: Instructions,
     }
 
-    /// Asks for flow entries, or for their sum.
+    /// Requests flow entries, or their sum.
     pub struct FlowStatsRequest {
         /// The table, or [`table_id::ALL`](crate::table_id::ALL).
         pub table: u8 => 3,

@@ -90,7 +90,7 @@ wire_struct! {
         pub buckets: Vec<Bucket>,
     }
 
-    /// Asks for counters of one group, or of all by [`group_id::ALL`](crate::group_id::ALL).
+    /// Requests counters of one group, or of all with [`group_id::ALL`](crate::group_id::ALL).
     pub struct GroupRequest {
         /// The group.
         pub group: u32 => 4,

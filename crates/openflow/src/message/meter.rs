@@ -92,7 +92,7 @@ wire_struct! {
         pub bands: Vec<MeterBand>,
     }
 
-    /// Asks for one meter, or for all by [`meter_id::ALL`](crate::meter_id::ALL).
+    /// Requests one meter, or all with [`meter_id::ALL`](crate::meter_id::ALL).
     pub struct MeterRequest {
         /// The meter.
         pub meter: u32 => 4,
@@ -128,7 +128,7 @@ pub struct MeterStats {
     pub meter: u32,
     /// How many flow entries use it.
     pub flows: u32,
-    /// Packets that came to it.
+    /// Packets that reached it.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,

@@ -93,9 +93,9 @@ wire_kinds! {
         EchoReply(body: Vec<u8>) = 3,
         /// An extension.
         Experimenter(body: Experimenter) = 4,
-        /// Asks for [`Reply::Features`].
+        /// Requests [`Reply::Features`].
         Features = 5,
-        /// Asks for [`Reply::Config`].
+        /// Requests [`Reply::Config`].
         GetConfig = 7,
         /// Sets the configuration.
         SetConfig(body: SwitchConfig) = 9,
@@ -109,15 +109,15 @@ wire_kinds! {
         PortMod(body: PortMod) = 16,
         /// A change of a table.
         TableMod(body: TableMod) = 17,
-        /// Asks for what needs more than one message.
+        /// Requests data that can need more than one message.
         Multipart(body: MultipartRequestMessage) = 18,
-        /// Asks for an answer when all before it is done.
+        /// Requests an answer once all earlier requests are done.
         Barrier = 20,
-        /// Asks for the queues of a port.
+        /// Requests the queues of a port.
         QueueConfig(body: QueueConfigRequest) = 22,
-        /// Asks for, or tells, the role of this controller.
+        /// Requests or sets the role of this controller.
         Role(body: RoleMessage) = 24,
-        /// Asks for [`Reply::Async`].
+        /// Requests [`Reply::Async`].
         GetAsync = 26,
         /// Chooses which messages the switch sends of itself.
         SetAsync(body: AsyncMasks) = 28,
@@ -166,7 +166,7 @@ wire_kinds! {
 fn split(message: &[u8]) -> Result<(Header, Reader<'_>), ErrorCode> {
     let mut reader = Reader::new(message, ErrorCode::REQUEST_BAD_LEN);
     let header: Header = reader.get()?;
-    // Versions are agreed by a hello, and an error may say that there is none in common.
+    // Versions are negotiated by a hello, and an error may report that there is none in common.
     if header.version != VERSION && header.kind > 1 {
         return Err(ErrorCode::REQUEST_BAD_VERSION);
     }
@@ -199,7 +199,7 @@ fn append(
 impl Request {
     /// Reads one whole message, with its header: the transaction's number and the request.
     ///
-    /// Errors: what the sender is to be told; see [`ErrorMessage::about`].
+    /// Errors: the error to send back; see [`ErrorMessage::about`].
     pub fn decode(message: &[u8]) -> Result<(u32, Self), ErrorCode> {
         let (header, mut reader) = split(message)?;
         let mut request = Self::read_kind(header.kind, &mut reader)?;

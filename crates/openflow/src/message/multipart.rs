@@ -29,7 +29,7 @@ wire_struct! {
 }
 
 wire_kinds! {
-    /// What a multipart message asks for.
+    /// What a multipart message requests.
     pub enum MultipartRequest: u16 {
         /// The switch in words.
         Description = 0,
@@ -55,7 +55,7 @@ wire_kinds! {
         MeterConfigs(body: MeterRequest) = 10,
         /// What meters can do.
         MeterFeatures = 11,
-        /// What tables can do, or are to do.
+        /// What tables can do, or should do.
         TableFeatures(body: Vec<TableFeatures>) = 12,
         /// The ports.
         PortDescriptions = 13,
@@ -106,9 +106,9 @@ const MORE: u16 = 1;
 /// A message of a multipart request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartRequestMessage {
-    /// Whether the request goes on in another message. Who reads puts the parts together.
+    /// Whether the request continues in another message. The reader joins the parts.
     pub more: bool,
-    /// What is asked for.
+    /// What is requested.
     pub request: MultipartRequest,
 }
 
@@ -130,7 +130,7 @@ impl Wire for MultipartRequestMessage {
 /// A message of a reply to a multipart request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartReplyMessage {
-    /// Whether the reply goes on in another message after this.
+    /// Whether the reply continues in another message.
     pub more: bool,
     /// The reply, or a part of it.
     pub reply: MultipartReply,

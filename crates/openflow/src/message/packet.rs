@@ -5,7 +5,7 @@ use crate::error::ErrorCode;
 use crate::oxm::Match;
 use crate::wire::{Reader, Wire, pad, wire_enum};
 
-/// A packet that the switch is to send.
+/// A packet for the switch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOut {
     /// A packet that the switch has kept, in place of `data`.

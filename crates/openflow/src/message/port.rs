@@ -17,7 +17,7 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// What a controller asks of a port.
+    /// Port settings requested by a controller.
     pub struct PortConfig: u32 {
         /// It is switched off.
         PORT_DOWN = 1,
@@ -85,7 +85,7 @@ wire_struct! {
         pub address: [u8; 6] => 2,
         /// Its name.
         pub name: Text<16>,
-        /// What is asked of it.
+        /// Requested settings.
         pub config: PortConfig,
         /// How it is.
         pub state: PortState,
@@ -109,11 +109,11 @@ wire_struct! {
         pub port: PortNo => 4,
         /// Its MAC address, against mistakes.
         pub address: [u8; 6] => 2,
-        /// What is asked of it, where the mask is one.
+        /// Requested settings, where the mask is one.
         pub config: PortConfig,
         /// See `config`.
         pub mask: PortConfig,
-        /// What it is to advertise; none for no change.
+        /// What it should advertise; none for no change.
         pub advertise: PortFeatures => 4,
     }
 
@@ -125,7 +125,7 @@ wire_struct! {
         pub port: PortDesc,
     }
 
-    /// Asks for counters of one port, or of all by [`PortNo::ANY`].
+    /// Requests counters of one port, or of all with [`PortNo::ANY`].
     pub struct PortStatsRequest {
         /// The port.
         pub port: PortNo => 4,

@@ -5,7 +5,7 @@ use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, wire_struct};
 
 wire_struct! {
-    /// Asks for the queues of one port, or of all by [`PortNo::ANY`].
+    /// Requests the queues of one port, or of all with [`PortNo::ANY`].
     pub struct QueueConfigRequest {
         /// The port.
         pub port: PortNo => 4,
@@ -13,13 +13,13 @@ wire_struct! {
 
     /// The queues of a port.
     pub struct QueueConfig {
-        /// The port that was asked for.
+        /// The requested port.
         pub port: PortNo => 4,
         /// The queues.
         pub queues: Vec<PacketQueue>,
     }
 
-    /// Asks for counters of queues.
+    /// Requests counters of queues.
     pub struct QueueStatsRequest {
         /// The port, or [`PortNo::ANY`].
         pub port: PortNo,
@@ -75,7 +75,7 @@ impl Wire for PacketQueue {
     }
 }
 
-/// How a queue is set. Rates are in thousandths of the port's rate; above 1000 there is none.
+/// The settings of a queue. Rates are in thousandths of the port's rate; above 1000 means no rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueProperty {
     /// It gets this much at least.

@@ -82,7 +82,7 @@ impl Wire for TableFeatures {
 /// The entries that a property is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// All, and the one for what no other matches unless the table says more about it.
+    /// All, and the table-miss entry unless the table has separate features for it.
     Entries,
     /// The one for what no other matches.
     Miss,

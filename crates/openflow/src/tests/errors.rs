@@ -1,4 +1,4 @@
-//! What a switch says about messages that are not as they should be.
+//! The errors that a switch sends for invalid messages.
 
 use crate::message::{ErrorMessage, Hello};
 use crate::{ErrorCode, Reply, Request};

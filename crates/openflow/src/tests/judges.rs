@@ -92,7 +92,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
             }
         }
     }
-    // A list without actions is none to it.
+    // It does not count a list without actions.
     for list in [&mut instructions.apply, &mut instructions.write] {
         *list = list.take().filter(|actions| !actions.is_empty());
     }
@@ -255,7 +255,7 @@ fn wireshark_finds_every_message_well_formed() {
             (&*kind.to_string(), &*message.len().to_string()),
             "{line} {message:x?}"
         );
-        // It notes what it does not look into, an experimenter's body; a warning is more.
+        // It notes what it does not parse, such as an experimenter's body; a warning is more severe.
         let is_note = |severity: &str| severity.is_empty() || severity.parse::<u32>().unwrap() <= NOTE;
         let is_well = match kind {
             1 => true,

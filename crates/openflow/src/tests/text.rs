@@ -29,7 +29,7 @@ fn each_line_of_a_dump_is_read_and_what_is_printed_of_it_means_the_same() {
     assert_eq!(lines, 23);
 }
 
-/// What text can say: only to the controller a part of a packet is sent.
+/// What text can express: only the controller gets a part of a packet.
 fn in_words(actions: &mut [Action]) {
     for action in actions {
         if let Action::Output { port, max_len } = action
@@ -84,7 +84,7 @@ proptest! {
                 text.parse::<Flow>().err(), text.parse::<Group>().err(), text.parse::<Meter>().err(),
             ];
             for error in errors.into_iter().flatten() {
-                // The word is where the error says; a word that is missing is not in the text.
+                // The word is at the error's position; a missing word is not in the text.
                 let found = text.get(error.at..).is_some_and(|rest| rest.starts_with(&error.word));
                 prop_assert!(found, "{error:?}");
             }

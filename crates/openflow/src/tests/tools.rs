@@ -44,7 +44,7 @@ pub(crate) fn ovs_printed(messages: &[u8]) -> String {
 pub(crate) fn tshark_fields(messages: &[Vec<u8>], fields: &[&str]) -> Vec<String> {
     let mut capture = Vec::new();
     let header = pcap_file::pcap::PcapHeader {
-        // Link type 147 is for private use: tshark is told that it is OpenFlow.
+        // Link type 147 is for private use: tshark is configured to decode it as OpenFlow.
         datalink: pcap_file::DataLink::from(147),
         ..Default::default()
     };

@@ -45,7 +45,7 @@ impl<'a> ActionReader<'a> {
         Ok(())
     }
 
-    /// The field of a name. Only ports have one name for several protocols, of which the match says one.
+    /// The field of a name. Only ports have one name for several protocols; the match selects the protocol.
     fn named(&self, name: Word) -> Result<Field, TextError> {
         let anything = Match::default();
         let known = if name.text.starts_with("tp_") { self.matching } else { &anything };
@@ -214,7 +214,7 @@ pub(super) fn instructions(text: Word, matching: &Match) -> Result<Instructions,
     Ok(found)
 }
 
-/// The name of a field in set_field, as Open vSwitch has it.
+/// The name of a field in set_field, as in Open vSwitch.
 fn set_name(field: Field) -> &'static str {
     match field {
         Field::Ipv4Src => "ip_src",

@@ -9,7 +9,7 @@ use super::{Pairs, TextError, Word, value};
 use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest};
 use crate::{Instructions, Match, PortNo, group_id, table_id};
 
-/// A flow, or what chooses flows. What the text does not say is `None`.
+/// A flow, or what chooses flows. What the text does not state is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The table.

@@ -28,7 +28,7 @@ const KINDS: [(&str, GroupKind); 5] = [
 ];
 
 impl Group {
-    /// The message that adds, changes or deletes the group. One of which no kind is said sends to all buckets.
+    /// The message that adds, changes or deletes the group. A group without a kind sends to all buckets.
     pub fn group_mod(&self, command: GroupCommand) -> GroupMod {
         let kind = self.kind.unwrap_or(GroupKind::All);
         GroupMod { command, kind, group: self.group, buckets: self.buckets.clone() }

@@ -73,7 +73,7 @@ impl FromStr for Headers {
             return Err(word.wrong("this needs mpls or mplsm beside it"));
         }
         let one_value = |one: &FieldMatch| match *one {
-            // A tag of which only the priority is said.
+            // A tag of which only the priority is given.
             FieldMatch { field: Field::VlanVid, value, mask: VLAN_PRESENT } if value != 0 => {
                 Ok(FieldMatch::exact(Field::VlanVid, value))
             }

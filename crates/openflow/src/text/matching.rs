@@ -148,7 +148,7 @@ impl<'a> Found<'a> {
             _ if PROTOCOLS.iter().any(|(word, _, _)| *word == key) => Ok(()),
             "dl_vlan" => {
                 let vid = match pair.value()?.number::<u16>()? {
-                    // How OpenFlow 1.0 says that there is no tag.
+                    // OpenFlow 1.0's value for "no tag".
                     0xffff => 0,
                     vid @ ..0x1000 => u128::from(vid) | VLAN_PRESENT,
                     _ => return Err(pair.whole.wrong("a VLAN is 0 to 4095, or 0xffff for none")),

@@ -29,7 +29,7 @@ const NUMBERS: [(&str, u32); 3] =
     [("all", meter_id::ALL), ("controller", meter_id::CONTROLLER), ("slowpath", meter_id::SLOWPATH)];
 
 impl Meter {
-    /// The message that adds, changes or deletes the meter. Rates are in kb/s if the text does not say.
+    /// The message that adds, changes or deletes the meter. Rates are in kb/s by default.
     pub fn meter_mod(&self, command: MeterCommand) -> MeterMod {
         let has_unit = self.flags.0 & (MeterFlags::KBPS | MeterFlags::PKTPS).0 != 0;
         let flags =

@@ -169,7 +169,7 @@ mod tests {
         let mut fragments = Vec::new();
         for &len in lens {
             let (fragment, behind) = rest.split_at(len.min(rest.len()));
-            // SAFETY: the frame outlives its fragments in every test here, and nobody writes it.
+            // SAFETY: the frame outlives its fragments in every test here, and nothing writes to it.
             fragments.push(unsafe { Fragment::from_private(fragment, 0) });
             rest = behind;
         }

@@ -60,9 +60,9 @@ pub enum Delay {
 pub struct Reorder {
     /// Which.
     pub frames: Pattern,
-    /// How many later frames have to come before such a frame goes on, from 1. Frames dropped by the plan do not count.
+    /// How many later frames have to come before such a frame leaves, from 1. Frames dropped by the plan do not count.
     pub by: u32,
-    /// It goes on after so many ns, at least 1, also where fewer have come; `None` lets it wait for ever.
+    /// It leaves after this many ns, at least 1, even if fewer have come; `None` lets it wait for ever.
     pub patience_ns: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ enum Stage {
     Delay,
 }
 
-/// A number for `seed`, `stage`, queue and frame number: uniform, and the same whenever it is asked for.
+/// A number for `seed`, `stage`, queue and frame number: uniform, and always the same.
 fn draw(seed: u64, stage: Stage, queue: u16, number: u64) -> u64 {
     let key = scramble(seed ^ scramble(u64::from(queue) << 8 | stage as u64));
     scramble(key.wrapping_add(number))
@@ -197,7 +197,7 @@ impl Pattern {
             Self::Never => false,
             Self::Every { n, offset } => number % n == *offset,
             Self::Random { probability, seed } => {
-                // 2^64 times the probability; 1.0 saturates, so it is asked for first.
+                // 2^64 times the probability; 1.0 saturates, so it is checked first.
                 let limit = (probability * 18_446_744_073_709_551_616.0) as u64;
                 *probability >= 1.0 || draw(*seed, stage, queue, number) < limit
             }
@@ -320,9 +320,8 @@ impl ImpairmentPlan {
         }
     }
 
-    /// Which bit of frame `number` is flipped where it is to be corrupted: eight times the byte's number, from the
-    /// frame's start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the
-    /// range.
+    /// Which bit of frame `number` is flipped if it is corrupted: eight times the byte's number, from the frame's
+    /// start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the range.
     pub(super) fn bit(&self, queue: u16, number: u64, frame_bytes: usize) -> Option<usize> {
         let bytes = self.corrupt.within.of(frame_bytes);
         let bits = 8 * bytes.len();

@@ -15,8 +15,8 @@ use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
 use crate::port_queue::{Backpressure, Delivery, HandOver, PortQueue, QueueProperties};
 
-/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue.
-/// What that one gives is passed on as it is.
+/// A queue that applies an [`ImpairmentPlan`] to the frames delivered to it, before they reach another queue. Frames
+/// from that queue are passed on unchanged.
 pub struct ImpairedQueue {
     port: Box<dyn PortQueue>,
     counters: Arc<QueueCounters>,
@@ -51,9 +51,9 @@ struct Held {
 #[derive(Debug)]
 struct Aside {
     held: Held,
-    /// Goes on when there have been so many survivors.
+    /// Leaves when there have been this many survivors.
     until_survivor: u64,
-    /// Goes on at this time in any case.
+    /// Leaves at this time in any case.
     until_ns: u64,
 }
 
@@ -269,7 +269,7 @@ impl PortQueue for ImpairedQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        // Asked at every step of the datapath: what is due leaves also when nothing new comes.
+        // Called at every step of the datapath: what is due leaves also when nothing new comes.
         if self.holds() && self.send_due(self.clock.now_ns()) {
             self.counters.wakeups(self.port.flush());
         }
@@ -318,8 +318,8 @@ impl PortQueue for ImpairedQueue {
 }
 
 impl Backpressure for ImpairedQueue {
-    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so
-    /// where there are no others they hold no source back.
+    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for later frames, so if there
+    /// are no others they do not hold a source back.
     fn room(&mut self, frame_bytes: usize) -> usize {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
         let held = self.record.held.load(Ordering::Relaxed) as usize;

@@ -47,8 +47,8 @@ impl Notes {
     }
 }
 
-/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given where that
-/// is asked for.
+/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given if
+/// requested.
 fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
     let mut batch = Batch::new();
     let geometry = RegionGeometry::for_ports(1, 1, 4, 64, 0).unwrap();
@@ -56,7 +56,7 @@ fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
         batch.offer(Region::create(geometry, HugePages::Never).unwrap().id(), Custody::Give);
     }
     for byte in bytes {
-        // SAFETY: the bytes outlive the batch in every test here, and nobody writes them.
+        // SAFETY: the bytes outlive the batch in every test here, and nothing writes to them.
         let fragment = unsafe { Fragment::from_private(std::slice::from_ref(byte), 0) };
         batch.push(fragment.in_buffer(7), true);
         batch.describe(FrameMeta { timestamp_ns: 100 + u64::from(*byte), ..FrameMeta::default() });
@@ -144,7 +144,7 @@ fn an_impaired_queue_reports_when_its_next_work_is_due() {
     assert_eq!(queue.due_in(), None);
 }
 
-/// A queue that plays every role, and notes what it was asked.
+/// A queue that plays every role, and records its calls.
 #[derive(Clone)]
 struct Player {
     asked: Arc<Mutex<Vec<String>>>,
@@ -300,7 +300,7 @@ fn an_impaired_queue_has_every_role_of_its_inner_queue() {
         sleeps_alone: false,
         region: None,
     };
-    assert_eq!(queue.properties(), expected, "the datapath asks an impaired queue when it is due");
+    assert_eq!(queue.properties(), expected, "the datapath queries an impaired queue for its due time");
     queue.receive(&mut Batch::new());
     queue.release(9);
     asked(&["receive", "release 9"]);

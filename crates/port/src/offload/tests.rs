@@ -148,14 +148,14 @@ fn header(gso_type: u8, gso_size: u16, start: u16, offset: u16) -> Unfinished {
 }
 
 #[test]
-fn headers_that_make_no_sense_are_told_apart() {
+fn impossible_headers_are_detected() {
     let (frame, unfinished) = long_frame(false, false);
     assert!(unfinished.fits(frame.len()) && Unfinished::default().fits(0));
     // The checksum's last byte is the frame's last.
     assert!(header(0, 0, 34, 16).fits(52) && !header(0, 0, 34, 16).fits(51));
     assert!(!header(0, 0, u16::MAX, u16::MAX).fits(frame.len()));
     assert!(!header(GSO_TCP_IPV4, 0, 34, 16).fits(frame.len()), "segments of nothing");
-    assert!(!header(GSO_TCP_IPV4, 1, 34, 16).fits(frame.len()), "more segments than anybody may ask for");
+    assert!(!header(GSO_TCP_IPV4, 1, 34, 16).fits(frame.len()), "more segments than a sender may request");
     assert!(header(GSO_UDP, 64, 34, 6).fits(34 + 64 * MAX_SEGMENTS));
     assert!(!header(GSO_UDP, 64, 34, 6).fits(35 + 64 * MAX_SEGMENTS));
     for unknown in [2, 3, 6, GSO_ECN] {
@@ -163,7 +163,7 @@ fn headers_that_make_no_sense_are_told_apart() {
     }
     assert!(
         !Unfinished { flags: 0, ..unfinished }.fits(frame.len()),
-        "cut, with checksums that nobody asks for"
+        "cut, with checksums that were not requested"
     );
     assert!(header(0, 0, 34, 16).fits(LONGEST_UNFINISHED_BYTES));
     assert!(!header(0, 0, 34, 16).fits(LONGEST_UNFINISHED_BYTES + 1));

@@ -7,10 +7,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
 
-/// A double of a device: ready when it is told, woken by a real eventfd.
+/// A double of a device: ready when set, woken by a real eventfd.
 struct EventDevice {
     conditions: AtomicI16,
-    /// Ready after so many questions, whatever is told.
+    /// Ready after this many polls, independent of what is set.
     ready_after: AtomicU32,
     event: OwnedFd,
     slice: Option<Duration>,
@@ -154,7 +154,7 @@ fn a_device_ends_a_sleep() {
         wait.run(&FOREVER, NO_MASK).unwrap();
     });
     assert_eq!(found(&wait, &sleeper, POLLIN), POLLIN | POLLERR);
-    assert!(wait.others.is_empty(), "what woke it is none of the program's");
+    assert!(wait.others.is_empty(), "the descriptor that woke it is not the program's");
     sleeper.assert_disarmed();
 }
 
@@ -181,7 +181,7 @@ fn another_descriptor_ends_a_sleep_and_devices_are_polled_again() {
 #[test]
 fn an_unwoken_device_is_polled_again() {
     let polled = Arc::new(EventDevice { slice: Some(Duration::from_micros(100)), ..device() });
-    // Each round asks twice: before the sleep is announced, and after.
+    // Each round polls twice: before the sleep is announced, and after.
     polled.ready_after.store(6, Ordering::SeqCst);
     let mut wait = wait_for(&[(&polled, POLLIN)], &[]);
     wait.run(&FOREVER, NO_MASK).unwrap();
@@ -192,7 +192,7 @@ fn an_unwoken_device_is_polled_again() {
 #[test]
 fn a_wait_ends_at_its_timeout_with_a_last_poll() {
     let late = Arc::new(device());
-    // Asked before the sleep, when armed, and at the end.
+    // Polled before the sleep, when armed, and at the end.
     late.ready_after.store(2, Ordering::SeqCst);
     let mut wait = wait_for(&[(&late, POLLIN)], &[]);
     wait.run(&TimeLimit::after(Duration::from_millis(1)), NO_MASK).unwrap();

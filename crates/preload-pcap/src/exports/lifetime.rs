@@ -28,12 +28,12 @@ unsafe fn our_name(name: *const c_char) -> Option<String> {
     device::is_ours(name).then(|| name.to_owned())
 }
 
-/// Says that there is no libpcap to pass a call to.
+/// Reports that there is no libpcap to pass a call to.
 ///
 /// # Safety
 /// As [`write_text`].
 unsafe fn say_missing(error: *mut c_char) {
-    let text = "the system's libpcap is not installed, and this is no port of Ringroad's";
+    let text = "the system's libpcap is not installed, and this is not a port of Ringroad's";
     // SAFETY: as the caller vouches.
     unsafe { write_text(error, text) };
 }

@@ -9,7 +9,7 @@ use crate::handle::Handle;
 use crate::inject;
 
 for_handles! {
-    /// `pcap_inject(3PCAP)`: the frame's length, or an error with `errno`, as a socket has it.
+    /// `pcap_inject(3PCAP)`: the frame's length, or an error with `errno`, as for a socket.
     fn pcap_inject(handle, frame: *const c_void, bytes: size_t) -> c_int, closed closed().code, {
         // SAFETY: libpcap's caller gives a frame of that length.
         unsafe { send(handle, frame, bytes) }

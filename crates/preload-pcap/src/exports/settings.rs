@@ -150,7 +150,7 @@ unsafe fn list_of_one(entry: c_int, place: *mut *mut c_int) -> Result<c_int, Pca
     if place.is_null() {
         return Err(PcapError::coded(PCAP_ERROR, "there is no place for the list"));
     }
-    // SAFETY: any size may be asked for.
+    // SAFETY: any size may be requested.
     let list: *mut c_int = unsafe { libc::malloc(size_of::<c_int>()) }.cast();
     if list.is_null() {
         return Err(PcapError::new("out of memory"));

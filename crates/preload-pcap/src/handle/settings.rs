@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Refuses what cannot be had.
+    /// Rejects unsupported settings.
     pub(crate) fn check(&self) -> Result<(), PcapError> {
         if self.monitor {
             return Err(PcapError::coded(PCAP_ERROR_RFMON_NOTSUP, "ports of Ringroad have no monitor mode"));
@@ -58,7 +58,7 @@ impl Settings {
         Some(Duration::from_millis(ms))
     }
 
-    /// Whether frames may be reported in groups: libpcap's timeout allows that, unless the program asks for immediate
+    /// Whether frames may be reported in groups: libpcap's timeout allows that, unless the program requests immediate
     /// mode.
     pub(crate) fn gathers(&self) -> bool {
         self.timeout().is_some() && !self.immediate

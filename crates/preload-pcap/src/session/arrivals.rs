@@ -16,7 +16,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Of a ring with so many slots, none of which has come.
+    /// For a ring with `ring_slots` slots, none of which has come.
     pub(super) fn new(ring_slots: u32) -> Self {
         Self { runs: VecDeque::with_capacity(ring_slots as usize), slots: 0, unpublished: 0 }
     }
@@ -48,13 +48,13 @@ impl Arrivals {
         self.unpublished
     }
 
-    /// The other side has been told of all that is released.
+    /// The other side has been notified of all released slots.
     #[inline]
     pub(super) fn published(&mut self) {
         self.unpublished = 0;
     }
 
-    /// The times of slots, asked for in their order.
+    /// The times of slots, requested in their order.
     #[inline]
     pub(super) fn times(&self) -> Times<'_> {
         Times { runs: &self.runs, run: 0, start: 0 }

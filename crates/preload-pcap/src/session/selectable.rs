@@ -1,5 +1,4 @@
-//! The descriptor that `pcap_get_selectable_fd` gives: readable as long as frames are unread, with select, poll and
-//! epoll.
+//! The descriptor that `pcap_get_selectable_fd` gives: readable while frames are unread, with select, poll and epoll.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -40,7 +39,7 @@ impl Selectable {
         self.set.as_raw_fd()
     }
 
-    /// Before reading: whether the port's sleep was announced and is to be ended.
+    /// Before reading: whether the port's sleep was announced and must be ended.
     pub(super) fn disarm(&mut self) -> bool {
         let armed = self.tells == Tells::ToCome;
         if armed {

@@ -99,7 +99,7 @@ fn an_entry_from_a_clock_that_is_ahead_is_young_and_stays_as_it_is() {
     table.learn(mac(1), PortIndex(1), NOW);
     assert_eq!(table.lookup(mac(1), later(6)), Some(PortIndex(1)), "the newer stamp was kept");
     table.learn(mac(1), PortIndex(2), NOW);
-    assert_eq!(table.lookup(mac(1), NOW), Some(PortIndex(2)), "a move counts whatever the stamp");
+    assert_eq!(table.lookup(mac(1), NOW), Some(PortIndex(2)), "a move counts for any stamp");
 }
 
 #[test]

@@ -51,7 +51,7 @@ def isolated(level: IsolationLevel, processors: Set[int], root: Path = Path("/")
         processors: The run's processors.
         root: Folder of /sys, /proc, /dev and /run.
     """
-    facts = {"asked": level.value}
+    facts = {"level": level.value}
     if level is IsolationLevel.OFF:
         yield Isolation(facts)
         return

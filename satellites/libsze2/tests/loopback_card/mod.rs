@@ -78,7 +78,7 @@ impl LoopbackCard {
         }));
         let ends = Arc::new(AtomicBool::new(false));
         let served = Arc::clone(&state);
-        // Ends with the process: nobody can wake it from accept.
+        // Ends with the process: nothing can wake it from accept.
         std::thread::spawn(move || {
             for number in 0.. {
                 let socket = rustix::net::accept(&listener).unwrap();

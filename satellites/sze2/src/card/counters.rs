@@ -103,7 +103,7 @@ impl IbufCounters {
         } += 1;
     }
 
-    /// All frames that came to the card.
+    /// All frames that reached the card.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.frames + self.errors() + self.overflow

@@ -194,7 +194,7 @@ impl Filter {
     #[must_use]
     pub fn channels(&self, key: Option<&FlowKey>) -> u32 {
         let fitting = self.rules.iter().find(|rule| {
-            // A frame without a whole header fits only where nothing is asked of it.
+            // A frame without a whole header matches only a rule without conditions.
             rule.conditions.iter().all(|condition| key.is_some_and(|key| condition.fits(key)))
         });
         fitting.map_or(self.default, |rule| rule.channels)
@@ -207,10 +207,10 @@ impl Filter {
         self.rules.is_empty()
     }
 
-    /// Whether the rules name only channels that a card of so many has.
+    /// Checks that the rules name only channels that a card with `channels` channels has.
     ///
     /// # Errors
-    /// Which it has not, for people.
+    /// The missing channels, for people.
     pub fn check(&self, channels: u16) -> Result<(), String> {
         let named = self.rules.iter().fold(self.default, |named, rule| named | rule.channels);
         match named.checked_shr(channels.into()).unwrap_or(0) {
@@ -230,7 +230,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// A line that is no rule.
+/// A line that is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the filter: {reason}")]
 pub struct FilterError {
@@ -258,7 +258,7 @@ impl FromStr for Filter {
                 },
                 other => {
                     let other = other.unwrap_or_default();
-                    return Err(failed(format!("{other:?}: a rule says `allow CHANNELS` or `deny`")));
+                    return Err(failed(format!("{other:?}: a rule begins with `allow CHANNELS` or `deny`")));
                 }
             };
             if is_default {

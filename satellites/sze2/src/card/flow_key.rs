@@ -46,7 +46,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 
 impl FlowKey {
     /// Reads it off the first bytes of a frame ([`KEY_BYTES`] or all); `None` where there is no whole Ethernet header.
-    /// What is cut off is not known.
+    /// Fields that are cut off are unknown.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, rest) = bytes.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! Decides about a frame that comes to the card.
+//! Decides about a frame that reaches the card.
 
 use super::distribution::Spread;
 use super::flow_key::{FlowKey, KEY_BYTES};

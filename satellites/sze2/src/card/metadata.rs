@@ -9,7 +9,7 @@ pub const FRAME_INFO_BYTES: usize = 12;
 pub struct FrameInfo {
     /// When it came, ns since the Unix epoch.
     pub timestamp_ns: u64,
-    /// By which of the card's network interfaces.
+    /// The card's network interface on which it came.
     pub interface: u16,
 }
 

@@ -57,8 +57,8 @@ fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
             let queue = &mut device.queues[0];
             let begin = Instant::now();
             Source::new(60).send(8000);
-            // Blocks that waited are shown before they are full: it is no burst where the machine was busy with other
-            // things.
+            // Blocks that waited are shown before they are full: if the machine was busy with other work, this is not a
+            // burst.
             if begin.elapsed() < Duration::from_millis(200) {
                 assert_eq!(numbers(&receive(queue, 8000)), (0..8000).collect::<Vec<_>>());
                 assert_eq!((receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
@@ -94,13 +94,13 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
             let first = source.next;
             source.send(TOO_MANY);
             let received = numbers(&receive_now(&mut queue));
-            // Those that came first, for as long as there was room.
+            // Those that came first, while there was room.
             assert_eq!(received, (first..first + received.len() as u32).collect::<Vec<_>>());
             let missed = queue.diagnosis().unwrap().missed_frames();
             assert!(missed != 0, "they cannot all have fitted");
             assert_eq!(received.len() as u64 + missed, u64::from(TOO_MANY));
         }
-        // It goes on as if nothing had been.
+        // It continues normally.
         let first = source.next;
         source.send(100);
         assert_eq!(numbers(&receive(&mut queue, 100)), (first..first + 100).collect::<Vec<_>>());
@@ -158,7 +158,7 @@ fn what_an_interface_received_before_it_vanished_still_comes() {
         Source::new(60).send(5);
         ip("link del rrp1");
         queue.sleeper().unwrap().drain_wake();
-        // It has a descriptor as long as there is something to come.
+        // It has a descriptor while frames are still to come.
         let mut frames = receive_now(&mut queue);
         while queue.sleeper().unwrap().wake_descriptor().is_some() {
             frames.extend(receive_now(&mut queue));

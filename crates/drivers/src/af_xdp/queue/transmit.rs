@@ -72,7 +72,7 @@ impl XdpQueue {
             }
             self.reap();
             let left = self.socket.tx.untaken();
-            // The driver of a zero-copy interface goes on by itself.
+            // The driver of a zero-copy interface continues by itself.
             self.unsent = left > 0 && !self.attachment.zero_copy;
             if !self.unsent || left == untaken {
                 return kick;
@@ -121,7 +121,7 @@ impl XdpQueue {
         self.socket.tx.free(wanted)
     }
 
-    /// Whether frames can be sent. Where they could not, the kernel is asked again, once per batch.
+    /// Whether frames can be sent. If they could not, the kernel is queried again, once per batch.
     pub(super) fn is_up(&mut self) -> bool {
         if self.interface == Interface::Down && self.attachment.link.may_send() {
             self.kick();
@@ -315,8 +315,8 @@ impl SingleLengths {
     }
 }
 
-/// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame
-/// is and how long. Returns the number.
+/// Puts frames of one fragment each on the tx ring, while there is room and `place` gives a frame's buffer and length.
+/// Returns the number.
 #[inline]
 fn put_each(
     tx: &mut ProducerRing<XdpDesc>,

@@ -64,7 +64,7 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
         let received = receive(queue, RING as usize);
         assert_eq!(received.len(), RING as usize);
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 100);
-        // And goes on.
+        // And continues.
         far.send(&frame(9999, 64));
         assert_eq!(receive(queue, 1), [frame(9999, 64)]);
     });
@@ -223,7 +223,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                 for (place, &length) in pieces.iter().enumerate() {
                     let buffer = FIRST_BUFFER + count + 4 * number as u32 + 2 * place as u32;
                     let start = area.as_ptr().wrapping_add(buffer as usize * 2048 + 256);
-                    // SAFETY: a buffer of the region and the chunk after it, which nobody else uses.
+                    // SAFETY: a buffer of the region and the chunk after it, which no other code uses.
                     let slice = unsafe { std::slice::from_raw_parts_mut(start, length) };
                     slice.copy_from_slice(&rest[..length]);
                     rest = &rest[length..];
@@ -252,7 +252,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
             for frame in &expected {
                 assert!(far.receive() == *frame, "round {round}");
             }
-            // A peer that has read the frame has freed it, and the kernel says so before the next call.
+            // A peer that has read the frame has freed it, and the kernel reports that before the next call.
             while queue.lender().unwrap().returned() < lent {
                 std::thread::yield_now();
             }
@@ -281,7 +281,7 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
             })
             .collect();
         for (number, (bytes, &place)) in (0..).zip(sent.iter().zip(&places)) {
-            // SAFETY: a buffer of the region that nobody else uses.
+            // SAFETY: a buffer of the region that no other code uses.
             let slice = unsafe { std::slice::from_raw_parts_mut(place, bytes.len()) };
             slice.copy_from_slice(bytes);
             // SAFETY: the region outlives the batch.

@@ -36,7 +36,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
         let queue = &mut device.queues[0];
         for command in ["link set near down", "link set far down"] {
             ip(command);
-            // The first batch finds out, later ones are counted. The kernel tells of a lost carrier some time after.
+            // The first batch finds out, later ones are counted. The kernel reports a lost carrier some time later.
             until(|| {
                 deliver(queue, &[frame(1, 60)]);
                 queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains("interface near"))
@@ -88,7 +88,7 @@ fn what_cannot_be_is_refused_by_name() {
         let good = wish(near, XdpMode::Native);
         let says = |wish: &XdpWish, part: &str| {
             let error = open(wish).unwrap_err().to_string();
-            assert!(error.contains(part), "{error:?} does not say {part:?}");
+            assert!(error.contains(part), "{error:?} does not contain {part:?}");
         };
         says(&XdpWish { ring_size: 100, ..good.clone() }, "power of two");
         says(&XdpWish { queues: 0, ..good.clone() }, "at least 1");

@@ -70,8 +70,8 @@ fn index_of(interface: &str) -> u32 {
     link_by_name(interface).unwrap().index
 }
 
-/// A veth pair `near` and `far`, both up, with so many queues each way and this MTU. Returns the index of `near` and a
-/// raw socket on `far`.
+/// A veth pair `near` and `far`, both up, with this many queues each way and this MTU. Returns the index of `near` and
+/// a raw socket on `far`.
 fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
     let each = format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}");
     ip(&format!("link add near {each} type veth peer name far {each}"));
@@ -80,7 +80,7 @@ fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
     (index_of("near"), RawSocket::open("far", TEST_TYPE))
 }
 
-/// What the kernel says of `near`.
+/// What the kernel reports about `near`.
 fn near_details() -> String {
     ip("-d link show near")
 }

@@ -1,4 +1,4 @@
-//! Modes and queues: frames pass both ways, whatever the kernel offers.
+//! Modes and queues: frames pass both ways, with every mode that the kernel offers.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -48,13 +48,13 @@ fn frames_pass_without_wakeups_and_with_busy_polling() {
 }
 
 #[test]
-fn auto_takes_the_best_mode_and_says_what_was_refused() {
+fn auto_takes_the_best_mode_and_reports_what_was_refused() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         // A veth has no zero-copy, but native XDP.
         let device = open(&wish(near, XdpMode::Auto)).unwrap();
         assert_eq!(device.mode, "AF_XDP copy, native (zero-copy: Operation not supported)");
-        assert!(device.notes[0].contains("zero-copy is not to be had"), "{:?}", device.notes);
+        assert!(device.notes[0].contains("zero-copy is not available"), "{:?}", device.notes);
         let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("another XDP program"), "{error}");
         drop(device);
@@ -78,11 +78,11 @@ fn the_program_leaves_with_the_last_queue() {
         device.queues.pop();
         assert!(near_details().contains("xdp"), "one queue is left");
         let sent = frame(1, 100);
-        // Whatever queue the peer chooses: the host stack gets what no socket takes, and nothing breaks.
+        // For every queue that the peer chooses: the host stack gets what no socket takes, and nothing breaks.
         far.send(&sent);
         drop(device);
         assert_detached();
-        // The queue can be had again at once.
+        // The queue can be opened again at once.
         drop(open(&wish(near, XdpMode::Native)).unwrap());
     });
 }

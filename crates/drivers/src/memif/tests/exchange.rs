@@ -88,7 +88,7 @@ fn a_sleeping_peer_is_woken_and_an_awake_one_is_not_signalled() {
         let [from, to] = if turn % 2 == 0 { [&mut server, &mut client] } else { [&mut client, &mut server] };
         to.device.queues[0].sleeper().unwrap().drain_wake();
         assert_eq!(from.send(0, &[frame(0, 60)], 2048).frames, 1);
-        assert!(!is_readable(to), "nobody sleeps");
+        assert!(!is_readable(to), "no side sleeps");
         assert_eq!(to.receive(0).len(), 1);
         to.device.queues[0].sleeper().unwrap().prepare_sleep(true);
         assert!(!to.device.queues[0].sleeper().unwrap().has_waiting());

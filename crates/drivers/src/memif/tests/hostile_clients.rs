@@ -29,7 +29,7 @@ struct Liar {
     buffers: OwnedFd,
     to_server: Ring,
     to_client: Ring,
-    /// By which the server wakes it.
+    /// The eventfd with which the server wakes it.
     interrupt: OwnedFd,
 }
 
@@ -90,7 +90,7 @@ impl Liar {
         this
     }
 
-    /// Shows `descriptors`, and as many of them as `count` says.
+    /// Publishes `count` of `descriptors`.
     fn show(&self, descriptors: &[Descriptor], count: u16) {
         for (position, descriptor) in (0..).zip(descriptors) {
             self.to_server.describe_whole(position, *descriptor);

@@ -52,7 +52,7 @@ impl Port {
         deliver(&mut *self.device.queues[queue], frames, part)
     }
 
-    /// Whether a queue has its rings: their size is no batch's.
+    /// Whether a queue has its rings: they have another size than a batch.
     fn has_rings(&mut self, queue: usize) -> bool {
         self.device.queues[queue].backpressure().unwrap().room(60) != BATCH_FRAMES
     }
@@ -92,7 +92,7 @@ fn pass(from: &mut Port, to: &mut Port, queue: usize, frames: &[Vec<u8>], part: 
         received.extend(to.receive(queue));
         received.len() >= frames.len()
     });
-    assert!(received == frames, "{} frames came of {}", received.len(), frames.len());
+    assert!(received == frames, "{} of {} frames arrived", received.len(), frames.len());
 }
 
 /// A folder with a path for a socket.

@@ -18,7 +18,7 @@ fn site() -> (ShmPort, ShmQueue, ProgramEnd) {
     (port, queue, ProgramEnd::take_up(ring, Direction::Tx))
 }
 
-/// Publishes slots of 60 bytes, of which those that `more` says are continued by the next.
+/// Publishes slots of 60 bytes; `more` marks those that the next slot continues.
 fn publish(program: &mut ProgramEnd, more: &[bool]) {
     let window = program.window_mut();
     for (place, more) in (0..).zip(more) {

@@ -140,7 +140,7 @@ proptest! {
         let said = message.get(..header_bytes).map_or([0; 10], |header| *header.first_chunk().unwrap());
         prop_assert_eq!(batch.meta(0).unfinished.to_header(), said);
 
-        // Frames with something left to do go only where the queue says that it takes them.
+        // Unfinished frames go only to a queue that accepts them.
         let mut far = Site::new(to);
         prop_assert_eq!(far.queue.takes_unfinished(), to != 0);
         if to != 0 || !batch.is_unfinished() {
@@ -200,7 +200,7 @@ fn a_port_changes_its_header_length_between_batches() {
         assert_eq!(far.received().first().unwrap().0.len(), expected);
         from.release(&batch);
     }
-    // Asked before the change, it holds to its answer: what is left to do is not lost.
+    // The answer before the change stays valid: what is left to do is not lost.
     from.state.set_header_bytes(10);
     far.state.set_header_bytes(12);
     from.send(&[&[1; 100]], 0);

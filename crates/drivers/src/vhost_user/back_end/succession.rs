@@ -1,4 +1,4 @@
-//! A front end's settings on their way to another process, which goes on with its rings where this one stops.
+//! A front end's settings on their way to another process, which continues with its rings where this one stops.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl BackEnd {
         Some(())
     }
 
-    /// Leaves a ring. The worker has it as `vring`, and has shown the guest all that it did.
+    /// Leaves a ring. The worker has it as `vring`, and has published all its work to the guest.
     pub(in crate::vhost_user) fn leave_ring(
         &self,
         index: usize,
@@ -56,10 +56,10 @@ impl BackEnd {
         leave(left, setup.error.as_deref()).ok()
     }
 
-    /// Goes on with a front end that another process leaves, pair by pair. Returns the rings that run, for the workers.
+    /// Takes over a front end from another process, pair by pair. Returns the rings that run, for the workers.
     ///
     /// # Errors
-    /// The guest's memory cannot be mapped any more, or something was not left. No ring runs then.
+    /// The guest's memory cannot be mapped any more, or some state is missing. No ring runs then.
     pub(in crate::vhost_user) fn resume(&mut self, left: &mut [Inheritance]) -> Result<Vec<Option<Vring>>> {
         let missing = |error: io::Error| refuse(error);
         let first = left.first_mut().ok_or_else(|| refuse("nothing was left"))?;

@@ -130,7 +130,7 @@ fn each_violation_is_reported_and_earlier_frames_are_lent() {
 
 proptest! {
     #[test]
-    fn whatever_the_used_ring_says_only_its_own_buffers_are_lent(
+    fn for_any_used_ring_only_its_own_buffers_are_lent(
         entries in prop::collection::vec((0..80u32, 0..2300u32, prop_oneof![Just(1u16), 0..70u16]), 1..100),
         steps in prop::collection::vec(1..20u16, 1..10),
     ) {

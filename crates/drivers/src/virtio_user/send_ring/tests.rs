@@ -63,7 +63,7 @@ fn frames_arrive_as_they_are_behind_a_header_of_zeros() {
 }
 
 #[test]
-fn a_header_says_what_is_left_to_do_and_is_gone_from_the_next_frame() {
+fn a_header_describes_what_is_left_to_do_and_is_cleared_for_the_next_frame() {
     let (mut back_end, mut ring) = ring();
     let said = Unfinished::from_header(&[1, 0, 0, 0, 0, 0, 34, 0, 6, 0]);
     let frame = [3; 60];

@@ -89,7 +89,7 @@ fn versions_and_the_reserved_field_are_checked_first() {
         asked.version = version;
         asked.reserved = reserved;
         assert_eq!(send_bare(&device, &mut asked), outcome, "{version} {reserved}");
-        // A body that is not there would be a fault, were it looked at.
+        // A missing body would be a fault if it were read.
         if outcome.is_err() {
             asked.request_type = request_type::REGISTER;
             asked.body = 8;
@@ -185,7 +185,7 @@ fn names_end_at_the_last_byte() {
     assert_eq!(device.asked_daemon(), NetmapRequest::ValeDeleteInterface { name: "n".repeat(63) });
 }
 
-/// A request, what the daemon is asked, its answer, and the body after it.
+/// A request, what is sent to the daemon, its answer, and the body after it.
 struct Question {
     request: u16,
     body: Vec<u8>,
