@@ -244,7 +244,7 @@ port-names: ## write the tables of docs/port-names.md anew from the catalogue of
 
 .PHONY: control-schema
 control-schema: ## write docs/control-protocol.schema.json anew from the types of the messages
-	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages every_message_is_as_the_published_schema_says
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages every_message_matches_the_published_schema
 
 .PHONY: doc
 doc: ## the documentation of every crate, with no broken link allowed

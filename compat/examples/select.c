@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     }
     setlinebuf(stdout);
     for (i = 0; i < 2; i++) {
-        ports[i] = nmport_open(argv[1 + i]); /* says itself what is wrong */
+        ports[i] = nmport_open(argv[1 + i]); /* prints its own error */
         if (ports[i] == NULL)
             return 1;
         if (ports[i]->fd >= FD_SETSIZE) {

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s PORT\n", argv[0]);
         return 2;
     }
-    port = nmport_open(argv[1]); /* says itself what is wrong */
+    port = nmport_open(argv[1]); /* prints its own error */
     if (port == NULL)
         return 1;
     memset(&action, 0, sizeof(action));

@@ -8,7 +8,7 @@
 
 static unsigned char frame[60] = {
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* to all */
-    0x02, 0x00, 0x00, 0x00, 0x00, 0x01, /* from an address that is nobody's */
+    0x02, 0x00, 0x00, 0x00, 0x00, 0x01, /* from an unused address */
     0x88, 0xb5                          /* EtherType for experiments */
 };
 
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         return 2;
     }
     left = strtoull(argv[2], NULL, 10);
-    port = nmport_open(argv[1]); /* says itself what is wrong */
+    port = nmport_open(argv[1]); /* prints its own error */
     if (port == NULL)
         return 1;
     poll_fd.fd = port->fd;

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 
         memcpy(frame + 14, &i, 4);
         status = szedata_burst_write_next(sze, NULL, 0, frame, len, channel);
-        /* 1: there is no room; what was collected goes, and there will be. */
+        /* 1: no room yet; the collected frames are sent, which makes room. */
         if (status < 0 || (status > 0 && szedata_poll(sze, &events, -1) < 0)) {
             fprintf(stderr, "%s\n", szecard_error());
             break;

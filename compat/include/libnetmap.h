@@ -115,7 +115,7 @@ int nmport_extmem(struct nmport_d *d, void *base, size_t size);
 /* The same in a file, which is mapped now and unmapped when the last port is closed that uses it. */
 int nmport_extmem_from_file(struct nmport_d *d, const char *fname);
 
-/* Sizes wished before nmport_register, and given after it; NULL without extmem. */
+/* Requested sizes before nmport_register, actual sizes after it; NULL without extmem. */
 struct nmreq_pools_info *nmport_extmem_getinfo(struct nmport_d *d);
 
 /*
@@ -177,7 +177,7 @@ struct nmreq_opt_parser {
 #define NMREQ_OPTF_DISABLED   (1U << 0)
 #define NMREQ_OPTF_ALLOWEMPTY (1U << 1) /* the option may stand alone */
 
-/* What the function of a parser gets. */
+/* The argument of a parser's function. */
 struct nmreq_parse_ctx {
     struct nmctx *ctx;
     void *token;

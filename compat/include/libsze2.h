@@ -160,7 +160,7 @@ int szedata_tx_unlock_data(struct szedata *sze, const struct szedata_lock *lock,
 
 /* Extensions to libsze2. Unless stated otherwise these return 0, or -1. */
 
-/* What this thread's last failure was, in words. Never NULL; stays until the next failure. */
+/* This thread's last failure, in words. Never NULL; stays until the next failure. */
 const char *szecard_error(void);
 
 /* A received frame in the buffer. */
@@ -194,7 +194,7 @@ int szecard_commit(struct szedata *sze, unsigned int channel);
 /* Shows the card all that szedata_burst_write_next() collected. */
 int szecard_flush(struct szedata *sze);
 
-/* What a card is. */
+/* The properties of a card. */
 struct szecard_info {
     char name[64];
     uint64_t receive_buffer;  /* of each receive channel, bytes */
@@ -235,7 +235,7 @@ struct szecard_ibuf_counters {
     uint64_t too_long;
     uint64_t address;   /* they were for other stations, */
     uint64_t denied;    /* the filter denied them, */
-    uint64_t unclaimed; /* nobody had started their channel, */
+    uint64_t unclaimed; /* no program had started their channel, */
     uint64_t overflow;  /* or their channel had no room */
 };
 
@@ -276,7 +276,7 @@ int szecard_set_obuf(struct szedata *sze, int enabled);
 /* Sets all counters of the card to zero. */
 int szecard_clear_counters(struct szedata *sze);
 
-/* What passed through this handle. */
+/* The traffic of this handle. */
 struct szecard_handle_counters {
     uint64_t received;    /* frames given to the program */
     uint64_t filtered;    /* frames that szedata_set_filter()'s function skipped */

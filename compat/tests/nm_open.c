@@ -6,7 +6,7 @@
 #include "check.h"
 #include "provider.h"
 
-/* What a frame of the provider's looks like to a receiver: written into the next slot of an rx ring. */
+/* Plays the provider: writes a frame into the next slot of an rx ring. */
 static void receive(struct netmap_ring *ring, const char *bytes, size_t length, uint16_t flags)
 {
     struct netmap_slot *slot = &ring->slot[ring->tail];

@@ -240,7 +240,7 @@ static void extmem_is_used(void)
     close(fd);
 }
 
-static void failures_are_told(struct nmctx *ctx)
+static void failures_are_reported(struct nmctx *ctx)
 {
     struct nmreq_option unknown;
     struct nmport_d *d, before;
@@ -377,7 +377,7 @@ int main(void)
     frames_are_injected();
     offsets_are_kept_when_sending();
     extmem_is_used();
-    failures_are_told(ctx);
+    failures_are_reported(ctx);
     a_region_is_not_left();
     a_context_of_ones_own();
     threads_share_the_regions();

@@ -246,7 +246,7 @@ static void filters_skip(void)
 }
 
 /* A full channel takes nothing, and everything again once it is read; nothing is lost. */
-static void full_is_said_and_passes(void)
+static void full_is_reported_and_passes(void)
 {
     struct szedata *sze = open_channels(1, 1);
     unsigned char frame[1000], *segment;
@@ -317,7 +317,7 @@ static void bursts_need_no_copy(void)
             for (i = 0; i < (unsigned int)got; i++) {
                 fill(expected, lengths[taken + i], round + taken + i);
                 CHECK(frames[i].length == lengths[taken + i]);
-                /* What was given back may be written over, but not before more is sent. */
+                /* Returned frames may be overwritten, but not before more is sent. */
                 CHECK(memcmp(frames[i].data, expected, frames[i].length) == 0);
                 CHECK(frames[i].metadata_length == sizeof(METADATA) - 1);
             }
@@ -325,7 +325,7 @@ static void bursts_need_no_copy(void)
             taken += (unsigned int)got;
         }
     }
-    /* What was collected goes before what is reserved, which other channels do not mind. */
+    /* Collected frames go before reserved ones; other channels are not affected. */
     fill(expected, 100, 7);
     CHECK(szedata_burst_write_next(sze, NULL, 0, expected, 100, 0) == 0);
     lengths[0] = 200;
@@ -353,7 +353,7 @@ static void bursts_need_no_copy(void)
 }
 
 /* An invalid segment is reported and counted; other channels continue. */
-static void a_garbled_buffer_is_told(void)
+static void a_garbled_buffer_is_reported(void)
 {
     struct szedata *sze = open_channels(3, 3);
     struct szecard_handle_counters counters;
@@ -381,7 +381,7 @@ static void a_garbled_buffer_is_told(void)
 }
 
 /* The card stops a channel in which there are no segments; the library reports that instead of waiting. */
-static void garbage_written_is_told(void)
+static void written_garbage_is_reported(void)
 {
     struct szedata *sze = open_channels(0, 1);
     unsigned char frame[64];
@@ -440,10 +440,10 @@ int main(void)
     areas_are_locked();
     bursts_are_collected_by_channel();
     filters_skip();
-    full_is_said_and_passes();
+    full_is_reported_and_passes();
     bursts_need_no_copy();
-    a_garbled_buffer_is_told();
-    garbage_written_is_told();
+    a_garbled_buffer_is_reported();
+    written_garbage_is_reported();
     settings_are_read_and_set();
     return CHECK_RESULT();
 }

@@ -1,5 +1,5 @@
-//! Any bytes as a stream of OpenFlow messages, to a switch and from one. Reading them ends without a panic, and what was
-//! understood is written and read alike.
+//! Any bytes as a stream of OpenFlow messages, to a switch and from one. Reading them ends without a panic, and what
+//! was understood is written and read alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any words as a flow, a group or a meter. Reading them ends without a panic, and what was understood is printed and read
-//! alike.
+//! Any words as a flow, a group or a meter. Reading them ends without a panic, and what was understood is printed and
+//! read alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

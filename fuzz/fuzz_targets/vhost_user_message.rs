@@ -59,6 +59,6 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Write);
-    // The port has read all when it lets go.
+    // The port has read all when it closes the connection.
     let _ = socket.read_to_end(&mut Vec::new());
 });

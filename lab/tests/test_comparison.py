@@ -60,7 +60,7 @@ def test_invalid_measurements_give_no_sample_and_never_a_zero() -> None:
     row = headline(compare_runs(run_of({"ovs": of_ovs}), after))
     assert len(row.comparison.candidate) == len(of_ovs) - 1
     assert row.comparison.verdict is Verdict.NO_DIFFERENCE
-    assert "1 of 12 measurements of the candidate gave no figure (invalid)" in row.comparison.reason
+    assert "1 of 12 measurements of the candidate gave no value (invalid)" in row.comparison.reason
 
 
 def test_noise_floor_measurements_are_neither_samples_nor_missing() -> None:

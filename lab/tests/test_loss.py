@@ -84,7 +84,7 @@ def test_over_shared_memory_refused_frames_are_the_devices_loss_and_a_full_recei
 def test_loss_in_guests_is_separate_and_counts_as_the_devices() -> None:
     counted = hops({1: (1000, 0), 3: (0, 950), 4: (920, 0), 2: (0, 915)}, 915, {3: 40})
     loss = book(way(received=915), PVP, counted)
-    # 50 frames did not go to the guest, of which it had no room for 40. 30 did not come back. 5 were lost on the second pass.
+    # 50 frames did not go to the guest, which had no room for 40 of them. 30 did not come back. 5 were lost on the second pass.
     assert booked(loss) == {"in_device": 15, "in_guests": 70}
     assert loss.of_device == 85
 

@@ -81,14 +81,14 @@ struct szedata2_tx_queue {
     bool copy;
     bool failed;
     bool deferred_start;
-    bool fast_free; /* each packet is one mbuf, of one pool, and nobody else's: it goes there as it is */
+    bool fast_free; /* each packet is one mbuf of one pool with one reference: it returns there as it is */
     uint64_t packets;
     uint64_t bytes;
     uint64_t too_long; /* packets longer than a segment can be */
     uint64_t faults;
 };
 
-/* What a port has (`dev_private`). */
+/* The private data of a port (`dev_private`). */
 struct szedata2_device {
     struct szedata2_args args;
     struct szedata2_channels rx, tx;

@@ -67,7 +67,7 @@ static int set_ibuf(struct rte_eth_dev *dev, void (*change)(struct szecard_ibuf 
     return result;
 }
 
-/* Both wishes are kept, and the check follows from them. */
+/* Both requests are kept, and the check follows from them. */
 static void change_check(struct szecard_ibuf *ibuf, const void *with)
 {
     const struct szedata2_device *device = with;
@@ -167,7 +167,7 @@ static int mac_addr_add(struct rte_eth_dev *dev, struct rte_ether_addr *address,
 
 static void mac_addr_remove(struct rte_eth_dev *dev, uint32_t index)
 {
-    (void)set_address(dev, index, NULL); /* what failed was said; the caller cannot be told */
+    (void)set_address(dev, index, NULL); /* the failure is in the log; it cannot be returned */
 }
 
 static void change_max_length(struct szecard_ibuf *ibuf, const void *with)
@@ -300,7 +300,7 @@ static int dev_stop(struct rte_eth_dev *dev)
     return 0;
 }
 
-/* The card may have been made anew since. A NULL handle is answered with an error everywhere. */
+/* The card may have been created again since. All functions return an error for a NULL handle. */
 static int reconnect(struct szedata2_device *device)
 {
     struct szecard_status status;

@@ -166,7 +166,7 @@ int szedata2_tx_queue_stop(struct rte_eth_dev *dev, uint16_t queue_id)
 
     if (queue == NULL)
         return 0;
-    /* What was shown to the card is transmitted before it ends. */
+    /* Published frames are transmitted before the channel ends. */
     szedata_close(queue->sze);
     queue->sze = NULL;
     dev->data->tx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STOPPED;

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import snappi
 
-# Only a failure waits so long.
+# Only a failure waits this long.
 PATIENCE_S = 30.0
 
 

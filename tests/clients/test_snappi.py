@@ -157,7 +157,7 @@ def test_what_does_not_arrive_is_lost_and_what_arrives_at_two_ports_counts_twice
 
 
 def test_a_port_that_fails_is_reported_and_a_new_configuration_recovers(api: Api, daemon: Daemon) -> None:
-    """The daemon ends under a flow: its client hears why, and starts anew with the next daemon."""
+    """The daemon ends under a flow: its client gets the reason, and starts again with the next daemon."""
     config = two_ports()
     add_flow(config, "f")
     api.set_config(config)

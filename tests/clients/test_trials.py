@@ -87,7 +87,7 @@ def run_trial(api: Api, url: str, locations: tuple[str, str], size: int) -> None
 
 
 def regions(daemon: Daemon) -> set[str]:
-    """Return the shared memory of the ports that the server has of the daemon: opened anew, a port has a new one."""
+    """Return the shared memory of the server's ports of the daemon: a reopened port has a new one."""
     owners = {port["owner"]["pid"] for port in ports_of(daemon)}
     maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in owners)
     return {line.split()[4] for line in maps.splitlines() if "memfd:" in line}

@@ -86,7 +86,7 @@ class OpenVSwitch:
     """An Open vSwitch of its own, with packets in its process (userspace datapath)."""
 
     def __init__(self, folder: Path) -> None:
-        """Start it, with all that it keeps in `folder`."""
+        """Start it, with all its files in `folder`."""
         folder.mkdir()
         variables = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
         self._env = dict.fromkeys(variables, str(folder))

@@ -1,4 +1,4 @@
-"""Have os-ken's switch tester judge Ringroad's OpenFlow.
+"""Run os-ken's switch tester against Ringroad's OpenFlow.
 
 It needs root. All runs in network, mount and process namespaces of its own, and nothing of it outlives this program.
 The binaries are those of $RINGROAD_BIN_DIR. The status is 0 where each case ends as is known.
@@ -23,7 +23,7 @@ from verdicts import Verdict, differences, table, verdicts_in
 
 HERE = Path(__file__).parent
 KNOWN_FAILURES = HERE / "known-failures.txt"
-# Only a failure takes so long, between one word of the tester and the next.
+# Only a failure takes this long between two outputs of the tester.
 PATIENCE_S = 60.0
 _INSIDE = "--inside"
 # The kernel ends `unshare` with this process, `unshare` the first process within, and the kernel all others with that.
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tenth", action="store_true", help="a tenth of the cases, the same in each run")
     which.add_argument("--rates", action="store_true", help="only the cases of rates: select groups, meters")
-    parser.add_argument("--only", metavar="TEXT", default="", help="of these, the cases in whose names this is")
+    parser.add_argument("--only", metavar="TEXT", default="", help="of these, only the cases whose names contain TEXT")
     parser.add_argument("--open-vswitch", action="store_true", help="judge Open vSwitch, to compare")
     parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -107,7 +107,7 @@ def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def judged(cases: list[Case], binaries: Path | None, folder: Path) -> dict[str, Verdict]:
-    """Let Ringroad be judged, or Open vSwitch if there are no binaries; `folder` gets the files of the run."""
+    """Run the tester against Ringroad, or against Open vSwitch without binaries; `folder` gets the files of the run."""
     bed.make_links()
     open_vswitch = bed.OpenVSwitch(folder / "open-vswitch")
     connect_tester = open_vswitch.add_switch(bed.TESTER)

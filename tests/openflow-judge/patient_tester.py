@@ -24,7 +24,7 @@ from frame_replay import replay
 CONTROL_SOCKET = os.environ["JUDGE_OVS_CONTROL_SOCKET"]
 SENDING_INTERFACE = os.environ["JUDGE_SENDING_INTERFACE"]
 
-# Only a failure waits so long.
+# Only a failure waits this long.
 PATIENCE_S = 10.0
 # A meter is measured for this long, so that its allowed burst does not matter.
 METER_S = 5
@@ -33,9 +33,9 @@ RATE_TRIES = 3
 # A group does not depend on time: the frames of the case are sent this many times faster.
 GROUP_HASTE = 10
 
-# The tester would wait so long, always, for a packet that matches nothing.
+# The tester would always wait this long for a packet that matches nothing.
 tester.INTERVAL = 0
-# It gives a switch up after so long.
+# It gives up a switch after this time.
 tester.WAIT_TIMER = PATIENCE_S
 
 

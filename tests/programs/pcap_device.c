@@ -155,7 +155,7 @@ static void check_descriptor(void)
     for (unsigned round = 0; round < 50; round++) {
         send_frames(b, 3 * round, 3);
         for (unsigned number = 3 * round; number < 3 * round + 3; number++) {
-            /* While a frame is unread the descriptor is readable; then it is not, though the last frame is still in use. */
+            /* While a frame is unread the descriptor is readable; then it is not, though the last frame is in use. */
             REQUIRE(is_readable(descriptor, 10000));
             const unsigned char *bytes = receive(a, &header);
             while (number == 3 * round + 2 && is_readable(descriptor, 0)) {

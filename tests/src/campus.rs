@@ -17,8 +17,8 @@ use crate::daemon::{Daemon, PATIENCE};
 use crate::network::{NetworkNamespace, cable, finished};
 use crate::service::Service;
 
-/// Hosts of two VLANs on each of two switches, which have two cables between them. Hosts of one VLAN may not send UDP to
-/// port 9, and go to the other VLAN by Faucet's addresses.
+/// Hosts of two VLANs on each of two switches, which have two cables between them. Hosts of one VLAN may not send UDP
+/// to port 9, and go to the other VLAN by Faucet's addresses.
 const FAUCET: &str = r#"
 vlans:
   office: {vid: 100, faucet_mac: "0e:00:00:00:00:10", faucet_vips: ["10.100.0.254/24"]}
@@ -115,7 +115,7 @@ impl Host {
     /// Pings until one is answered. Returns the TTL.
     ///
     /// # Panics
-    /// Where none is for long.
+    /// If none is answered within the time limit.
     pub fn await_ping(&self, other: Ipv4Addr) -> u8 {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -206,7 +206,7 @@ impl Campus {
     /// The report of `ringroad switch` about a switch.
     ///
     /// # Panics
-    /// Where it fails.
+    /// If it fails.
     #[must_use]
     pub fn report(&self, switch: &str) -> Value {
         let printed = run(self.daemon.ringroad(&["--json", "switch", switch]));
@@ -215,10 +215,10 @@ impl Campus {
         reports[0].clone()
     }
 
-    /// Looks until it is as wished.
+    /// Polls until it is as expected.
     ///
     /// # Panics
-    /// Where it is not for long.
+    /// If it is not within the time limit.
     pub fn await_true(&self, what: &str, mut wished: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE.unwrap();
         while !wished() {

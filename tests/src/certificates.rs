@@ -14,7 +14,7 @@ pub struct Papers {
     pub key: PathBuf,
     /// The certificate.
     pub certificate: PathBuf,
-    /// The certificate of the CA whose certificates this one believes.
+    /// The certificate of the CA whose certificates this peer trusts.
     pub ca: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl CertificateAuthority {
     /// A new one, whose files are in `folder` and begin with `name`.
     ///
     /// # Panics
-    /// Where the files cannot be written.
+    /// If the files cannot be written.
     #[must_use]
     pub fn new(folder: &Path, name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
@@ -79,7 +79,7 @@ impl CertificateAuthority {
     /// A certificate for `name`, and files for a peer that trusts those of the same CA.
     ///
     /// # Panics
-    /// Where the files cannot be written.
+    /// If the files cannot be written.
     #[must_use]
     pub fn papers(&self, name: &str, oddity: Oddity) -> Papers {
         let signing_key = KeyPair::generate().unwrap();

@@ -32,7 +32,7 @@ pub fn summary(lines: BufReader<ChildStdout>) -> Value {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// Where it cannot be started.
+/// If it cannot be started.
 #[must_use]
 pub fn run(mut command: Command) -> Output {
     command.output().unwrap()

@@ -7,17 +7,17 @@ use crate::daemon::Daemon;
 /// Asserts that every frame that any switch received is accounted for, ports that left included.
 ///
 /// # Panics
-/// Where it is not.
+/// If a frame is missing.
 pub fn assert_conserved(status: &StatusReport) {
     for switch in &status.switches {
         assert_eq!(unaccounted(switch), 0, "{switch:?}");
     }
 }
 
-/// Waits until every frame that any switch received is accounted for: stations in namespaces send when they like.
+/// Waits until every frame that any switch received is accounted for: stations in namespaces send at any time.
 ///
 /// # Panics
-/// Where the account is not balanced for long.
+/// If the accounts do not balance within the time limit.
 pub fn await_conserved(daemon: &Daemon) -> StatusReport {
     daemon.await_status("an account that balances", |status| {
         status.switches.iter().all(|switch| unaccounted(switch) == 0)

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::network::{NetworkNamespace, finished};
 use crate::service::Service;
 
-/// Only a failure waits so long: every wait in the tests ends with an event.
+/// Only a failure waits this long: every wait in the tests ends with an event.
 pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 /// One of the binaries under test: from `$RINGROAD_BIN_DIR`, else beside the test's own.
@@ -111,7 +111,7 @@ impl Daemon {
         self.folder.path()
     }
 
-    /// Lets other users into the folder.
+    /// Gives other users access to the folder.
     pub fn open_folder(&self) {
         std::fs::set_permissions(self.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -163,7 +163,7 @@ impl Daemon {
     /// Opens a port of this daemon.
     ///
     /// # Panics
-    /// Where it cannot be opened.
+    /// If it cannot be opened.
     #[must_use]
     pub fn open(&self, name: &str) -> Port {
         Port::open_with(name, &self.options()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -172,7 +172,7 @@ impl Daemon {
     /// Sends a request to the daemon.
     ///
     /// # Panics
-    /// Where it refuses.
+    /// If it refuses.
     #[must_use]
     pub fn ask(&self, request: &Request) -> Reply {
         let mut connection = Connection::connect(self.socket()).unwrap();
@@ -188,7 +188,7 @@ impl Daemon {
     /// Polls the status until it is as expected: the daemon does not announce changes.
     ///
     /// # Panics
-    /// If it is not after a long time.
+    /// If it is not within the time limit.
     pub fn await_status(&self, what: &str, mut wished: impl FnMut(&StatusReport) -> bool) -> StatusReport {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -204,7 +204,7 @@ impl Daemon {
     /// Puts a new daemon in the place of the running one. Returns the report of it.
     ///
     /// # Panics
-    /// Where that fails, or something was not as before afterwards.
+    /// If that fails, or something was not as before afterwards.
     pub fn upgrade(&self) -> serde_json::Value {
         let upgraded = crate::command::run(self.ringroad(&["--json", "upgrade"]));
         assert!(upgraded.status.success(), "{}", crate::command::stderr(&upgraded));
@@ -216,7 +216,7 @@ impl Daemon {
     /// Sends 60,000 frames from `vale0:a` to `vale0:b` at 20,000 a second; returns who receives and who sends.
     ///
     /// # Panics
-    /// Where the receiver does not come.
+    /// If the receiver does not come.
     #[must_use]
     pub fn stream(&self) -> (Service, Service) {
         let receiver = Service::start(self.ringroad(&[

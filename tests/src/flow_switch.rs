@@ -45,7 +45,7 @@ impl FlowSwitch {
     /// Gives it other options, and waits until it has its ports.
     ///
     /// # Panics
-    /// Where they are refused.
+    /// If they are refused.
     pub fn set(&self, options: &[&str]) {
         let printed = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
         assert!(printed.status.success(), "{}", stderr(&printed));
@@ -61,7 +61,7 @@ impl FlowSwitch {
     /// What `ovs-ofctl` prints of the switch.
     ///
     /// # Panics
-    /// Where it fails.
+    /// If it fails.
     pub fn ofctl(&self, arguments: &[&str]) -> String {
         let [verb, rest @ ..] = arguments else { panic!("a verb") };
         let printed = run(self.ofctl_command(verb, rest));
@@ -82,7 +82,7 @@ impl FlowSwitch {
     /// The daemon's report of it.
     ///
     /// # Panics
-    /// Where it fails.
+    /// If it fails.
     #[must_use]
     pub fn report(&self) -> Value {
         let Reply::OpenFlow(reports) = self.daemon.ask(&Request::OpenFlow) else { panic!("no report") };
@@ -93,7 +93,7 @@ impl FlowSwitch {
     /// Polls the report until it is as expected.
     ///
     /// # Panics
-    /// If it is not after a long time.
+    /// If it is not within the time limit.
     pub fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
         let mut waiting = PATIENCE.unwrap();
         while !wished(&self.report()) {
@@ -121,7 +121,7 @@ impl FlowSwitch {
 /// Sends a frame and has the switch see it.
 ///
 /// # Panics
-/// Where the port fails.
+/// If the port fails.
 pub fn pass(port: &mut Port, frame: &[u8]) {
     send(port, frame);
     port.tx().sync().unwrap();

@@ -36,7 +36,7 @@ pub fn number_of(frame: &[u8], source: [u8; 6]) -> Option<u64> {
 /// Sends one frame, waiting for room.
 ///
 /// # Panics
-/// Where the port fails.
+/// If the port fails.
 pub fn send(port: &mut Port, frame: &[u8]) {
     while !port.tx().send(frame).unwrap() {
         assert!(port.wait(Interest::Tx, PATIENCE).unwrap(), "no room for a frame");
@@ -46,7 +46,7 @@ pub fn send(port: &mut Port, frame: &[u8]) {
 /// Waits for the next frame.
 ///
 /// # Panics
-/// Where none comes.
+/// If none comes.
 #[must_use]
 pub fn receive(port: &mut Port) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -59,7 +59,7 @@ pub fn receive(port: &mut Port) -> Vec<u8> {
 /// Waits for the next frame from `source`, past what others send.
 ///
 /// # Panics
-/// Where none comes.
+/// If none comes.
 #[must_use]
 pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
     loop {
@@ -73,7 +73,7 @@ pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
 /// The frames of a capture file.
 ///
 /// # Panics
-/// Where it cannot be read to its end.
+/// If it cannot be read to its end.
 #[must_use]
 pub fn read_capture(path: &Path) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::open(path).unwrap();

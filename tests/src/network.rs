@@ -81,7 +81,7 @@ impl NetworkNamespace {
     /// Runs a command in it and returns what that wrote.
     ///
     /// # Panics
-    /// Where it fails or takes too long.
+    /// If it fails or takes too long.
     pub fn run(&self, arguments: &[&str]) -> String {
         finished(&mut self.command(arguments))
     }
@@ -114,10 +114,10 @@ impl NetworkNamespace {
         address.unwrap_or_else(|| panic!("{interface} has no link-local address: {printed}")).to_owned()
     }
 
-    /// Waits until its links are as wished, looking again whenever one changes.
+    /// Waits until its links are as expected, with a new check whenever one changes.
     ///
     /// # Panics
-    /// Where they are not for long.
+    /// If they are not within the time limit.
     pub fn await_links(&self, what: &str, wished: impl Fn(&[LinkInfo]) -> bool) {
         let mut monitor = self.inside(|| LinkMonitor::open().unwrap());
         let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
@@ -213,7 +213,7 @@ pub fn cut(outside: &NetworkNamespace, outer: &str) {
 /// Runs a command to its end and returns what it wrote.
 ///
 /// # Panics
-/// Where it fails.
+/// If it fails.
 pub fn finished(command: &mut Command) -> String {
     let mut child = command
         .stdin(Stdio::null())

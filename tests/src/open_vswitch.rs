@@ -24,7 +24,7 @@ impl OpenVSwitch {
     /// Starts it with `ports` ports.
     ///
     /// # Panics
-    /// Where it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(ports: u32) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-ovs-").tempdir().unwrap();
@@ -70,7 +70,7 @@ impl OpenVSwitch {
     /// Runs `ovs-ofctl` with a verb, the bridge, and the rest.
     ///
     /// # Panics
-    /// Where it fails.
+    /// If it fails.
     pub fn ofctl(&self, verb: &str, rest: &[&str]) -> String {
         let mut command = program(self.folder.path(), "ovs-ofctl");
         let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());

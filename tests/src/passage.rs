@@ -16,7 +16,7 @@ const PROBE: Duration = Duration::from_millis(20);
 /// Carries frames from `a` to `b`, with `seed` as their sender, and back, with the next.
 ///
 /// # Panics
-/// Where a frame is lost or comes changed.
+/// If a frame is lost or comes changed.
 pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
     carry(a, b, lengths, seed, frames);
     carry(b, a, lengths, seed + 1, frames);
@@ -26,7 +26,7 @@ pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, fram
 /// `goes_on` returns false, or if nothing arrives for long.
 ///
 /// # Panics
-/// Where a queue cannot be used.
+/// If a queue cannot be used.
 pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnMut() -> bool) -> bool {
     let probe = numbered([0xFF; 6], station(seed), u64::MAX, 60);
     let deadline = Instant::now() + PATIENCE.unwrap();
@@ -53,7 +53,7 @@ pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnM
 /// until it arrives.
 ///
 /// # Panics
-/// Where a frame is lost or comes changed.
+/// If a frame is lost or comes changed.
 pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
     let source = station(seed);
     let make = |number: usize| {

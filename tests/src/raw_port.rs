@@ -21,7 +21,7 @@ impl RawPort {
     /// Opens a port of a daemon.
     ///
     /// # Panics
-    /// Where it is refused.
+    /// If it is refused.
     #[must_use]
     pub fn open(daemon: &Daemon, name: &str) -> Self {
         let mut connection = Connection::connect(daemon.socket()).unwrap();
@@ -36,7 +36,7 @@ impl RawPort {
     /// would wait for ever.
     ///
     /// # Panics
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn lie_in_wait(&self) {
         let placement = &self.opened.placement;
         for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {

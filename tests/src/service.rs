@@ -24,7 +24,7 @@ impl Service {
     /// Starts it.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(command: Command) -> Self {
         Self::start_with(command, Stdio::null())
@@ -33,7 +33,7 @@ impl Service {
     /// Starts it, with commands on its standard input ([`Self::tell`]).
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn start_interactive(command: Command) -> Self {
         Self::start_with(command, Stdio::piped())
@@ -52,7 +52,7 @@ impl Service {
     /// Writes a line to its standard input.
     ///
     /// # Panics
-    /// Where it has ended, or was not started with an input.
+    /// If it has ended, or was not started with an input.
     pub fn tell(&mut self, line: &str) {
         let written = self.input.as_mut().map(|input| writeln!(input, "{line}"));
         assert!(matches!(written, Some(Ok(()))), "{} does not read its input: {written:?}", self.what);
@@ -61,7 +61,7 @@ impl Service {
     /// Waits until it writes a line with `part` in it, and returns that line.
     ///
     /// # Panics
-    /// Where it ends or waits for long without.
+    /// If it ends, or writes no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(PATIENCE.unwrap()) else {

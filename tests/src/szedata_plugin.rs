@@ -16,7 +16,7 @@ impl SzedataPlugin {
     /// `None`, and the reason printed, where it is not built or testpmd cannot be run.
     ///
     /// # Panics
-    /// Where it cannot be copied.
+    /// If it cannot be copied.
     #[must_use]
     pub fn find() -> Option<Self> {
         let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
@@ -42,7 +42,7 @@ impl SzedataPlugin {
     /// A testpmd with the cards at `paths`, in `mode`.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn testpmd(
         &self,

@@ -56,7 +56,7 @@ impl Testpmd {
     /// two of its ports.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(memory: &Memory, devices: &[String], options: &[&str]) -> Self {
         let (mut command, prefix) = command(memory, devices, &[]);
@@ -67,7 +67,7 @@ impl Testpmd {
     /// Starts one that is controlled by commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn interactive(memory: &Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
         let plugin = plugin.display().to_string();
@@ -83,7 +83,7 @@ impl Testpmd {
     /// Gives it a command. What it prints comes with [`Self::await_line`].
     ///
     /// # Panics
-    /// Where it has ended.
+    /// If it has ended.
     pub fn tell(&mut self, command: &str) {
         self.service.tell(command);
     }
@@ -91,7 +91,7 @@ impl Testpmd {
     /// Waits until it prints a line with `part` in it, and returns that line.
     ///
     /// # Panics
-    /// Where it ends or waits for long without.
+    /// If it ends, or prints no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
         self.service.await_line(part)
     }
@@ -99,7 +99,7 @@ impl Testpmd {
     /// Stops it and waits for its end; returns all its output.
     ///
     /// # Panics
-    /// Where it does not end, or ends with an error.
+    /// If it does not end, or ends with an error.
     pub fn quit(&mut self) -> String {
         self.tell("quit");
         let (status, printed) = self.service.await_end();
@@ -110,7 +110,7 @@ impl Testpmd {
     /// Waits until it forwards. Its peers may not be connected then.
     ///
     /// # Panics
-    /// Where it ends or waits for long without.
+    /// If it ends, or does not forward within the time limit.
     pub fn await_forwarding(&mut self) {
         self.service.await_line("Port statistics");
     }
@@ -121,10 +121,10 @@ impl Testpmd {
         self.service.is_running()
     }
 
-    /// Kills it as a crash would, without a word to the other side.
+    /// Kills it as a crash would, without a message to the other side.
     ///
     /// # Panics
-    /// Where it had ended by itself.
+    /// If it had ended by itself.
     pub fn kill(mut self) {
         assert!(self.is_running(), "testpmd has ended by itself");
         self.service.kill();
@@ -152,7 +152,7 @@ fn command(memory: &Memory, devices: &[String], arguments: &[&str]) -> (Command,
 impl Drop for Testpmd {
     fn drop(&mut self) {
         self.service.kill();
-        // It removes its own files only when it ends in peace.
+        // It removes its own files only when it ends regularly.
         let _ = std::fs::remove_dir_all(Path::new("/var/run/dpdk").join(&self.prefix));
     }
 }

@@ -12,7 +12,7 @@ use crate::network::NetworkNamespace;
 /// The capture that the demo replays: real bytes, several MiB of them.
 ///
 /// # Panics
-/// Where `make e2e` has not named it.
+/// If `make e2e` has not named it.
 #[must_use]
 pub fn real_file() -> Vec<u8> {
     let path =
@@ -24,7 +24,7 @@ pub fn real_file() -> Vec<u8> {
 /// the original.
 ///
 /// # Panics
-/// Where a copy differs, or nothing moves for long.
+/// If a copy differs, or nothing moves for long.
 pub fn there_and_back(server: &NetworkNamespace, address: IpAddr, client: &NetworkNamespace, file: &[u8]) {
     let listener = server.inside(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
     let target = listener.local_addr().unwrap();

@@ -213,7 +213,7 @@ fn bad_files_and_names_are_clear_errors() {
     let mut bytes = std::fs::read(folder.join("whole.pcap")).unwrap();
     bytes.truncate(bytes.len() - 5);
     std::fs::write(folder.join("cut.pcap"), &bytes).unwrap();
-    std::fs::write(folder.join("foreign.pcap"), b"this is no capture at all, but long enough").unwrap();
+    std::fs::write(folder.join("foreign.pcap"), b"this is not a capture at all, but long enough").unwrap();
     let file = |name: &str| folder.join(name).display().to_string();
     let (cut, foreign, missing) = (file("cut.pcap"), file("foreign.pcap"), file("missing.pcap"));
     let cut_port = format!("pcap:{cut}");

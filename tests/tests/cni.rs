@@ -83,7 +83,7 @@ impl Network {
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// What the plugin answers to what it cannot do.
+    /// The plugin's answer to unsupported requests.
     fn fail(
         &self,
         operation: &str,

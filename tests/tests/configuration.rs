@@ -219,7 +219,7 @@ fn a_static_address_stays_on_its_port_and_in_the_file() {
     for (arguments, part) in [
         (["macs", "vale0", "--set", "ff:ff:ff:ff:ff:ff=b"], "multicast"),
         (["macs", "vale0", "--set", "02:0:0:0:0:1=b"], "not an Ethernet address"),
-        (["macs", "vale0", "--unset", mac], "no static address"),
+        (["macs", "vale0", "--unset", mac], "not a static address"),
     ] {
         let refused = run(&daemon, &arguments);
         assert!(!refused.status.success() && stderr(&refused).contains(part), "{}", stderr(&refused));

@@ -26,13 +26,13 @@ fn attach(daemon: &Daemon, port: &str, socket: &Path) {
     finished(&mut daemon.ringroad(&["attach", port, "--driver", &format!("dgram:{}", socket.display())]));
 }
 
-/// Waits until the program with a socket at `socket.peer` is there, so that nothing is sent in vain.
+/// Waits until the program with a socket at `socket.peer` is there, so that no frame is lost.
 fn await_peer(daemon: &Daemon, socket: &Path) {
     let peer = socket.with_extension("peer");
     daemon.await_status("a peer's socket", |_| {
         match UnixDatagram::unbound().unwrap().connect(&peer) {
             Ok(()) => true,
-            // It is there, and hears the port alone.
+            // It is there, and receives only from the port.
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         }
     });

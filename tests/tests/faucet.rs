@@ -60,8 +60,8 @@ fn obey_the_acl(campus: &Campus) {
     assert!(rule.contains("n_packets=5,") && rule.contains("actions=drop"), "{rule}");
 }
 
-/// Faucet dies while frames move and comes back: without it all frames arrive. When it comes back it makes its tables
-/// anew, and what is lost then is counted.
+/// Faucet dies while frames move and comes back: without it all frames arrive. When it comes back it rebuilds its
+/// tables, and frames that are lost then are counted.
 fn live_without_faucet(campus: &mut Campus) {
     let [sender, receiver] = [0, 2].map(|host| campus.hosts[host].socket(2000));
     let target = campus.hosts[2].address;
@@ -115,12 +115,12 @@ fn live_without_faucet(campus: &mut Campus) {
     });
     let (sent, came) = (sent.into_inner(), came.into_inner().unwrap().len() as u64);
     let dropped = drops(campus) - drops_before;
-    println!("{} of {sent} frames were lost while Faucet made its tables anew", sent - came);
+    println!("{} of {sent} frames were lost while Faucet rebuilt its tables", sent - came);
     assert!(sent == came || dropped > 0, "{} frames are lost, and none is counted", sent - came);
     await_conserved(&campus.daemon);
 }
 
-/// Has the other threads end when this part ends, however that is.
+/// Ends the other threads when this part ends, also by a panic.
 struct Ending<'flag>(&'flag AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -129,7 +129,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A cable between the switches breaks: Faucet hears of the port, and frames take the other cable.
+/// A cable between the switches breaks: Faucet is notified of the port, and frames take the other cable.
 fn take_the_other_cable(campus: &Campus) {
     let [from, to] = [&campus.hosts[0], &campus.hosts[2]];
     let sent_by = |cable: &str| campus.frames(&format!("vale0:{cable}")).1;
@@ -151,7 +151,8 @@ fn take_the_other_cable(campus: &Campus) {
     from.await_ping(to.address);
 }
 
-/// Gauge has the counters and flows that the switches have. Both change now and then, so they are read until they agree.
+/// Gauge has the counters and flows that the switches have. Both change now and then, so they are read until they
+/// agree.
 fn agree_with_gauge(campus: &Campus) {
     for (switch, dp, hosts) in [("vale0", "sw1", ["a1", "a2"]), ("vale1", "sw2", ["b1", "b2"])] {
         for (number, host) in ["1", "2"].into_iter().zip(hosts) {

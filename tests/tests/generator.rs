@@ -217,7 +217,7 @@ fn a_trial_passes_fails_and_is_invalid() {
     // No memory is so fast.
     let invalid = trial(&["vale0:a", "vale0:b", "--rate", "10000Mpps"]);
     assert_eq!(invalid["verdict"], "invalid");
-    assert!(invalid["reasons"][0].as_str().unwrap().contains("less than asked"), "{invalid}");
+    assert!(invalid["reasons"][0].as_str().unwrap().contains("less than configured"), "{invalid}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let fetched = run(&daemon, &["vm", "exec", "a", "wget -q -O - http://10.0.0.2/file | sha256sum"]);
     assert_eq!(fetched, served);
     assert_eq!(served.trim().len(), 67, "{served}");
-    // The same while one daemon takes the place of the other: neither guest connects anew.
+    // The same while one daemon takes the place of the other: neither guest has to reconnect.
     let fetch = ["vm", "exec", "a", "for i in 1 2 3; do wget -q -O - http://10.0.0.2/file; done | wc -c"];
     let mut fetching = Service::start(command(&daemon, &fetch));
     for _ in 0..3 {
@@ -193,7 +193,7 @@ fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
     let mut foreground = Service::start(command(&daemon, &["--json", "vm", "k", "--port", "vale0:k"]));
     let up: Value = serde_json::from_str(&foreground.await_line("\"ready\":true")).unwrap();
     foreground.signal(Signal::KILL);
-    // QEMU has no peer any more.
+    // QEMU has lost the command that started it.
     await_process_end(up["pid"].as_u64().unwrap());
     assert_eq!(daemon.status().ports.len(), 1);
     assert!(running(&daemon).is_empty());
@@ -335,7 +335,7 @@ fn tcp_between_containers_passes_within_the_kernel_and_is_in_the_account() {
         pieces += 1;
         busy(&daemon.status()) == busy(before)
     });
-    // All of it is in the accounts all the same.
+    // All of it is in the accounts nevertheless.
     let status = await_conserved(&daemon);
     let port = |name: &str| status.ports.iter().find(|port| port.name == name).unwrap();
     assert!(port("vale0:0").counters.received_bytes > pieces * PIECE);
@@ -429,7 +429,7 @@ fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     service.await_line("\"ready\":true");
     let inside = service.await_line("").trim().parse().unwrap();
     service.signal(Signal::KILL);
-    // The command has no guest any more.
+    // The command inside has lost the process that started it.
     await_process_end(inside);
     // Its record is stale once it is reaped.
     drop(service);

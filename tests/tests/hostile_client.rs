@@ -58,7 +58,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
                 let mut seed = attacker << 32;
                 while !over.load(Ordering::Relaxed) {
                     seed += 1;
-                    // How it ends is its own affair, but not when.
+                    // Its exit status is ignored, but not its duration.
                     Command::new("timeout")
                         .args([
                             "-s",
@@ -120,7 +120,7 @@ fn a_blocking_full_eventfd_delays_no_worker() {
     let mut sender = daemon.open("vale0:sender");
     let (mut a, mut b) = (daemon.open("vale1:a"), daemon.open("vale1:b"));
     attacker.lie_in_wait();
-    // Flooded to the attacker, whom the worker wakes.
+    // Flooded to the attacker, which the worker wakes.
     send(&mut sender, &numbered([0xFF; 6], station(1), 0, 60));
     sender.tx().sync().unwrap();
     daemon.await_status("the frame at the attacker's port", |status| {
@@ -146,7 +146,7 @@ fn a_blocking_full_eventfd_of_one_pipe_end_does_not_delay_the_other() {
     sent.recv_timeout(Duration::from_secs(60)).expect("the victim's sync waits in write(2)");
 }
 
-/// A client whose replies are not read until it calls for it.
+/// A client that reads its replies only in [`Self::replies`].
 struct RawClient {
     socket: UnixStream,
     decoder: FrameDecoder,
@@ -238,7 +238,7 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
     drop(port);
 }
 
-/// Connections of another user, as many of `wanted` as are let in, and the refusal of the first that is not. Threads
+/// Connections of another user, as many of `wanted` as are accepted, and the refusal of the first that is not. Threads
 /// have users of their own.
 fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>, Option<String>) {
     std::thread::scope(|scope| {
@@ -260,7 +260,7 @@ fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>
     })
 }
 
-/// A daemon that anybody may connect to.
+/// A daemon that any user may connect to.
 fn open_daemon(launcher: &[&str], config: &str) -> Daemon {
     let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{config}"));
     daemon.open_folder();

@@ -479,8 +479,8 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
 fn settings_that_cannot_be_are_refused_with_what_would_do() {
     let daemon = Daemon::start();
     for (arguments, part) in [
-        (&["switch", "eth0", "--openflow"][..], "no name of a switch"),
-        (&["switch", "vale0:a", "--openflow"], "no name of a switch"),
+        (&["switch", "eth0", "--openflow"][..], "not a name of a switch"),
+        (&["switch", "vale0:a", "--openflow"], "not a name of a switch"),
         (&["switch", "vale0", "--openflow", "127.0.0.1:6653"], "tcp:HOST:PORT"),
         (&["switch", "vale0", "--openflow", "--listen", "6654"], "127.0.0.1:6654"),
         (&["switch", "vale0", "--openflow", "--datapath-id", "xyz"], "hexadecimal"),

@@ -314,7 +314,7 @@ fn strangers_keep_no_tool_from_a_tcp_address() {
 fn a_byte_at_a_time_holds_no_place() {
     let address = free_address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
-    // One never ends its greeting, the other a message behind it.
+    // One never ends its hello, the other a message after it.
     let trickle = |mut stream: TcpStream, bytes: Vec<u8>| {
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         std::thread::spawn(move || {
@@ -428,7 +428,7 @@ fn thousands_of_connections_keep_no_client_out_on_this_machine() {
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let before = descriptors(&switch);
-    // The kernel holds back those for whom there is no room in the queue.
+    // The kernel holds back connections without room in the queue.
     let mut crowd = Vec::new();
     for _ in 0..3000 {
         match TcpStream::connect_timeout(&address, Duration::from_millis(50)) {

@@ -127,7 +127,7 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert!(shown.contains(&format!("refused {refused} tools")) && shown.contains(part), "{shown}");
     };
-    // It believes the switch, and the switch does not believe it.
+    // It trusts the switch, and the switch does not trust it.
     let stranger = Papers { ca: tool.ca.clone(), ..other.papers("stranger", Oddity::None) };
     assert!(!ofctl(&target, &stranger, &["dump-flows"]).status.success());
     await_refusal("not signed by a CA");
@@ -159,7 +159,7 @@ fn controllers_without_the_right_certificate_get_no_switch() {
     let folder = tempfile::tempdir().unwrap();
     let [ca, other] = ["ca", "other"].map(|name| CertificateAuthority::new(folder.path(), name));
     let ours = ca.papers("switch", Oddity::None);
-    // It believes the switch, and the switch does not believe it; and the other way round.
+    // It trusts the switch, and the switch does not trust it; and the other way round.
     let stranger = Papers { ca: ours.ca.clone(), ..other.papers("stranger", Oddity::None) };
     let doubter = Papers { ca: other.certificate(), ..ca.papers("doubter", Oddity::None) };
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -194,7 +194,7 @@ fn controllers_without_the_right_certificate_get_no_switch() {
 }
 
 #[test]
-fn certificates_are_read_anew_on_request_and_bad_files_are_named() {
+fn certificates_are_reread_on_request_and_bad_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let [old, new] = ["old", "new"].map(|name| CertificateAuthority::new(folder.path(), name));
     let target = format!("ssl:127.0.0.1:{}", free_port());
@@ -205,7 +205,7 @@ fn certificates_are_read_anew_on_request_and_bad_files_are_named() {
     ));
     let gets_in = |tool: &Papers| ofctl(&target, tool, &["dump-flows"]).status.success();
     let [tool, newer] = [&old, &new].map(|ca| ca.papers("tool", Oddity::None));
-    // Both believe the switch.
+    // Both trust the switch.
     let old_ca = folder.path().join("kept.pem");
     std::fs::copy(ca, &old_ca).unwrap();
     let [tool, newer] = [tool, newer].map(|tool| Papers { ca: old_ca.clone(), ..tool });

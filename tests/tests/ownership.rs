@@ -14,7 +14,7 @@ const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
 const FRIEND: u32 = 65_532;
 
-/// A daemon that anybody may connect to, and a program that others can run.
+/// A daemon that any user may connect to, and a program that others can run.
 fn open_to_all(launcher: &[&str], rules: &str) -> Daemon {
     let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{rules}"));
     let _ = daemon.program_for_all(Path::new(env!("CARGO_BIN_EXE_netmap_user")));
@@ -63,7 +63,7 @@ fn only_the_owner_may_use_a_users_ports_and_pipes() {
             assert!(!printed.contains("refused"), "user {uid}: {printed}");
         }
     }
-    // A free name is anybody's, netmap's pipes like the others.
+    // A free name is available to any user, including netmap's pipes.
     for printed in tries(&daemon, STRANGER, &["vale5:own", "z{1", "open:w{1"]) {
         assert!(!printed.contains("refused"), "{printed}");
     }

@@ -94,7 +94,7 @@ impl Wired {
         station.number("inner", number + 1);
     }
 
-    /// Waits until one station hears the other.
+    /// Waits until one station receives from the other.
     fn await_ping(&self) {
         let end = Instant::now() + PATIENCE.unwrap();
         let far = address(2).to_string();

@@ -157,7 +157,7 @@ fn a_collector_gets_samples_with_their_ports_and_pool_and_the_counters_of_ports(
         assert_eq!(number(flow, "Output interface value") & 0xff, index(&daemon, "vale0:b"));
         assert_eq!(number(flow, "Frame Length"), LEN as u64 + 4, "with FCS");
         assert_eq!(number(flow, "Payload stripped"), 4);
-        assert_eq!(number(flow, "Sampled header length"), 64, "as wished");
+        assert_eq!(number(flow, "Sampled header length"), 64, "as requested");
         // One of each four frames; the pool identifies it, and so does the number in the sampled frame.
         let pool = number(flow, "Sample pool");
         assert_eq!((pool - 1) / RATE, row, "{flow:#?}");
@@ -234,7 +234,7 @@ fn the_exporter_outlives_an_upgrade_and_a_crash_of_the_daemon() {
         pass(a, b, 0..RATE * 3);
         for flow in collect(&socket, 3).flows {
             let pool = number(&flow, "Sample pool");
-            // Both begin anew with a port that is gone when the daemon is queried.
+            // Both restart with a port that is gone when the daemon is queried.
             assert!(pool > last_pool || number(&flow, "Sequence number") == 1, "{last_pool}: {flow:#?}");
             (samples, last_pool) = (samples + 1, pool);
         }

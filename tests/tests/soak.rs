@@ -1,5 +1,5 @@
-//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; nothing of them
-//! is left behind.
+//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; none of them
+//! leaves anything behind.
 //!
 //! `RINGROAD_SOAK_SECONDS` sets the duration (60).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -161,8 +161,8 @@ impl Site {
             let program = programs[round as usize % programs.len()].to_str().unwrap();
             let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", program]);
             let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-            // It checks what has arrived after one look, which beside all of this may be too early: that it ends is
-            // what counts here.
+            // It checks what has arrived after one poll, which under this load may be too early: here it only has to
+            // end.
             assert!(status.code().is_some(), "{program}: {status}");
             1
         })]

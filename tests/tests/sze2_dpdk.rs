@@ -62,7 +62,7 @@ impl Site {
         (daemon, a, b)
     }
 
-    /// Kills the daemon, and makes all of it anew.
+    /// Kills the daemon, and sets everything up again.
     fn restart(&mut self, channels: u16) {
         self.daemon.signal(Signal::KILL);
         self.daemon.await_end();
@@ -77,7 +77,7 @@ impl Site {
         Card::open(&self.cards[card], "test").unwrap().status().unwrap()
     }
 
-    /// Waits until a card is as wished.
+    /// Waits until a card is as expected.
     fn await_status(&self, card: usize, wished: impl Fn(&CardStatus) -> bool) -> CardStatus {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {

@@ -13,7 +13,7 @@ use ringroad_tests::service::Service;
 use serde_json::Value;
 
 #[test]
-fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
+fn a_stream_loses_no_frame_through_upgrades_and_accounts_continue() {
     for workers in 1..=2 {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
         let (mut receiver, mut sender) = daemon.stream();
@@ -92,7 +92,7 @@ fn programs_keep_ports_pipes_shared_regions_and_connections() {
 }
 
 #[test]
-fn containers_keep_their_links_and_interfaces_are_opened_anew() {
+fn containers_keep_their_links_and_interfaces_are_reopened() {
     if !is_root() {
         return;
     }
@@ -149,7 +149,7 @@ fn containers_keep_their_links_and_interfaces_are_opened_anew() {
 }
 
 #[test]
-fn a_process_that_cannot_go_on_leaves_the_old_one_running() {
+fn a_process_that_cannot_take_over_leaves_the_old_one_running() {
     let daemon = Daemon::with_config("");
     let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
     let pid = daemon.status().pid;

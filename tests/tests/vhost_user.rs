@@ -280,7 +280,7 @@ fn front_ends_that_send_garbage_are_reported_and_dropped() {
     last_error("no ring 9");
     say(&message(8, &[0u32, 70_000].map(u32::to_ne_bytes).concat()));
     last_error("1 to 32768 entries");
-    // Half a message, and then nothing more: the port can be taken away all the same.
+    // Half a message, and then nothing more: the port can be removed nevertheless.
     let mut socket = UnixStream::connect(site.socket(0)).unwrap();
     socket.write_all(&message(8, &[0; 8])[..5]).unwrap();
     site.daemon.await_status("connection", |status| {
@@ -303,7 +303,7 @@ fn refusing_a_socket_names_a_remedy() {
     let taken = format!("vhost-user:{}", site.socket(0).display());
     refused(&taken, "listens");
     refused("vhost-user:/nonexistent/folder/socket", "No such file");
-    refused(&format!("vhost-user:{}", site.daemon.folder().join("config.toml").display()), "is no socket");
+    refused(&format!("vhost-user:{}", site.daemon.folder().join("config.toml").display()), "is not a socket");
     refused(&format!("vhost-user:/tmp/{}", "x".repeat(200)), "107 bytes");
     refused("vhost-user:", "path");
     refused("vhost-user:/tmp/s@id=3", "no option id");

@@ -142,7 +142,7 @@ fn isolated_ports_and_storms_are_kept_from_others() {
     let dropped = drops(port, "storm");
     assert!((1..STORM).contains(&dropped), "{port:#?}");
     assert_eq!(waiting(&mut up).len() as u64 + 1, STORM - dropped);
-    // What is known passes all the same.
+    // Known addresses pass nevertheless.
     pass(&mut up, &frame(station(1), 3, None));
     assert_eq!(receive(&mut a), frame(station(1), 3, None));
     for _ in 0..100 {

@@ -4,19 +4,19 @@ use std::process::{Command, Stdio};
 
 use ringroad_netdev::{Namespace, NamespaceError};
 
-/// Engines that tell a container's process in the same words.
+/// Engines that report a container's process in the same form.
 const ENGINES: [&str; 2] = ["podman", "docker"];
 
 /// Why a container's namespace is not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerNameError {
-    /// It is no container's name, and names no namespace either.
+    /// Neither a container's name nor a namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The engine cannot be asked.
+    /// The engine cannot be called.
     #[error(
-        "asking {engine} for its containers: {source}; install it, or give the number of a process in the container"
+        "querying {engine} for its containers: {source}; install it, or give the number of a process in the container"
     )]
     NoEngine {
         /// Its command.

@@ -1,7 +1,7 @@
 //! How a network namespace is joined to a switch, for the command line and for the CNI plugin.
 //!
 //! [`veth_pair`] makes the pair whose outer end the daemon serves; [`container_name`] finds the namespace of a
-//! container by the name that its engine knows.
+//! container by its name in its engine.
 
 pub mod container_name;
 pub mod veth_pair;

@@ -39,7 +39,7 @@ pub enum AttachmentError {
     },
 }
 
-/// Where the daemon is.
+/// The daemon's namespaces.
 #[derive(Debug)]
 pub struct Outside {
     /// Its network namespace, as this process names it.
@@ -48,10 +48,10 @@ pub struct Outside {
     pub process: u32,
 }
 
-/// Looks where the daemon is.
+/// Finds the daemon's namespaces.
 ///
 /// # Errors
-/// [`AttachmentError`]: it cannot be asked, or is in another PID namespace.
+/// [`AttachmentError`]: it cannot be queried, or is in another PID namespace.
 pub fn outside(daemon: &mut Connection) -> Result<Outside, AttachmentError> {
     let status = daemon.status()?;
     // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
@@ -75,7 +75,7 @@ pub struct VethPair {
 
 impl VethPair {
     /// Makes the pair, with the outer end up and the inner end ready to be set up. The outer end gets the first of
-    /// `names` that is free. The host stack has nothing to say on it.
+    /// `names` that is free. The host stack sends nothing on it.
     ///
     /// # Errors
     /// [`AttachmentError`]. Nothing is left behind then.
@@ -117,7 +117,7 @@ impl VethPair {
         })?
     }
 
-    /// Sets the inner end up, with an address if it gets one.
+    /// Sets the inner end up, with an address if given.
     ///
     /// # Errors
     /// [`AttachmentError`].
@@ -142,10 +142,10 @@ impl VethPair {
     /// Removes the pair.
     ///
     /// # Errors
-    /// [`AttachmentError`]. One that is gone is no error.
+    /// [`AttachmentError`]. A missing one is not an error.
     pub fn remove(&self, outside: &Namespace) -> Result<(), AttachmentError> {
         match in_namespace(outside, || delete_link(&self.outer))? {
-            // It went with its namespace.
+            // It was removed with its namespace.
             Err(error) if error.is_no_interface() => Ok(()),
             result => Ok(result?),
         }

@@ -63,7 +63,7 @@ impl Global {
     }
 }
 
-/// The verbs. Each says itself what it does: a comment here would stand in its place.
+/// The verbs. Each documents itself: a comment here would replace that help text.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Up(up::Up),
@@ -137,7 +137,7 @@ pub(crate) struct PortSizes {
 }
 
 impl PortSizes {
-    /// These sizes, with deep rings where nobody says otherwise.
+    /// These sizes, with deep rings unless the user sets another number of slots.
     pub(crate) fn deep(&self) -> Self {
         Self { slots: self.slots.or(Some(DEEP_SLOTS)), ..self.clone() }
     }
@@ -175,7 +175,7 @@ impl PortSizes {
         format!("{device}{separator}{}", options.join(","))
     }
 
-    /// Whether an option is given that only devices understand.
+    /// Whether an option is set that only applies to devices.
     pub(crate) fn names_a_device(&self) -> bool {
         self.netns.is_some() || self.force
     }
@@ -198,13 +198,13 @@ pub(crate) struct RunLimits {
     /// End after this many seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Print rates every S seconds, also if standard error is no terminal; with --json as objects {"interval": ...}
+    /// Print rates every S seconds, also if standard error is not a terminal; with --json as objects {"interval": ...}
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
     /// CPU to run on; two for two threads, such as 0,1
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(crate) cpu: Vec<usize>,
-    /// Go on when the daemon ends and comes back: wait for it and open the ports again; frames in the rings are lost
+    /// If the daemon ends, wait for its restart and open the ports again; frames in the rings are lost
     #[arg(long)]
     pub(crate) reconnect: bool,
 }

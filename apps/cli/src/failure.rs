@@ -9,16 +9,16 @@ use ringroad_capture::{CaptureError, FilterError};
 use ringroad_control::{ControlError, Reply};
 use serde::Serialize;
 
-/// What captures call standard output.
+/// Name of standard output in captures.
 const STANDARD_OUTPUT: &str = "standard output";
 
 /// The end of a command that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
-    /// What happened, and where.
+    /// The error, and where it occurred.
     #[serde(rename = "error")]
     pub(crate) message: String,
-    /// Advice for the user; empty if there is none.
+    /// Advice for the user; can be empty.
     pub(crate) advice: String,
     #[serde(skip)]
     kind: Kind,
@@ -39,7 +39,7 @@ enum Kind {
 
 /// Exit status of a result that does not satisfy: frames were lost or damaged.
 pub(crate) const VERDICT_FAIL: u8 = 3;
-/// Exit status of a result that says nothing: the generator did not carry the load.
+/// Exit status of an invalid result: the generator did not carry the load.
 pub(crate) const VERDICT_INVALID: u8 = 4;
 
 impl Failure {
@@ -80,19 +80,19 @@ impl Failure {
         Self { kind: Kind::Verdict(status), ..Self::new("the result is not good", "") }
     }
 
-    /// Writing results failed; a reader that went away is no failure.
+    /// Writing results failed; a reader that closed the pipe is not a failure.
     pub(crate) fn output(error: &io::Error) -> Self {
         let failure = Self::new(format!("writing the result: {error}"), "");
         let kind = if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
         Self { kind, ..failure }
     }
 
-    /// An answer of the daemon that does not belong to the question.
+    /// A reply of the daemon that does not match the request.
     pub(crate) fn reply(reply: &Reply) -> Self {
         let text = format!("{reply:?}");
         let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         Self::new(
-            format!("the daemon answered another question ({name})"),
+            format!("the daemon's reply does not match the request ({name})"),
             "use a program and a daemon of the same version: ringroad down, then ringroad up",
         )
     }
@@ -101,7 +101,7 @@ impl Failure {
         self.kind == Kind::BrokenPipe
     }
 
-    /// Whether there is something to tell the user.
+    /// Whether there is a message for the user.
     pub(crate) fn is_worth_telling(&self) -> bool {
         !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_) | Kind::Verdict(_))
     }
@@ -117,7 +117,7 @@ impl Failure {
         }
     }
 
-    /// Splits an error's words where the libraries put advice: behind a semicolon.
+    /// Splits an error's text where the libraries put advice: after a semicolon.
     fn from_words(words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, advice)) => Self::new(message, advice),
@@ -167,7 +167,7 @@ impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
         let words = Self::from_words(&error.to_string());
         match error {
-            // Whoever reads a capture on standard output may stop when it has seen enough.
+            // The reader of a capture on standard output may stop at any time.
             CaptureError::Write { source, path, .. } if path == Path::new(STANDARD_OUTPUT) => {
                 Self { kind: Self::output(&source).kind, ..words }
             }

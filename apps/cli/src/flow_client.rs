@@ -14,7 +14,7 @@ use ringroad_openflow::message::{
 use crate::arguments::Global;
 use crate::failure::Failure;
 
-/// A switch that says nothing for so long is given up.
+/// Time without a reply after which the switch is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The connection.
@@ -35,7 +35,7 @@ impl FlowClient {
         };
         let report =
             reports.into_iter().find(|report| report.settings.switch == switch).ok_or_else(|| {
-                let advice = format!("ringroad switch {switch} --openflow gives it some");
+                let advice = format!("ringroad switch {switch} --openflow gives it flow tables");
                 Failure::new(format!("{switch} has no flow tables"), advice)
             })?;
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", report.socket), "");
@@ -84,7 +84,7 @@ impl FlowClient {
                 }
                 (xid, Reply::Error(error)) if xid == asked => {
                     return Err(Failure::new(
-                        format!("{} refuses to tell its flows: {}", self.switch, error.code),
+                        format!("{} refuses to list its flows: {}", self.switch, error.code),
                         "",
                     ));
                 }

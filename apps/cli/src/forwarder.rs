@@ -1,4 +1,4 @@
-//! Forwarding between two ports, both ways in one thread: what `fwd` runs once, or once per thread of a pipeline.
+//! Forwarding between two ports, both ways in one thread: `fwd` runs it once, or once per thread of a pipeline.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::run::Run;
 pub(crate) struct DirectionCounts {
     /// Frames moved.
     pub(crate) frames: u64,
-    /// Frames that the other port can never hold; released.
+    /// Frames too long for the other port; released.
     pub(crate) too_long_frames: u64,
     /// Frames released because the other port was full.
     pub(crate) dropped_frames: u64,
@@ -69,7 +69,7 @@ impl Direction {
         }
     }
 
-    /// Moves one burst. Says whether anything moved.
+    /// Moves one burst. Returns whether anything moved.
     fn turn(&mut self, rx: &mut RxRing, tx: &mut TxRing) -> Result<bool, Failure> {
         rx.sync()?;
         let before = rx.available();
@@ -108,7 +108,7 @@ impl Direction {
         Ok(gone > 0)
     }
 
-    /// The receive ring holds nothing that was looked at before.
+    /// The receive ring has no frames that were read before.
     fn begin_anew(&mut self) {
         (self.swapped_slots, self.within_frame) = (0, false);
     }
@@ -136,7 +136,7 @@ impl Direction {
     }
 }
 
-/// Frames, and their slots, that lie whole in the first `limit` slots.
+/// Frames, and their slots, that are whole in the first `limit` slots.
 fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
     let (mut frames, mut slots) = (0, 0);
     for offset in 0..limit.min(rx.available()) {
@@ -148,7 +148,7 @@ fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
     (frames, slots)
 }
 
-/// Two ports joined: frames of `there` go from the first to the second, those of `back` the other way.
+/// Two ports joined: `there` moves frames from the first to the second, `back` the other way.
 #[derive(Debug)]
 pub(crate) struct Junction {
     pub(crate) ports: [Port; 2],
@@ -208,7 +208,7 @@ impl Junction {
         let before = [first.reconnections(), second.reconnections()];
         wait_for_either([first, second], demands, limit)?;
         if [first.reconnections(), second.reconnections()] != before {
-            // The rings may be others.
+            // The rings may have changed.
             self.there.begin_anew();
             self.back.iter_mut().for_each(Direction::begin_anew);
         }

@@ -1,4 +1,4 @@
-//! The arguments that say which frames are sent, for all commands that send some.
+//! The arguments that choose the frames, for all commands that send frames.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(crate) struct FrameOptions {
     /// Flows, by different source ports, and different source IP addresses once ports run out
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     flows: u64,
-    /// Let flows have source Ethernet addresses of their own too
+    /// Give each flow its own source Ethernet address too
     #[arg(long)]
     flow_macs: bool,
     /// Send frames without number, time and checksum in their last bytes: nothing can be measured of them
@@ -62,7 +62,7 @@ pub(crate) struct FrameOptions {
     /// Send this frame instead: its bytes without FCS, in hexadecimal digits
     #[arg(long, value_name = "HEX", conflicts_with_all = ["pcap", "size", "vlan", "vxlan"])]
     frame: Option<HexBytes>,
-    /// Send a frame of a capture file instead: FILE, or FILE#N for the one behind N others
+    /// Send a frame of a capture file instead: FILE, or FILE#N for the frame after N others
     #[arg(long, value_name = "FILE[#N]", conflicts_with_all = ["size", "vlan", "vxlan"])]
     pcap: Option<String>,
     /// Send this stream instead, as TOML: 'size = "imix", packet = [{ethernet = {}}, {ipv6 = {}}, {udp = {}}]'; may be
@@ -85,7 +85,7 @@ enum Protocol {
 }
 
 impl FrameOptions {
-    /// The streams that were asked for.
+    /// The requested streams.
     pub(crate) fn streams(&self) -> Result<Vec<StreamDefinition>, Failure> {
         let mut list = if let Some(file) = &self.streams {
             read_list(file)?
@@ -115,7 +115,7 @@ impl FrameOptions {
                     file,
                     index.parse().map_err(|_| {
                         Failure::usage(
-                            format!("\"{index}\" is no number of a frame"),
+                            format!("\"{index}\" is not a frame number"),
                             "write FILE#N, counted from 0",
                         )
                     })?,

@@ -1,4 +1,4 @@
-//! Where results go. Text or JSON on standard output; progress, notes and failures on standard error.
+//! Output: text or JSON results on standard output; progress, notes and failures on standard error.
 
 pub(crate) mod json;
 pub(crate) mod rates;
@@ -27,7 +27,7 @@ impl Output {
         Self { json: global.json, quiet: global.quiet, stdout_taken: false }
     }
 
-    /// The same voice with results on standard error, for commands whose data goes to standard output.
+    /// The same output with results on standard error, for commands whose data goes to standard output.
     pub(crate) fn beside_data(&self) -> Self {
         Self { stdout_taken: true, ..self.clone() }
     }
@@ -50,7 +50,7 @@ impl Output {
         if self.json { self.line(&json::line(value)?) } else { self.line(text(value).trim_end()) }
     }
 
-    /// Says that ports are open and traffic may come: an object with --json, else a note.
+    /// Reports that ports are open and traffic can start: an object with --json, else a note.
     pub(crate) fn ready(&self, ports: &[&PortInfo]) -> Result<(), Failure> {
         if self.json {
             return self.line(&json::line(&json::Ready::new(ports))?);
@@ -61,10 +61,10 @@ impl Output {
         Ok(())
     }
 
-    /// A remark for people, on standard error.
+    /// A note for users, on standard error.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            // A remark that nobody can read changes nothing.
+            // A note that cannot be written changes nothing.
             let _ = writeln!(io::stderr(), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! Arguments that are port names. Any name is taken; shells complete what the catalogue of ports has.
+//! Arguments that are port names. Any name is accepted; shells complete names from the catalogue of ports.
 
 use std::ffi::OsStr;
 

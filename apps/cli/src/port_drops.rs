@@ -1,4 +1,4 @@
-//! What the daemon counted as dropped while a command ran.
+//! The drops that the daemon counted while a command ran.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ pub(crate) struct PortDrops<'run> {
 }
 
 impl<'run> PortDrops<'run> {
-    /// Begins to watch the port of this name, which is open; `None` where the program itself has it.
+    /// Begins to watch the port of this name, which is open; `None` if the program itself has it.
     pub(crate) fn start(global: &'run Global, port: &str) -> Option<Self> {
         let before = drops(global, port)?;
         Some(Self { global, port: port.to_owned(), before })
     }
 
-    /// What was dropped since the start; the port must still be open. `None` where the daemon is gone.
+    /// Drops since the start; the port must still be open. `None` if the daemon is gone.
     pub(crate) fn end(self) -> Option<Causes> {
         Some(growth(&self.before, &drops(self.global, &self.port)?))
     }
@@ -33,7 +33,7 @@ fn drops(global: &Global, name: &str) -> Option<Causes> {
     Some(ports.into_iter().find(|port| port.name == name)?.counters.drops)
 }
 
-/// What came since `before`. A port that was opened anew counts from 0.
+/// Drops since `before`. A port that was opened anew counts from 0.
 pub(crate) fn growth(before: &Causes, after: &Causes) -> Causes {
     let anew = after.iter().any(|(cause, frames)| before.get(cause).is_some_and(|before| frames < before));
     if anew { less(after, &Causes::new()) } else { less(after, before) }

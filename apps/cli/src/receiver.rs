@@ -18,11 +18,11 @@ use crate::run::{Progress, Run};
 
 /// Slots that are prefetched ahead of the one being read.
 const PREFETCH_SLOTS: u32 = 8;
-/// AF_PACKET shows a frame 16 ms after it came at the latest.
+/// AF_PACKET shows a frame at most 16 ms after its arrival.
 const LATENESS: Duration = Duration::from_millis(20);
-/// Frames that claim to have come before the end are taken for so long after it.
+/// For this time after the end, frames with a timestamp before the end are taken.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
-/// Digests of so many frames go to the meter at once.
+/// Number of frames whose digests go to the meter together.
 const DIGESTS: usize = 256;
 
 /// When to stop receiving, besides the run's own end.
@@ -30,7 +30,7 @@ const DIGESTS: usize = 256;
 pub(crate) struct ReceiveLimits {
     /// Frames that pass the filter.
     pub(crate) count: Option<u64>,
-    /// Ends when nothing came for so long after the first frame.
+    /// Ends when nothing arrived for this time after the first frame.
     pub(crate) idle_exit: Option<Duration>,
 }
 
@@ -90,23 +90,23 @@ pub(crate) struct ReceiveSummary {
     /// The measurement of test frames, if they are checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_frames: Option<MeterSummary>,
-    /// Frames that lay in the port's rings at the end: those that came after it, or were more than the count.
+    /// Frames in the port's rings at the end: frames that arrived after it, or beyond the count.
     pub(crate) left_frames: u64,
     /// Frames of those received that did not pass the filter, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) filtered_frames: Option<u64>,
-    /// Frames that the datapath dropped at the port meanwhile, by cause; none where the daemon does not have the port.
+    /// Frames that the datapath dropped at the port meanwhile, by cause; empty if the daemon does not have the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drops: Option<Causes>,
-    /// What was captured.
+    /// Summary of the capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capture: Option<CaptureCounts>,
 }
 
-/// What was captured.
+/// Summary of the capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CaptureCounts {
-    /// Path of the file; where there are several, without their numbers.
+    /// Path of the file; of several files, without their numbers.
     pub(crate) file: String,
     /// Files begun, those included that were written over.
     pub(crate) files: u64,
@@ -139,8 +139,8 @@ impl Receiver {
         Self { frames: 0, bytes: 0, filtered: 0, times: Times::default(), usage, gathered: Vec::new() }
     }
 
-    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; drops and
-    /// the capture in it are left to the caller, who asks the daemon and names the file.
+    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; the caller
+    /// adds drops and the capture, for which it queries the daemon and knows the file's name.
     pub(crate) fn receive(
         &mut self,
         port: &mut Port,
@@ -214,14 +214,14 @@ impl Receiver {
         if run.is_over(now_ns) {
             self.take_the_rest(port, run, count)?;
         }
-        // What was taken is handed back, so that the sender sees it consumed.
+        // Taken slots are returned, so that the sender sees them consumed.
         for queue in port.queues() {
             queue.rx().sync()?;
         }
         Ok(())
     }
 
-    /// Takes what has come to any queue, until `count` have passed. `false`: nothing had.
+    /// Takes frames that have arrived at any queue, until `count` have passed. `false`: there were none.
     fn turn(&mut self, port: &mut Port, run: &Run, now_ns: u64, count: u64) -> Result<bool, Failure> {
         let before = self.frames;
         for queue in port.queues() {
@@ -238,14 +238,14 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Takes what came before the end: what lies in the rings, and what drivers have yet to show there.
+    /// Takes frames that arrived before the end: those in the rings, and those that drivers have yet to put there.
     fn take_the_rest(&mut self, port: &mut Port, run: &Run, count: u64) -> Result<(), Failure> {
         let (ended_ns, start_ns) = (unix_time_ns(), run.now_ns());
         let mut has_waited = false;
         while self.passed() < count {
             let now_ns = run.now_ns();
             let came = self.turn(port, run, now_ns, count)?;
-            // Frames without a time come from rings that show them at once.
+            // Frames without a time are from rings that show them immediately.
             let is_late = (1..ended_ns).contains(&self.times.newest_frame_ns);
             if (came && !is_late) || (!came && has_waited) || now_ns - start_ns > LONGEST_REST_NS {
                 break;
@@ -256,7 +256,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Sleeps until frames come. Before it sleeps it writes captured frames out.
+    /// Sleeps until frames arrive. Writes captured frames out before.
     fn rest(&mut self, port: &mut Port, limit: Duration) -> Result<(), Failure> {
         if let Some(capture) = &mut self.usage.capture {
             capture.flush()?;
@@ -268,8 +268,7 @@ impl Receiver {
     /// Takes whole frames of `rx` until `count` have passed.
     fn take(&mut self, rx: &mut RxRing, count: u64) -> Result<(), Failure> {
         let touched = self.usage.check.is_some() || self.usage.capture.is_some();
-        // Where the port does not know when frames came one clock reading serves the burst: they became visible
-        // together.
+        // If the port has no arrival times, one clock reading serves the burst: its frames became visible together.
         let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
         let arrival_ns = self.usage.check.as_mut().map_or(0, |check| check.clock.now_ns());
         let available = rx.available();
@@ -359,7 +358,7 @@ struct Times {
     first_ns: u64,
     /// After the last one.
     last_ns: u64,
-    /// When the frame came that was taken last, since 1970-01-01 UTC; 0 where its port does not know.
+    /// Arrival time of the last taken frame, since 1970-01-01 UTC; 0 if its port does not know.
     newest_frame_ns: u64,
 }
 

@@ -1,7 +1,7 @@
 //! A run of traffic: its duration, progress reports and processors.
 //!
-//! Loops look at the clock once per burst and ask [`Run::is_over`]; waits last no longer than [`Run::wait_limit`], so
-//! that a signal which came just before a wait is seen soon after.
+//! Loops read the clock once per burst and call [`Run::is_over`]; waits last at most [`Run::wait_limit`], so that a
+//! signal that arrived just before a wait is noticed soon.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::arguments::RunLimits;
 use crate::failure::Failure;
 use crate::output::{Output, json, rates};
 
-/// Longest wait between two looks at the stop flag.
+/// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Set by SIGINT and SIGTERM; a second signal ends the process at once.
@@ -97,7 +97,7 @@ fn as_ns(span: Duration) -> u64 {
 pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
     let Some(cpu) = cpu else { return Ok(()) };
     ringroad_generator::affinity::pin(cpu).map_err(|error| {
-        // What the kernel says does not name the processor.
+        // The kernel's message does not name the processor.
         let message = match error.raw_os_error() {
             Some(_) => format!("running on CPU {cpu}: {error}"),
             None => error.to_string(),
@@ -106,7 +106,7 @@ pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
     })
 }
 
-/// Rates every interval: overwritten in place where a person watches, a line each where asked for.
+/// Rates every interval: overwritten in place on a terminal, a line each if requested.
 #[derive(Debug)]
 pub(crate) struct Progress {
     output: Output,
@@ -123,7 +123,7 @@ struct IntervalLine {
 }
 
 impl Progress {
-    /// Progress of what `verb` names, such as "received".
+    /// Progress of the action `verb`, such as "received".
     pub(crate) fn new(output: &Output, limits: &RunLimits, verb: &'static str) -> Self {
         let in_place = limits.interval.is_none() && output.is_watched();
         let interval_ns = match limits.interval {

@@ -1,4 +1,4 @@
-//! How the generator's threads work, as arguments of the commands that have one.
+//! Arguments for the generator's threads, of the commands that use it.
 
 use clap::{Args, ValueEnum};
 use ringroad_generator::session::DEFAULT_BURST_FRAMES;

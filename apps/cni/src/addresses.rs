@@ -1,4 +1,4 @@
-//! The plugin that gives addresses (IPAM), which does what the runtime asked this one to do.
+//! The plugin that assigns addresses (IPAM), which runs the same operation as this plugin.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,14 +9,14 @@ use crate::NEWEST;
 use crate::answer::{CniError, Code};
 use crate::request::{Outcome, Request};
 
-/// Has the plugin do an operation; nothing is done where the network has none.
+/// Calls the plugin for an operation; does nothing if the network has no such plugin.
 pub(crate) fn ask(request: &Request, operation: &str) -> Result<Outcome, CniError> {
     let Some(answer) = run(request, operation)? else { return Ok(Outcome::default()) };
     serde_json::from_value(answer)
         .map_err(|error| CniError::new(Code::Decoding, "the addresses cannot be read", error))
 }
 
-/// The same for the operations that came with version 1.1.0, which an older plugin does not know.
+/// The same for the operations that came with version 1.1.0, which an older plugin does not support.
 pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), CniError> {
     let versions = run(request, "VERSION")?.unwrap_or_default();
     let known = versions.get("supportedVersions").and_then(Value::as_array);
@@ -26,7 +26,7 @@ pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), Cni
     Ok(())
 }
 
-/// The plugin's answer; `None` where there is no plugin, or it has nothing to say.
+/// The plugin's answer; `None` if there is no plugin, or its answer is empty.
 fn run(request: &Request, operation: &str) -> Result<Option<Value>, CniError> {
     let Some(plugin) = request.network.ipam.as_ref().map(|ipam| &ipam.plugin).filter(|name| !name.is_empty())
     else {
@@ -43,7 +43,7 @@ fn run(request: &Request, operation: &str) -> Result<Option<Value>, CniError> {
     command.env("CNI_COMMAND", operation).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
-        // One that does not read says so by its answer.
+        // A plugin that does not read its input reports errors in its answer.
         let _ = input.write_all(&request.configuration);
     }
     let told = child.wait_with_output().map_err(failed)?;
@@ -51,7 +51,7 @@ fn run(request: &Request, operation: &str) -> Result<Option<Value>, CniError> {
         return Ok(None);
     }
     let answer = serde_json::from_slice(&told.stdout).map_err(|error| {
-        CniError::new(Code::Decoding, format!("{plugin} answers what is no JSON ({})", told.status), error)
+        CniError::new(Code::Decoding, format!("{plugin} answers with invalid JSON ({})", told.status), error)
     })?;
     if told.status.success() { Ok(Some(answer)) } else { Err(CniError::OfAddresses(answer)) }
 }

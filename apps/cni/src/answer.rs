@@ -1,4 +1,4 @@
-//! What a runtime gets to read: results and errors (CNI 1.1.0, section 5).
+//! Output to the runtime: results and errors (CNI 1.1.0, section 5).
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) enum CniError {
         message: String,
         details: String,
     },
-    /// The answer of the plugin for addresses, which goes to the runtime as it is.
+    /// The answer of the plugin for addresses, which is passed to the runtime unchanged.
     OfAddresses(Value),
 }
 

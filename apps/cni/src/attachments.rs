@@ -1,4 +1,4 @@
-//! Containers on a switch: each has a port there, whose name follows from network, container and interface.
+//! Containers on a switch: each has a port, named after network, container and interface.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn port_name(network: &str, attachment: &Attachment) -> String {
     format!("{}{}", network_prefix(network), digest(&[network, container, interface], 4))
 }
 
-/// The daemon, with what this request is about.
+/// The daemon, and the objects of this request.
 struct Site<'a> {
     request: &'a Request,
     daemon: Connection,
@@ -96,7 +96,7 @@ impl<'a> Site<'a> {
         self.socket_folder().join(format!("{}.sock", self.request.attachment.interface))
     }
 
-    /// Makes the port. Returns the interfaces of the result, of which the last is the container's.
+    /// Makes the port. Returns the interfaces of the result; the last is the container's.
     fn add(&mut self, outcome: &Outcome) -> Result<Vec<Value>, CniError> {
         let inner = self.request.attachment.interface.clone();
         let sandbox = self.request.sandbox();
@@ -130,7 +130,7 @@ impl<'a> Site<'a> {
         Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
     }
 
-    /// Removes what an attempt has made. The reason of its failure counts, not that more could not be removed.
+    /// Removes the objects of a failed attempt. The reason of the failure is reported, not errors while removing.
     fn undo(&mut self, outside: &Outside) {
         let _ = self.detach(&self.full_name());
         let _ = interface::remove(&outside.namespace, &self.port);
@@ -188,7 +188,7 @@ pub(crate) fn add(request: &Request) -> Result<Value, CniError> {
     }))
 }
 
-/// `DEL`. What is gone already is no error, and neither is a daemon that does not run: its ports went with it.
+/// `DEL`. Missing objects are not an error, and neither is a stopped daemon: its ports ended with it.
 pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
     addresses::ask(request, "DEL")?;
     match Site::new(request) {
@@ -199,7 +199,7 @@ pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
             {
                 interface::remove(&outside.namespace, &site.port).map_err(refused)?;
             }
-            // Others of the container may have theirs there.
+            // Other ports of the container may have their files there.
             let _ = std::fs::remove_dir(site.socket_folder());
             Ok(())
         }
@@ -213,7 +213,7 @@ pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
     }
 }
 
-/// `CHECK`: whether all is as the result said.
+/// `CHECK`: whether everything is as in the result.
 pub(crate) fn check(request: &Request) -> Result<(), CniError> {
     addresses::ask(request, "CHECK")?;
     let mut site = Site::new(request)?;
@@ -252,7 +252,7 @@ pub(crate) fn status(request: &Request) -> Result<(), CniError> {
     addresses::ask_if_known(request, "STATUS")
 }
 
-/// `GC`: removes the ports of the network whose containers the runtime does not know any more.
+/// `GC`: removes the ports of the network whose containers no longer exist for the runtime.
 pub(crate) fn collect_garbage(request: &Request) -> Result<(), CniError> {
     let network = &request.network;
     let valid: Vec<String> = network

@@ -1,4 +1,4 @@
-//! The interface of a container: made, looked at, removed.
+//! The interface of a container: made, checked, removed.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) fn set_up_with(
         }
         for route in &outcome.routes {
             let Subnet { address, bits } = route.dst;
-            // A route without a gateway of its own goes by that of an address of its family.
+            // A route without its own gateway uses the gateway of an address of its family.
             let of_family = outcome.ips.iter().filter_map(|known| known.gateway);
             let gateway = route.gw.or(of_family.into_iter().find(|way| way.is_ipv4() == address.is_ipv4()));
             add_route(inner, (address, bits), gateway)?;

@@ -2,7 +2,7 @@
 //!
 //! A runtime starts it once for each operation, with the operation in the environment and the network's configuration
 //! at its standard input. [`request`] reads and checks both, [`attachments`] makes and removes ports, [`addresses`]
-//! asks the plugin for addresses, [`answer`] is what the runtime gets to read.
+//! calls the plugin for addresses, [`answer`] writes the output to the runtime.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ mod attachments;
 mod interface;
 mod request;
 
-/// Versions of the specification that are spoken.
+/// Supported versions of the specification.
 const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", NEWEST];
 const NEWEST: &str = "1.1.0";
 

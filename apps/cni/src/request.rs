@@ -1,4 +1,4 @@
-//! The operation and the network's configuration, as a runtime gives them. Nothing of either is trusted.
+//! The operation and the network's configuration, from the runtime. Neither is trusted.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     Version,
 }
 
-/// What joins a container to the switch.
+/// The kind of link between a container and the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -65,7 +65,7 @@ pub(crate) struct Network {
     /// Longest packet of the interface, bytes without the Ethernet header.
     #[serde(default)]
     pub(crate) mtu: Option<u32>,
-    /// Where the sockets of `vhost-user` and `memif` are, each in a folder of its container.
+    /// Folder of the sockets of `vhost-user` and `memif`, each in a folder of its container.
     #[serde(default = "socket_folder")]
     pub(crate) socket_folder: PathBuf,
     /// Permissions of these sockets, in octal.
@@ -142,7 +142,7 @@ impl TryFrom<String> for Subnet {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address with the bits of its network");
+        let wrong = || format!("{text:?} is not an address with the bits of its network");
         let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let bits = bits.parse().ok().filter(|&bits| bits <= if address.is_ipv4() { 32 } else { 128 });
@@ -170,12 +170,12 @@ pub(crate) struct Request {
     pub(crate) operation: Operation,
     /// Of the operations on one container.
     pub(crate) attachment: Attachment,
-    /// The container's namespace; `None` where it is gone already.
+    /// The container's namespace; `None` if it no longer exists.
     pub(crate) namespace: Option<PathBuf>,
-    /// Where other plugins are.
+    /// Folders of other plugins.
     pub(crate) plugins: Vec<PathBuf>,
     pub(crate) network: Network,
-    /// The same as it came, for the plugin for addresses.
+    /// The unchanged text, for the plugin for addresses.
     pub(crate) configuration: Vec<u8>,
 }
 
@@ -190,7 +190,7 @@ fn check_word(what: &str, word: &str) -> Result<(), CniError> {
     if is_word && word.len() <= MOST_NAME_BYTES {
         return Ok(());
     }
-    let message = format!("{what} {word:?} cannot be");
+    let message = format!("{what} {word:?} is invalid");
     Err(CniError::new(
         Code::InvalidConfiguration,
         message,
@@ -245,7 +245,7 @@ impl Request {
         }
         let Network { cni_version, name, switch, ipam, vlan, .. } = &self.network;
         if !VERSIONS.contains(&cni_version.as_str()) {
-            let message = format!("cniVersion {cni_version:?} is not spoken here");
+            let message = format!("cniVersion {cni_version:?} is not supported");
             return Err(CniError::new(Code::IncompatibleVersion, message, VERSIONS.join(", ")));
         }
         check_word("a network's name", name)?;

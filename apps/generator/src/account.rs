@@ -1,4 +1,4 @@
-//! Counts of a thread's tasks up to a moment: reported when the session asks, and when the thread ends.
+//! Counts of a thread's tasks up to a moment: reported when the session requests them, and when the thread ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl LaneRecord {
     }
 }
 
-/// The session's question for accounts, and the answers. Threads look at its number once per turn.
+/// The session's request for accounts, and the answers. Threads check its number once per turn.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiry {
     number: AtomicU64,
@@ -90,18 +90,18 @@ impl Inquiry {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Answers question `number`.
+    /// Answers request `number`.
     pub(crate) fn answer(&self, number: u64, account: ThreadAccount) {
         self.lock().push((number, account));
         self.answered.notify_all();
     }
 
-    /// Asks, and waits for `threads` answers, unless `ended` says that there will be fewer.
+    /// Sends a request and waits for `threads` answers, unless `ended` reports that there will be fewer.
     pub(crate) fn ask(&self, threads: usize, ended: &dyn Fn() -> bool) -> Option<Vec<ThreadAccount>> {
         const LOOK: Duration = Duration::from_millis(5);
         let mut answers = self.lock();
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
-        // A question given up may have been answered since.
+        // An abandoned request may have been answered since.
         answers.clear();
         loop {
             if answers.iter().filter(|(of, _)| *of == number).count() == threads {

@@ -5,7 +5,7 @@ use std::io;
 /// Pins the calling thread to processor `cpu`.
 ///
 /// # Errors
-/// The kernel's words where there is no such processor, or this process may not use it.
+/// The kernel's error if there is no such processor, or this process is not allowed to use it.
 pub fn pin(cpu: usize) -> io::Result<()> {
     if cpu >= rustix::thread::CpuSet::MAX_CPU {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}")));

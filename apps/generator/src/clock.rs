@@ -1,13 +1,12 @@
 //! The generator's clock: the processor's time-stamp counter, tied to the system's monotonic clock.
 //!
-//! Reading the counter costs a third of what asking the system costs, so it can be read every few frames. Each thread
-//! has a [`ClockReader`] of its own. It turns ticks into nanoseconds of `CLOCK_MONOTONIC`, looks every
-//! 10 ms how far it has strayed from that clock, takes that as its error, and starts from the right time again. Since
-//! all programs of a machine see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree to
-//! that error.
+//! Reading the counter costs a third of a system clock reading, so it can be read every few frames. Each thread has a
+//! [`ClockReader`] of its own. It turns ticks into nanoseconds of `CLOCK_MONOTONIC`, measures every 10 ms its deviation
+//! from that clock, records that as its error, and starts from the right time again. Since all programs of a machine
+//! see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree to that error.
 //!
-//! Where the counter is none (other architectures, or one that the kernel does not trust as its own clock source) the
-//! system's clock is read instead.
+//! Without a usable counter (other architectures, or a counter that the kernel does not trust as its own clock source)
+//! the system's clock is read instead.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,9 +18,9 @@ use serde::Serialize;
 
 /// How long the counter is compared with the system's clock at first.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// Time between two looks at the system's clock, ns.
+/// Time between two readings of the system's clock, ns.
 const TIE_INTERVAL_NS: f64 = 10e6;
-/// The clock sources by which the kernel says that it trusts the counter.
+/// The clock sources that show that the kernel trusts the counter.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// A monotonic clock, shared by the threads of one measurement.
@@ -84,7 +83,7 @@ impl Clock {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_ns))))
     }
 
-    /// Moves a manual clock forward; others do not listen.
+    /// Moves a manual clock forward; other clocks ignore this.
     pub fn advance(&self, ns: u64) {
         if let Source::Manual(now) = &self.0 {
             now.fetch_add(ns, Ordering::Relaxed);
@@ -169,8 +168,8 @@ impl Tie {
         Some(Self { ticks: second.0, now_ns: second.1, ns_per_tick, interval_ticks })
     }
 
-    /// Ties the counts together anew; the time since the last tie tells the rate better than the first 20 ms did once
-    /// it is longer, as after a sleep.
+    /// Ties the counts together anew; the time since the last tie gives a better rate than the first 20 ms once it is
+    /// longer, as after a sleep.
     #[cold]
     fn renew(&mut self, error: &mut ClockError) -> Option<u64> {
         let (ticks, now_ns) = both()?;
@@ -190,7 +189,7 @@ fn system_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Counter and clock as close together as four attempts get them.
+/// Counter and clock, as close together as possible in four attempts.
 fn both() -> Option<(u64, u64)> {
     let attempt = || {
         let before = ticks();
@@ -219,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_follows_the_system_clock_and_never_goes_back() {
+    fn the_clock_follows_the_system_clock_and_never_runs_backwards() {
         let mut reader = Clock::new().reader();
         let mut last_ns = 0;
         for _ in 0..100_000 {
@@ -228,7 +227,7 @@ mod tests {
             let after_ns = system_ns();
             assert!(now_ns >= last_ns);
             last_ns = now_ns;
-            // The two clocks are read one after the other; between lies at least the clock's own stated error.
+            // The two clocks are read one after the other; the difference is at least the clock's own stated error.
             let slack_ns = 100_000 + reader.error().max_ns;
             assert!(
                 now_ns + slack_ns >= before_ns && now_ns <= after_ns + slack_ns,

@@ -1,7 +1,6 @@
 //! Messages between the threads of a session and its owner: a command per load, counters, an end.
 //!
-//! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it
-//! changed.
+//! Every value has one writer. Threads read [`Control::version`] once per burst and the rest only when it changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,7 +26,7 @@ struct Sending {
 /// The owner's command for one load.
 #[derive(Debug, Default)]
 struct LoadControl {
-    /// Number of the start; 0 is none yet.
+    /// Number of the start; 0 before the first start.
     starts: AtomicU64,
     /// When that start is, ns.
     start_ns: AtomicU64,
@@ -37,13 +36,13 @@ struct LoadControl {
 /// The command for a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// Number of the start; 0 is none yet.
+    /// Number of the start; 0 before the first start.
     pub(crate) starts: u64,
     pub(crate) start_ns: u64,
     pub(crate) stopped: bool,
 }
 
-/// What one lane (a load on one queue) has done; written by its thread once per burst.
+/// Counts of one lane (a load on one queue); written by its thread once per burst.
 #[derive(Debug, Default)]
 pub(crate) struct LaneCounters {
     pub(crate) frames: AtomicU64,
@@ -93,7 +92,7 @@ impl Control {
     pub(crate) fn start(&self, load: usize, lanes: usize, start_ns: u64) {
         let mut sending = self.lock();
         let (load, sending) = (&self.loads[load], &mut sending[load]);
-        // A start before this one may not have been seen by any thread: it is no longer waited for.
+        // Threads may have missed a start before this one: it is no longer waited for.
         *sending = Sending { starts: sending.starts + 1, lanes };
         load.start_ns.store(start_ns, Ordering::Relaxed);
         load.stopped.store(false, Ordering::Relaxed);
@@ -104,7 +103,7 @@ impl Control {
         self.loads[load].stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the threads see the commands given before, all at once.
+    /// Publishes the previous commands to the threads, all together.
     pub(crate) fn publish(&self) {
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -141,7 +140,7 @@ impl Control {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all threads to end.
+    /// Orders all threads to end.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -164,7 +163,7 @@ mod tests {
         control.start(1, 1, 5);
         control.start(0, 2, 7);
         assert_eq!(control.command(0), Command { starts: 2, start_ns: 7, stopped: false });
-        // One lane saw the first start and gives it up for the second.
+        // One lane saw the first start and abandons it for the second.
         control.lane_done(0, 1);
         control.lane_done(0, 2);
         assert!(control.is_sending(0) && !control.wait_sent(Duration::ZERO));

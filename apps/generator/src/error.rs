@@ -54,7 +54,7 @@ pub enum SessionError {
     #[error("port {port}: {source}")]
     Port {
         port: String,
-        /// What happened.
+        /// The failed action.
         source: ringroad::PortError,
     },
     /// A thread could not be started or pinned.

@@ -1,13 +1,13 @@
 //! Generator, receiver, trials and scripts over any port.
 //!
 //! A [`Plan`] names ports and the loads between them. A [`Session`] opens the ports, gives each queue a thread that
-//! sends and receives, starts and stops loads together, and ends with a [`Report`]: the load offered beside the one
-//! intended, what the sender's timing was worth, and for each stream what came, was lost, came twice, late, out of
-//! order or damaged. A [`TrialPlan`] runs one trial of RFC 2544 that way and gives a verdict. A [`script`] is a Lua
+//! sends and receives, starts and stops loads together, and ends with a [`Report`]: the offered and the intended load,
+//! the accuracy of the sender's timing, and for each stream the frames that arrived, were lost, duplicated, late,
+//! reordered or damaged. A [`TrialPlan`] runs one trial of RFC 2544 that way and gives a verdict. A [`script`] is a Lua
 //! program that makes and reads the frames itself.
 //!
-//! What is pure in this (frames, signatures, schedules, counting) is in `ringroad-traffic`; here are threads, rings and
-//! the [`clock`].
+//! The pure parts (frames, signatures, schedules, counting) are in `ringroad-traffic`; threads, rings and the [`clock`]
+//! are here.
 
 mod account;
 pub mod affinity;

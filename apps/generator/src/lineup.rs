@@ -29,10 +29,9 @@ pub(crate) struct WireStream {
 /// Numbers that the forms of signatures without room for more have for streams.
 const FEWEST_NUMBERS: usize = SignatureForm::Short.max_stream() as usize + 1;
 
-/// How streams are numbered on the wire: one after the other from `first`, and after the last that any form of
-/// signature has room for from 0. So sessions that follow each other over the same ports have other numbers, and a late
-/// frame of one that tells no time, or is damaged, is not taken for another's. Where there are more streams than that
-/// the first is 0.
+/// Numbering of streams on the wire: consecutive from `first`, wrapping to 0 after the last number that fits every form
+/// of signature. So consecutive sessions over the same ports use different numbers, and a late frame of one session
+/// without a time, or damaged, is not attributed to another session. With more streams than numbers the first is 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireNumbers {
     first: usize,
@@ -44,7 +43,7 @@ impl WireNumbers {
         Self { first: if count <= FEWEST_NUMBERS { usize::from(first) } else { 0 }, count }
     }
 
-    /// Number of the stream with this index; none beyond the last that meters tell apart.
+    /// Number of the stream with this index; `None` beyond the last that meters distinguish.
     pub(crate) fn number(self, index: usize) -> Option<u16> {
         let number = if self.count <= FEWEST_NUMBERS { (self.first + index) % FEWEST_NUMBERS } else { index };
         u16::try_from(number).ok().filter(|number| usize::from(*number) < MAX_WIRE_STREAMS)
@@ -223,7 +222,7 @@ impl Wiring {
         Ok(lanes)
     }
 
-    /// What the meter of a port is to expect: the signed streams of the loads that lead to it. Without any load, all.
+    /// The streams that a port's meter expects: the signed streams of the loads that lead to it. Without any load, all.
     fn expected_at(&self, plan: &Plan, port: usize, start_ns: u64) -> MeterConfig {
         if plan.loads.is_empty() {
             return MeterConfig { streams: None, latency: true, start_ns };
@@ -245,7 +244,7 @@ pub(crate) fn mean_slot_bytes(mix: &StreamMix) -> f64 {
     mix.mean_bits(BitLayer::L2) / 8.0 - f64::from(FCS_BYTES)
 }
 
-/// What falls to part `index` of `parts` when `whole` is dealt out.
+/// Share of part `index` of `parts` when `whole` is divided.
 fn part(whole: u64, index: usize, parts: usize) -> u64 {
     let (index, parts) = (index as u64, parts as u64);
     whole / parts + u64::from(index < whole % parts)

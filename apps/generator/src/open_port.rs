@@ -5,7 +5,7 @@ use ringroad::{OpenOptions, Port, PortInfo, Queue};
 use crate::error::SessionError;
 use crate::plan::PlannedPort;
 
-/// A port as sessions have it: its queues are served by threads of their own.
+/// A port of a session: each queue is served by its own thread.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     pub(crate) info: PortInfo,
@@ -22,14 +22,14 @@ impl From<Port> for OpenPort {
 /// closes them.
 #[derive(Debug, Default)]
 pub struct KeptPorts {
-    /// By the names by which plans know them, options included.
+    /// By their names in plans, including options.
     pub(crate) ports: Vec<(String, OpenPort)>,
     /// Number on the wire of the next session's first stream.
     pub(crate) next_wire_stream: u16,
 }
 
 impl KeptPorts {
-    /// Closes the ports that are not `planned`, opens those that are missing, and gives them in the plan's order. Where
+    /// Closes the ports that are not `planned`, opens those that are missing, and returns them in the plan's order. If
     /// one cannot be opened all stay here.
     pub(crate) fn take(
         &mut self,

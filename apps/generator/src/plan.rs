@@ -50,7 +50,7 @@ pub struct Plan {
 pub struct PlannedPort {
     /// The port's name, such as `vale0:a` or `xdp:eth0@slots=512`.
     pub name: String,
-    /// What loads call it; its name where nothing else is said.
+    /// The port's name in loads; by default its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -59,7 +59,7 @@ pub struct PlannedPort {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// Name, for reports; `load 0` and so on where nothing is said.
+    /// Name, for reports; by default `load 0` and so on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Label of the port that sends.
@@ -70,16 +70,16 @@ pub struct Load {
     /// Offered rate.
     #[serde(default = "as_fast_as_it_goes")]
     pub rate: RateSpec,
-    /// How the frames lie in time.
+    /// Spacing of the frames in time.
     #[serde(default)]
     pub shape: LoadShape,
-    /// Ends after so many frames.
+    /// Ends after this number of frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frames: Option<u64>,
-    /// Ends after so many seconds.
+    /// Ends after this number of seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<f64>,
-    /// Begins so many seconds after the start.
+    /// Begins this number of seconds after the start.
     #[serde(default)]
     pub delay: f64,
     /// Most frames that a late sender catches up.
@@ -102,7 +102,7 @@ fn default_catch_up() -> u32 {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The text is no plan.
+    /// The text is not a plan.
     #[error("{field}: {reason}")]
     Read {
         /// Path of the field.
@@ -121,7 +121,7 @@ pub enum PlanError {
     /// Two loads of one name.
     #[error("two loads are called \"{name}\"; give one of them another name")]
     LoadTwice { name: String },
-    /// A load names a port that is none.
+    /// A load names an unknown port.
     #[error("load \"{load}\": {field} names port \"{label}\", which the plan does not have; it has {known}")]
     UnknownPort {
         load: String,
@@ -163,7 +163,7 @@ impl PlannedPort {
         Self { name: name.to_owned(), label: None }
     }
 
-    /// What loads call it.
+    /// The port's name in loads.
     #[must_use]
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.name)
@@ -188,7 +188,7 @@ impl Load {
         }
     }
 
-    /// How long it lasts, ns; `None` is without end.
+    /// Duration, ns; `None` is endless.
     pub(crate) fn duration_ns(&self) -> Option<u64> {
         self.duration.map(as_ns)
     }
@@ -208,7 +208,7 @@ impl Plan {
     /// Reads a plan from TOML.
     ///
     /// # Errors
-    /// [`PlanError::Read`] with the path of the field; what [`Plan::check`] finds comes later.
+    /// [`PlanError::Read`] with the path of the field; [`Plan::check`] reports other errors later.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let wrong =
             |field: String, reason: String| PlanError::Read { field, reason: reason.trim_end().to_owned() };
@@ -218,7 +218,7 @@ impl Plan {
             .map_err(|error| wrong(error.path().to_string(), error.into_inner().to_string()))
     }
 
-    /// Makes all checks that do not need the ports, and gives names to loads and streams without one.
+    /// Makes all checks that do not need the ports, and names loads and streams that have no name.
     ///
     /// # Errors
     /// [`PlanError`].

@@ -23,7 +23,7 @@ pub(crate) struct QueueTask {
 pub(crate) struct Turn {
     /// Whether frames moved.
     pub(crate) busy: bool,
-    /// When there will be something to send, ns; `None` where nothing will.
+    /// Time of the next frame to send, ns; `None` if there is none.
     pub(crate) next_due_ns: Option<u64>,
     /// Frames are due and the ring has no room.
     pub(crate) blocked: bool,
@@ -54,7 +54,7 @@ impl QueueTask {
         self.queue.tx().pending()
     }
 
-    /// Sleeps until frames come, or there is room where `turn` found none, at most `limit`.
+    /// Sleeps until frames arrive, or there is room if `turn` found none, at most `limit`.
     pub(crate) fn rest(&mut self, blocked: bool, limit: Duration) -> Result<(), PortError> {
         let interest = if blocked { Interest::Both } else { Interest::Rx };
         self.queue.wait(interest, Some(limit)).map(|_| ())

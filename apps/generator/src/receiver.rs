@@ -13,7 +13,7 @@ use crate::clock::ClockReader;
 /// Most frames whose digests go to the meter at once.
 const BURST_FRAMES: usize = 256;
 
-/// What one queue received; written by its thread once per burst.
+/// Counts of one queue's received frames; written by its thread once per burst.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveCounters {
     pub(crate) frames: AtomicU64,
@@ -33,9 +33,9 @@ pub(crate) struct Receiver {
     forms: FormSet,
     counters: Arc<ReceiveCounters>,
     digests: Vec<Digest>,
-    /// The frame being read, whole: nobody can change it while it is checked.
+    /// A whole copy of the frame being read: no other process can change it while it is checked.
     frame: Vec<u8>,
-    /// Bytes of it whose slots have come.
+    /// Bytes of it whose slots have arrived.
     len: usize,
 }
 

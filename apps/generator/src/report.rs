@@ -24,7 +24,7 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     /// By load.
     pub loads: Vec<LoadReport>,
-    /// The time series, where one was asked for.
+    /// The time series, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
 }
@@ -32,7 +32,7 @@ pub struct Report {
 /// Counts of a port.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PortReport {
-    /// What loads call it.
+    /// The port's name in loads.
     pub port: String,
     /// Its full name.
     pub name: String,
@@ -61,19 +61,19 @@ pub struct LoadReport {
     pub from: String,
     /// The rate meant.
     pub intended_rate: RateSpec,
-    /// How frames should lie in time.
+    /// Intended spacing of frames in time.
     pub shape: LoadShape,
-    /// The rate meant, frames/s of the mean length; absent for as fast as it goes.
+    /// Intended rate, frames/s of the mean length; absent for the maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_fps: Option<f64>,
     /// Mean frame size, bytes with FCS.
     pub mean_size_bytes: f64,
-    /// The load really offered, beside the one meant.
+    /// The offered load, beside the intended one.
     pub offered: OfferedLoad,
     /// Frames meant and not sent: skipped, or waiting when the load ended.
     pub unsent_frames: u64,
-    /// From the first frame's departure to the last one's, over all starts, ns; absent where nothing was sent. Frames
-    /// that one sync handed over departed at once.
+    /// From the first frame's departure to the last one's, over all starts, ns; absent if nothing was sent. Frames
+    /// handed over by one sync departed together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure_span_ns: Option<u64>,
     /// Frames sent.
@@ -85,7 +85,7 @@ pub struct LoadReport {
     pub timing: Option<DepartureErrorReport>,
     /// Arrivals of all streams, by receiving port.
     pub arrivals: Vec<Arrival>,
-    /// The streams one by one; absent where there is one, which is the load.
+    /// The streams one by one; absent for a single stream, which is the load.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamOutcome>,
 }
@@ -141,7 +141,7 @@ impl Report {
             };
             for task in tasks().filter(|task| task.port == index) {
                 report.unsent_slots += u64::from(task.unsent_slots);
-                // All queues of a port tell the same.
+                // All queues of a port report the same.
                 report.reconnections = task.reconnections;
                 report.blocked_ns += task.blocked_ns;
                 for lane in &task.lanes {
@@ -235,8 +235,8 @@ fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
         .collect()
 }
 
-/// What came of stream number `stream` of a load: in numbers, and whole, by port that should receive it. Nothing came
-/// of a stream without signatures, as far as a meter can tell.
+/// Reception of stream number `stream` of a load: in numbers, and whole, by expected port. A meter cannot recognise
+/// frames of a stream without signatures.
 fn outcome(
     plan: &Plan,
     load: &Load,

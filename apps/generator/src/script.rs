@@ -1,4 +1,4 @@
-//! Traffic scripts in Lua: they build and change the frames of a batch, and say when and how fast they go.
+//! Traffic scripts in Lua: they build and change the frames of a batch, and set when and how fast they are sent.
 //!
 //! A script is written as for MoonGen: `configure(parser)` describes its arguments, `master(args)` opens ports and
 //! starts tasks, and each task is a global function that runs in its own thread and Lua state. The work for each frame
@@ -53,7 +53,7 @@ pub struct Source {
     pub name: String,
     /// Lua.
     pub source: String,
-    /// Where its `require` looks first.
+    /// First folder that its `require` searches.
     pub folder: Option<PathBuf>,
 }
 
@@ -70,10 +70,10 @@ impl Source {
     }
 }
 
-/// How counters print where the script does not say.
+/// Default output format of counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatsFormat {
-    /// Lines for people.
+    /// Lines for users.
     #[default]
     Plain,
     /// A JSON object a line.
@@ -93,7 +93,7 @@ impl StatsFormat {
 pub type PortOpener = dyn Fn(&str, u16) -> Result<Port, OpenError> + Send + Sync;
 /// Takes a message: level (`debug`, `info`, `warn`, `error`), task, text.
 pub type LogSink = dyn Fn(&str, &str, &str) + Send + Sync;
-/// Called once when the ports are open and traffic may come.
+/// Called once when the ports are open and traffic can start.
 pub type ReadySink = dyn Fn(&[&PortInfo]) -> io::Result<()> + Send + Sync;
 
 /// The options of a script's run.
@@ -129,7 +129,7 @@ impl Default for ScriptOptions {
             }),
             output: Arc::new(Mutex::new(io::stdout())),
             log: Arc::new(|level, task, text| {
-                // A message that nobody can read changes nothing.
+                // A message that cannot be written changes nothing.
                 let _ = writeln!(io::stderr(), "[{level}] {task}: {text}");
             }),
             ready: Arc::new(|_| Ok(())),
@@ -153,8 +153,7 @@ impl fmt::Debug for ScriptOptions {
 }
 
 /// Runs `script` with `arguments` until master and all tasks have returned, hands over what their ports still hold, and
-/// closes them.
-/// `None`: the arguments asked for help, which was printed.
+/// closes them. `None`: the arguments requested help, which was printed.
 ///
 /// # Errors
 /// [`ScriptError`]: the first error of any task. It ends the others.

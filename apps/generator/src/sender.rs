@@ -14,7 +14,7 @@ use ringroad_traffic::stream_mix::StreamMix;
 use crate::clock::ClockReader;
 use crate::control::{Control, LaneCounters};
 
-/// Longest time behind its end in which a load may send what was due before, ns.
+/// Longest time after its end in which a load can send frames that were due before, ns.
 const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
 /// Frames of one burst that share a reading of the clock.
 const FRAMES_PER_TIMESTAMP: u32 = 8;
@@ -68,18 +68,18 @@ pub(crate) struct Sender {
     control: Arc<Control>,
     seen_version: u64,
     burst: u32,
-    /// Lanes that send, by the time of their next frame; unused where there is one lane.
+    /// Lanes that send, by the time of their next frame; unused with a single lane.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
     current: Burst,
     active: usize,
-    /// When the first lane ends by its time, ns; 0 where one is through already.
+    /// When the first lane ends by its time, ns; 0 if one has finished already.
     next_end_ns: u64,
     /// Since when frames are due and the ring has no room, ns.
     blocked_since_ns: Option<u64>,
     blocked_ns: u64,
 }
 
-/// What is noted while slots are filled.
+/// Records made while slots are filled.
 #[derive(Debug)]
 struct Burst {
     /// Lane and due time of each frame of the burst, ns after the lane's start, for its timing error.
@@ -87,19 +87,19 @@ struct Burst {
     held: HeldFrames,
 }
 
-/// How many slots of the ring hold a frame of the sender's only stream, so that only what varies is written to them: as
-/// many as it gave away last, since a ring's slots are given away in order and keep their buffers.
+/// How many slots of the ring hold a frame of the sender's only stream, so that only the varying bytes are written to
+/// them: as many as it handed over last, since a ring's slots are handed over in order and keep their buffers.
 #[derive(Debug)]
 struct HeldFrames {
-    /// Of several lanes each would write over the others' frames.
+    /// Several lanes would overwrite each other's frames.
     is_sole_lane: bool,
-    /// The region in which their buffers lie.
+    /// The region of their buffers.
     region: Option<(u64, u64)>,
     slots: u32,
 }
 
 impl HeldFrames {
-    /// Whether every slot of `tx` holds one. `None` where somebody else may have written to its buffers.
+    /// Whether every slot of `tx` holds one. `None` if another program may have written to its buffers.
     #[inline]
     fn fill(&mut self, tx: &TxRing) -> Option<bool> {
         let region = tx.region_of_kept_buffers().filter(|_| self.is_sole_lane)?;
@@ -109,7 +109,7 @@ impl HeldFrames {
         Some(self.slots >= tx.slot_count())
     }
 
-    /// Notes that so many more slots were given away.
+    /// Records that `slots` more slots were handed over.
     #[inline]
     fn add(&mut self, slots: u32) {
         self.slots = self.slots.saturating_add(slots);
@@ -120,7 +120,8 @@ impl HeldFrames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendTurn {
     pub(crate) frames: u32,
-    /// When there will be something to send, ns; `None` where nothing will. After frames another turn tells: now.
+    /// Time of the next frame to send, ns; `None` if there is none. After frames were sent: now, since only another
+    /// turn shows it.
     pub(crate) next_due_ns: Option<u64>,
     /// Frames are due and the ring has no room.
     pub(crate) blocked: bool,
@@ -246,7 +247,7 @@ impl Sender {
             }
             filled += 1;
             self.queue.pop();
-            // A lane without a rate is always due: behind the others that are, or they would never have a turn.
+            // A lane without a rate is always due: after the other due lanes, or they would never have a turn.
             let due_ns = match lane.departures.intended_fps() {
                 Some(_) => lane.departures.next_due_ns(),
                 None => now_ns,
@@ -276,7 +277,7 @@ impl Sender {
         current.log.clear();
     }
 
-    /// Ends lanes that are through, and lines the others up.
+    /// Ends finished lanes, and sorts the others.
     #[cold]
     fn end_lanes(&mut self, now_ns: u64) {
         self.queue.clear();
@@ -318,7 +319,7 @@ impl Sender {
         }
     }
 
-    /// Ends what is still sending, as the session does.
+    /// Ends lanes that still send, as the session does.
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.note_blocked(false, now_ns);
         for lane in &mut self.lanes {
@@ -357,8 +358,8 @@ impl Lane {
     /// Adds the load offered in this start, which ends at `now_ns` or ended before.
     fn finish(&mut self, now_ns: u64) {
         if let LaneState::Sending { left, end_ns } = self.state {
-            // A load that ends by its time ends there, not when the thread saw it, and what is due at its end is not
-            // meant any more. One that ends by its count ended with its last frame, and nothing waits behind that.
+            // A load that ends by its time ends there, not when the thread saw it, and frames due at its end are no
+            // longer intended. A load that ends by its count ended with its last frame, and no frames follow.
             let origin_ns = self.departures.origin_ns();
             let over_ns = if left == 0 { self.account.last_ns } else { end_ns.min(now_ns) };
             let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
@@ -374,7 +375,7 @@ impl Lane {
     }
 }
 
-/// Fills up to `most` slots with the frames of `lane` that are due, and gives them away. Fewer where there is no room.
+/// Fills up to `most` slots with the frames of `lane` that are due, and hands them over. Fewer if there is no room.
 #[inline]
 fn fill(
     lane: &mut Lane,
@@ -389,7 +390,7 @@ fn fill(
     if lane.is_over(now_ns) {
         return Ok(0);
     }
-    // What is due at the end or later is not sent any more.
+    // Frames due at the end or later are not sent.
     let due_by_ns = now_ns.min(end_ns.saturating_sub(1));
     let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
     let times = [due_by_ns, now_ns];
@@ -404,8 +405,8 @@ fn fill(
     Ok(filled)
 }
 
-/// Frames that fit one slot each, written where they lie. Without a rate (not `PACED`) all are due once the first is,
-/// and nobody asks when each should have left.
+/// Frames that fit one slot each, written in place. Without a rate (not `PACED`) all are due once the first is, and
+/// their times are not recorded.
 #[inline]
 fn fill_slots<const PACED: bool>(
     lane: &mut Lane,
@@ -462,8 +463,7 @@ fn fill_slots<const PACED: bool>(
     filled
 }
 
-/// Pushes the frames that are due, at most `most`, into a ring whose slots all hold such frames where `is_held` says
-/// so.
+/// Pushes the frames that are due, at most `most`, into a ring; if `is_held`, all its slots already hold such frames.
 // Apart, so that each kind of frame has the registers to itself.
 #[inline(never)]
 fn push_held<const PACED: bool, const VARIES: bool>(
@@ -473,7 +473,7 @@ fn push_held<const PACED: bool, const VARIES: bool>(
     is_held: bool,
     frames: impl WriteFrames,
 ) -> (u32, u64) {
-    // Its own, so that what changes from frame to frame is kept in registers.
+    // A copy, so that the values that change from frame to frame stay in registers.
     let mut frames = frames;
     push::<PACED, VARIES>(tx, most, pace, |timestamp_ns, slot| {
         // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
@@ -482,8 +482,8 @@ fn push_held<const PACED: bool, const VARIES: bool>(
     })
 }
 
-/// Pushes the frames that are due, at most `most`. Where they vary (`VARIES`) `write` is given the time. Returns the
-/// number of frames, and their bytes.
+/// Pushes the frames that are due, at most `most`. If they vary (`VARIES`) `write` gets the time. Returns the number of
+/// frames, and their bytes.
 #[inline(always)]
 fn push<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,

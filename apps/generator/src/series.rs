@@ -40,7 +40,7 @@ pub struct PortInterval {
     pub port: String,
     /// All frames.
     pub received: TrafficRate,
-    /// Of them the test frames, with the streams one by one where they are at most 32.
+    /// Test frames among them, with the streams one by one if they are at most 32.
     pub test_frames: IntervalReport,
 }
 

@@ -22,9 +22,9 @@ use crate::report::Report;
 use crate::series::{Interval, Series};
 use crate::shared::{FrameCount, Shared};
 
-/// Most frames per sync where nothing else is said.
+/// Default of the most frames per sync.
 pub const DEFAULT_BURST_FRAMES: u32 = 256;
-/// Between the command and the common start, ns: several times what a thread that rests needs to see the command, so
+/// Between the command and the common start, ns: several times the delay of a resting thread to see the command, so
 /// that none begins late.
 const START_AHEAD_NS: u64 = 20_000_000;
 /// A thread stays awake so long after the last frame, ns.
@@ -36,7 +36,7 @@ const LONGEST_REST: Duration = Duration::from_millis(5);
 /// Longest time without progress in which the other side takes the last frames, ns.
 const FLUSH_NS: u64 = 1_000_000_000;
 
-/// Who does the work.
+/// The threads that do the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Threads {
     /// A thread for each queue of each port.
@@ -53,9 +53,9 @@ pub enum Threads {
 pub struct SessionOptions {
     /// The clock of all threads.
     pub clock: Clock,
-    /// Who does the work.
+    /// The threads that do the work.
     pub threads: Threads,
-    /// Processors for the threads, in turn; none leaves it to the kernel.
+    /// Processors for the threads, in turn; empty leaves it to the kernel.
     pub cpus: Vec<usize>,
     /// Most frames per sync, 1 to 4096.
     pub burst: u32,
@@ -84,7 +84,7 @@ pub struct Session {
     inquiry: Arc<Inquiry>,
     clock: ClockReader,
     threads: Vec<JoinHandle<Worked>>,
-    /// The tasks, where the caller does the work.
+    /// The tasks, if the caller does the work.
     own: Option<Worker>,
     started_ns: Option<u64>,
     series: Series,
@@ -97,14 +97,14 @@ struct Worker {
     clock: ClockReader,
     control: Arc<Control>,
     inquiry: Arc<Inquiry>,
-    /// Number of the last question answered.
+    /// Number of the last answered request.
     answered: u64,
     busy: bool,
     idle_since_ns: Option<u64>,
     sharing: CoreSharing,
 }
 
-/// What a thread ends with: its tasks, for their queues, what they did, and why it ended if it was no order.
+/// Result of a thread: its tasks, for their queues, their counts, and why it ended if it was not ordered to.
 #[derive(Debug)]
 struct Worked {
     tasks: Vec<QueueTask>,
@@ -117,9 +117,9 @@ struct Worked {
 pub struct Ended {
     /// The results.
     pub report: Report,
-    /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would come late.
+    /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would arrive late.
     pub ports: KeptPorts,
-    /// Where a port failed; [`SessionError::Panic`].
+    /// If a port failed; [`SessionError::Panic`].
     pub outcome: Result<(), SessionError>,
 }
 
@@ -132,9 +132,9 @@ impl Session {
         Self::open_keeping(plan, &mut KeptPorts::default(), ports, options)
     }
 
-    /// The same after another session, with those of its ports that the plan names too; the others close. Where a port
-    /// cannot be opened those that are open stay in `kept`. Give the same clock as to the session before: frames of
-    /// that one that are still under way are known by their time, and counted apart.
+    /// The same after another session, reusing those of its ports that the plan names too; the others close. If a port
+    /// cannot be opened the open ones stay in `kept`. Pass the same clock as to the previous session: its frames still
+    /// in flight are recognised by their time, and counted separately.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -241,7 +241,7 @@ impl Session {
     /// Starts some loads, by their index, at one moment; those that are sending begin anew.
     pub fn start_loads(&mut self, loads: &[usize]) {
         let now_ns = self.clock.now_ns();
-        // With the caller's own thread there is nobody to wait for.
+        // If the caller's own thread does the work there are no threads to wait for.
         let start_ns = if self.own.is_some() { now_ns } else { now_ns + START_AHEAD_NS };
         for load in loads.iter().copied().filter(|load| *load < self.plan.loads.len()) {
             self.control.start(load, self.shared.lanes_of(load), start_ns);
@@ -281,7 +281,7 @@ impl Session {
         self.control.is_ended()
     }
 
-    /// Does a turn of every queue in the caller's thread, where that was asked for; whether frames moved.
+    /// Does a turn of every queue in the caller's thread, if so configured; returns whether frames moved.
     ///
     /// # Errors
     /// [`SessionError::Port`].
@@ -302,7 +302,7 @@ impl Session {
         self.shared.received(port)
     }
 
-    /// What was sent and came since the last call, by load and port; kept for the report too.
+    /// Frames sent and received since the last call, by load and port; also kept for the report.
     pub fn interval(&mut self) -> &Interval {
         let now_ns = self.clock.now_ns();
         self.series.next(&self.plan, &self.shared, self.started_ns.unwrap_or(now_ns), now_ns)
@@ -314,8 +314,8 @@ impl Session {
         self.started_ns.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
     }
 
-    /// What has come so far, for those who look while it runs. Meters are copied under their locks: not for every
-    /// second at full speed; [`Session::interval`] is.
+    /// The result so far, while the session runs. Meters are copied under their locks, which is too slow for every
+    /// second at full speed; use [`Session::interval`] for that.
     #[must_use]
     pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
         self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
@@ -328,9 +328,8 @@ impl Session {
         Some((wire.load, wire.stream))
     }
 
-    /// What has come of it so far, without the time series; exact while no load is sending, apart from frames still
-    /// under way. Threads that rest take some milliseconds to answer. `None` where one ended: [`Session::end`] tells
-    /// why.
+    /// The result so far, without the time series; exact while no load is sending, apart from frames still in flight.
+    /// Resting threads take some milliseconds to answer. `None` if a thread ended: [`Session::end`] returns why.
     pub fn report(&mut self) -> Option<Report> {
         let accounts = match &mut self.own {
             Some(worker) => vec![worker.account()],
@@ -345,13 +344,13 @@ impl Session {
     /// As [`Session::end`], and closes the ports.
     ///
     /// # Errors
-    /// Where a port failed; [`SessionError::Panic`]. The report of what came before comes with it.
+    /// If a port failed; [`SessionError::Panic`]. The report up to then is returned with it.
     pub fn finish(self, drain: Duration) -> (Report, Result<(), SessionError>) {
         let Ended { report, ports: _, outcome } = self.end(drain);
         (report, outcome)
     }
 
-    /// Stops all loads, lets the last frames arrive for `drain`, ends the threads, reports, and leaves the ports open.
+    /// Stops all loads, waits `drain` for the last frames, ends the threads, reports, and leaves the ports open.
     #[must_use]
     pub fn end(mut self, drain: Duration) -> Ended {
         self.stop();
@@ -422,7 +421,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.control.end();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on standard error.
+            // A thread that panicked has written that to standard error.
             let _ = thread.join();
         }
     }
@@ -465,7 +464,7 @@ impl Worker {
         }
     }
 
-    /// Tells what was done, where the session asked.
+    /// Reports its counts, if the session requested them.
     #[inline]
     fn answer(&mut self) {
         let number = self.inquiry.number();
@@ -494,7 +493,7 @@ impl Worker {
         Ok(all)
     }
 
-    /// Between two turns: goes on at once, spins, or sleeps.
+    /// Between two turns: continues, spins, or sleeps.
     fn pause(&mut self, turn: Turn) -> Result<(), (usize, ringroad::PortError)> {
         let Self { sharing, clock, .. } = self;
         sharing.between_turns(|| clock.now_ns());

@@ -1,7 +1,8 @@
 //! One trial of RFC 2544: learning frames, a wait, the load for its time, a wait for the last frames, a verdict.
 //!
-//! A trial that the generator could not carry out as asked is *invalid*, whatever came: its loss says nothing about the
-//! device under test (DUT). Frames are counted after the load has stopped and the wait is over (RFC 2544, section 23).
+//! A trial that the generator could not carry out as configured is *invalid*, whatever the result: its loss does not
+//! measure the device under test (DUT). Frames are counted after the load has stopped and the wait is over (RFC 2544,
+//! section 23).
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub struct TrialPlan {
     pub plan: Plan,
     /// How long the load lasts, s (RFC 2544, section 24: 60 s for a result, less in a search).
     pub duration_s: f64,
-    /// Whether receiving ports send frames first from which a DUT learns where addresses are (RFC 2544, section 23).
+    /// Whether receiving ports first send frames from which a DUT learns addresses (RFC 2544, section 23).
     pub learning: bool,
     /// Wait between learning frames and load, s (RFC 2544, section 23: 2 s).
     pub settle_s: f64,
@@ -56,7 +57,7 @@ pub enum Verdict {
     Pass,
     /// It is not.
     Fail,
-    /// The generator did not carry the load; the result says nothing about the DUT.
+    /// The generator did not carry the load; the result does not measure the DUT.
     Invalid,
 }
 
@@ -67,24 +68,24 @@ pub struct TrialReport {
     pub verdict: Verdict,
     /// Why it is invalid, one sentence each; empty if it is not.
     pub reasons: Vec<String>,
-    /// Duration asked for, s.
+    /// Configured duration, s.
     pub intended_duration_s: f64,
-    /// From the start of the load to its end, s: of the load that differed most from what was asked.
+    /// From the start of the load to its end, s: of the load that differed most from its configured duration.
     pub offered_duration_s: f64,
-    /// Frames/s asked for, all loads together; absent for as fast as it goes.
+    /// Configured frames/s, all loads together; absent for the maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_fps: Option<f64>,
     /// Frames/s really sent, all loads together.
     pub offered_fps: f64,
-    /// Frames/s that came: distinct intact ones, over the offered duration.
+    /// Received frames/s: distinct intact ones, over the offered duration.
     pub forwarding_fps: f64,
-    /// Frames that the rate meant; as many as were sent, for as fast as it goes.
+    /// Frames due at the configured rate; at the maximum rate, the frames sent.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
-    /// Frames that came, each counted once.
+    /// Frames that arrived, each counted once.
     pub received_frames: u64,
-    /// Frames sent that did not come intact. A duplicate makes up for none.
+    /// Frames sent that did not arrive intact. Duplicates do not compensate for lost frames.
     pub lost_frames: u64,
     /// Frames meant and not sent.
     pub unsent_frames: u64,
@@ -94,11 +95,11 @@ pub struct TrialReport {
     pub loss_ratio_of_intended: f64,
     /// Greatest loss ratio that passes.
     pub acceptable_loss_ratio: f64,
-    /// Frames that came a second time.
+    /// Frames that arrived a second time.
     pub duplicate_frames: u64,
-    /// Frames that came after one sent later.
+    /// Frames that arrived after one sent later.
     pub reordered_frames: u64,
-    /// Frames that came damaged.
+    /// Frames that arrived damaged.
     pub corrupted_frames: u64,
     /// All of it.
     pub report: Report,
@@ -119,10 +120,10 @@ impl TrialPlan {
         }
     }
 
-    /// Runs the trial. `stopped` is asked between the phases and ends the trial early, which makes it invalid.
+    /// Runs the trial. `stopped` is called between the phases and ends the trial early, which makes it invalid.
     ///
     /// # Errors
-    /// [`SessionError`] where it cannot begin or a port fails.
+    /// [`SessionError`] if it cannot begin or a port fails.
     pub fn run(
         &self,
         ports: &OpenOptions,
@@ -217,7 +218,7 @@ impl TrialPlan {
         }
         if ratio(unsent, intended) > self.tolerance_ratio {
             reasons.push(format!(
-                "the generator sent {:.3} % less than asked ({unsent} of {intended} frames): lower the rate",
+                "the generator sent {:.3} % less than configured ({unsent} of {intended} frames): lower the rate",
                 ratio(unsent, intended) * 100.0
             ));
         }
@@ -236,7 +237,7 @@ impl TrialPlan {
         let excess = sum(|stream| stream.excess);
         if excess > 0 {
             reasons.push(format!(
-                "{excess} more frames came than were sent: another trial's frames are among them"
+                "{excess} more frames arrived than were sent: another trial's frames are among them"
             ));
         }
         let verdict = match (reasons.is_empty(), loss_ratio <= self.acceptable_loss_ratio) {
@@ -283,7 +284,7 @@ fn pause(span: Duration, stopped: &dyn Fn() -> bool) {
 }
 
 /// Loads from the ports that `load` leads to: for each of its streams frames whose source address is the destination of
-/// the stream's, to everybody. Of addresses drawn at random none is learned.
+/// the stream's, as broadcast. Addresses drawn at random are not learned.
 fn learning_loads(load: &Load) -> Vec<Load> {
     let mut loads = Vec::new();
     for (from, definition) in

@@ -128,7 +128,7 @@ fn reordered_frames_are_counted_with_how_far_they_fell_behind() {
     let plan = ImpairmentPlan { reorder, ..ImpairmentPlan::default() };
     let (report, impairment) = Simulation::new(plan, vec![load(5000, "1Mpps")]).run(2_000_000);
     let (stream, done) = (only(&report), impairment.counters());
-    // The last frame of all was taken aside with none behind it to pass.
+    // The very last frame was held back, and no frame followed to overtake it.
     assert_eq!((done.reordered, stream.reordered, stream.lost), (100, 99, 0));
     let extent = stream.reordering.extent_frames.unwrap();
     assert_eq!((extent.count, extent.min, extent.max), (99, 3, 3));
@@ -169,7 +169,7 @@ fn a_fixed_delay_is_the_latency_of_every_frame() {
 
 #[test]
 fn latency_percentiles_match_the_delay_distribution() {
-    // Nine frames of ten wait 2 µs, the tenth 10 µs; so far apart that none waits for the one before.
+    // Nine frames of ten wait 2 µs, the tenth 10 µs; so far apart that none waits for the previous one.
     let mut delays = vec![2000; 9];
     delays.push(10_000);
     let plan = ImpairmentPlan { delay: Delay::Cycle(delays), ..ImpairmentPlan::default() };
@@ -203,7 +203,7 @@ fn combined_impairments_are_counted_separately() {
     };
     let (report, impairment) = Simulation::new(plan, vec![load(20_000, "200kpps")]).run(100_000);
     let stream = only(&report);
-    // What the plan did to each frame, counted by hand.
+    // The plan's effect on each frame, counted by hand.
     let (mut intact, mut twice, mut damaged) = (0, 0, 0);
     for number in 0..20_000 {
         let fate = impairment.fate(0, number);

@@ -11,10 +11,10 @@ use ringroad_generator::{
 use ringroad_traffic::definition::StreamDefinition;
 
 const STEP_NS: u64 = 100;
-/// No more than the slots of a ring: whoever receives may sleep while they come.
+/// At most the slots of a ring: the receiver may sleep while they arrive.
 const FRAMES: u64 = 1000;
 
-/// Options that reach no daemon: what is not kept cannot be opened on a switch or a pipe.
+/// Options without a daemon: ports that are not kept cannot be opened on a switch or a pipe.
 fn no_daemon() -> OpenOptions {
     OpenOptions {
         socket: Some("/nonexistent/ringroad.sock".into()),
@@ -45,7 +45,7 @@ fn run(session: &mut Session, step: &mut dyn FnMut()) {
     }
 }
 
-/// Ports and distinct frames, lost, and those of the session before: with a time, without, and damaged.
+/// Ports and distinct frames, lost, and frames of the previous session: with a time, without, and damaged.
 fn counts(report: &Report) -> [u64; 5] {
     let (stream, port) = (&report.loads[0].arrivals[0].stream, &report.ports[1].received);
     [
@@ -86,11 +86,11 @@ fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) ->
     let report = session.report().unwrap();
     let ended = session.end(Duration::ZERO);
     ended.outcome.unwrap();
-    assert_eq!(report, ended.report, "what is told while it runs is what is told at its end");
+    assert_eq!(report, ended.report, "the report while it runs equals the report at its end");
     report
 }
 
-/// Longer than the first session lasts, shorter than what is waited in the second.
+/// Longer than the first session, shorter than the wait in the second.
 fn held_back() -> ImpairmentPlan {
     ImpairmentPlan { delay: Delay::Fixed(1_000_000), ..ImpairmentPlan::default() }
 }
@@ -113,7 +113,7 @@ fn unsent_frames_and_the_sending_time_are_reported() {
     let report = late_frames("", held_back(), 10, 300);
     let load = &report.loads[0];
     assert_eq!((load.offered.intended_frames, load.unsent_frames), (300, 0));
-    // 299 times a microsecond, on a clock that goes in steps.
+    // 299 times a microsecond, on a clock that advances in steps.
     let span_ns = load.departure_span_ns.unwrap();
     assert!((298_800..=299_200).contains(&span_ns), "{span_ns}");
 }
@@ -172,7 +172,7 @@ fn a_port_with_untaken_frames_is_not_kept() {
 }
 
 #[test]
-fn threads_report_their_counts_and_go_on() {
+fn threads_report_their_counts_and_continue() {
     for threads in [Threads::PerQueue, Threads::One] {
         let switch = Embedded::new();
         let options = SessionOptions { threads, ..SessionOptions::default() };

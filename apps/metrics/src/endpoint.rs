@@ -1,8 +1,8 @@
 //! An HTTP server for metrics and health: `GET /metrics`, `/healthz`, `/readyz`.
 //!
-//! Anybody who reaches the address may ask. What that costs is bounded: [`MOST_CONNECTIONS`] at once, [`PATIENCE`] for
-//! a whole request and its answer, [`MOST_REQUEST_BYTES`] for a request; and the daemon is asked for a report once in
-//! [`FRESH`], however many ask here.
+//! Every client that reaches the address can send requests. Their cost is limited: [`MOST_CONNECTIONS`] at a time,
+//! [`PATIENCE`] for a whole request and its answer, [`MOST_REQUEST_BYTES`] for a request; and the daemon is queried
+//! once in [`FRESH`], however many clients there are.
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ pub const MOST_CONNECTIONS: usize = 16;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest request, bytes.
 pub const MOST_REQUEST_BYTES: usize = 8192;
-/// Age up to which a report is good for another answer.
+/// Greatest age of a report that is used for another answer.
 pub const FRESH: Duration = Duration::from_millis(500);
 /// Time that the daemon has for a report.
 const REPORT_TIME: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// Why there is no endpoint.
+/// Why the endpoint cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "metrics at {address}: {source}; give an address such as 127.0.0.1:9464, or the path of a new socket"
@@ -55,7 +55,7 @@ pub struct EndpointError {
     source: io::Error,
 }
 
-/// A stream whose waits end.
+/// A stream with time limits.
 trait Stream: Read + Write + Send {
     fn limit(&self, time: Duration) -> io::Result<()>;
 }
@@ -81,7 +81,7 @@ impl Endpoint {
     /// left there is replaced. Reports come from the daemon at `daemon`.
     ///
     /// # Errors
-    /// [`EndpointError`]: the address is taken, or is none.
+    /// [`EndpointError`]: the address is taken, or invalid.
     pub fn listen(address: &str, daemon: &Path) -> Result<Self, EndpointError> {
         let failed = |source| EndpointError { address: address.to_owned(), source };
         let listener = if address.contains('/') {
@@ -106,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers for ever.
+    /// Answers requests forever.
     pub fn serve(self) -> ! {
         let asking = Arc::new(self.asking);
         loop {
@@ -122,7 +122,7 @@ impl Endpoint {
     }
 }
 
-/// Listens at a path, where nobody else listens.
+/// Listens at a path, unless another process listens there.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -138,10 +138,10 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// What the daemon reports, or why it does not.
+/// The daemon's report, or the error.
 type Report = Arc<Result<StatusReport, String>>;
 
-/// Asks the daemon, and remembers its last word.
+/// Queries the daemon, and caches its last report.
 #[derive(Debug)]
 struct Asking {
     daemon: PathBuf,
@@ -174,7 +174,7 @@ impl Asking {
         }
         let asking = Arc::clone(this);
         let answer = move || {
-            // One who leaves or sends nothing gets no answer.
+            // A client that disconnects or sends nothing gets no answer.
             let _ = asking.answer(&mut *stream);
             asking.connections.fetch_sub(1, Ordering::Relaxed);
         };
@@ -212,7 +212,7 @@ impl Asking {
         Ok(())
     }
 
-    /// The answer to what has come of a request; `None` until it is whole.
+    /// The answer to the received part of a request; `None` until it is whole.
     fn answer_to(&self, request: &[u8]) -> Option<Answer> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -273,7 +273,7 @@ impl Asking {
 
     /// The daemon's report, not older than [`FRESH`].
     fn report(&self) -> Report {
-        // Those who come meanwhile wait for the same report.
+        // Requests that arrive meanwhile wait for the same report.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, report)) = &*last
             && at.elapsed() < FRESH

@@ -1,7 +1,7 @@
 //! A status report in the text format of OpenMetrics 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 //!
-//! Counters of a switch contain those of ports that have left it, so they never go back while the daemon runs. Counters
-//! of a port begin anew with the port.
+//! Counters of a switch include ports that have left it, so they never decrease while the daemon runs. Counters of a
+//! port begin anew with the port.
 
 use std::fmt::Error;
 
@@ -203,7 +203,7 @@ fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result
     let connected = |report: &OpenFlowReport| report.connected_controllers() as u64;
     families.gauges(
         "openflow_controllers",
-        "Controllers that it is to connect to",
+        "Controllers that it is configured to connect to",
         values(|report| report.controllers.len() as u64),
     )?;
     families.gauges("openflow_connected_controllers", "Controllers that are connected", values(connected))?;
@@ -238,7 +238,7 @@ fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result
     families.gauges("openflow_table_flows", "Flow entries", of_tables(|table| table.flows))?;
     families.counters(
         "openflow_table_lookups",
-        "Frames that came to it",
+        "Frames that arrived at it",
         of_tables(|table| table.lookups),
     )?;
     families.counters(
@@ -258,7 +258,7 @@ fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error>
     };
     families.gauges(
         "port_up",
-        "1 unless it stands still because of an error",
+        "1 unless it is stopped by an error",
         values(|port| port.error.is_none()),
     )?;
     families.gauges("port_bound", "1 if a program or device serves it", values(|port| port.bound))?;

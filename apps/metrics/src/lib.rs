@@ -1,10 +1,10 @@
-//! What the daemon counts, for Prometheus and for probes.
+//! The daemon's counters, for Prometheus and for probes.
 //!
 //! - [`exposition`]: a status report in the text format of OpenMetrics 1.0.
 //! - [`endpoint`]: an HTTP server for it, and for the daemon's health.
 //!
-//! The endpoint asks the daemon over the control socket, as any program does. So strangers at the endpoint have no way
-//! to the daemon's ports and threads.
+//! The endpoint queries the daemon over the control socket, like any program. So strangers at the endpoint cannot reach
+//! the daemon's ports and threads.
 
 #![forbid(unsafe_code)]
 

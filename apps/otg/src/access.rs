@@ -1,4 +1,4 @@
-//! Access to the server: a request needs the token and one of the server's names, and may not come from another site's
+//! Access to the server: a request needs the token and one of the server's names, and must not come from another site's
 //! page.
 
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::server::ServerError;
 
 /// Bytes of a token that is made here.
 const RANDOM_BYTES: usize = 32;
-/// Lengths of a token, characters: the shorter ones could be guessed.
+/// Lengths of a token, characters: shorter tokens could be guessed.
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 32..=256;
 /// By these every machine calls itself.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -31,7 +31,7 @@ const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Not shown, so that no log has it.
+/// Not shown, so that it appears in no log.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
@@ -61,10 +61,10 @@ impl Token {
         let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
         let status = file.metadata().map_err(|error| unusable(error.to_string()))?;
         if !status.is_file() {
-            return Err(unusable("it is no file; give one that holds the token".to_owned()));
+            return Err(unusable("it is not a file; give a file with the token".to_owned()));
         }
         if status.mode() & 0o077 != 0 {
-            return Err(unusable("others may use it, so its token is no secret; chmod 600 it".to_owned()));
+            return Err(unusable("other users can read it, so its token is not secret; chmod 600 it".to_owned()));
         }
         if ![0, rustix::process::geteuid().as_raw()].contains(&status.uid()) {
             return Err(unusable(format!(
@@ -76,11 +76,11 @@ impl Token {
         let most = *TOKEN_CHARS.end() as u64 + 2;
         file.take(most).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
         let token = text.trim_end_matches(['\r', '\n']);
-        // These stand in a URL as they are.
+        // These need no escapes in a URL.
         let fits = |char: char| char.is_ascii_alphanumeric() || "-._~".contains(char);
         if !TOKEN_CHARS.contains(&token.len()) || !token.chars().all(fits) {
             return Err(unusable(format!(
-                "it holds no token, which is a line of {} to {} letters, digits and - . _ ~; make one with: \
+                "it contains no token, which is a line of {} to {} letters, digits and - . _ ~; make one with: \
                  openssl rand -hex 32",
                 TOKEN_CHARS.start(),
                 TOKEN_CHARS.end()
@@ -101,11 +101,11 @@ impl Token {
     }
 }
 
-/// What every request has to pass.
+/// The check of every request.
 #[derive(Debug)]
 pub(crate) struct Gate {
     token: Option<Token>,
-    /// Names by which the server may be asked for; `None` for any.
+    /// Names of the server that requests can use; `None` for any.
     hosts: Option<Vec<String>>,
     scheme: &'static str,
 }
@@ -131,7 +131,7 @@ impl Gate {
         Self { token, hosts: Some(hosts), scheme }
     }
 
-    /// Whether a request may pass, of which nothing but its head has been read.
+    /// Whether a request is allowed, before more than its head has been read.
     ///
     /// # Errors
     /// The text for the client.
@@ -141,11 +141,11 @@ impl Gate {
         self.check_token(&head.headers)
     }
 
-    /// The host that is asked for. A hostile site can have its own name lead to this machine: then it is that name.
+    /// The requested host. A hostile site can point its own name to this machine: then the host is that name.
     fn check_host(&self, head: &Parts) -> Result<String, Refusal> {
         let refused = |host: &str| {
             Refusal::invalid(format!(
-                "host \"{host}\": this server is not called so; ask for localhost, or start it with --host-name"
+                "host \"{host}\": this server does not have that name; use localhost, or start it with --host-name"
             ))
             .with_status(StatusCode::MISDIRECTED_REQUEST)
         };
@@ -161,7 +161,7 @@ impl Gate {
         Ok(host.to_owned())
     }
 
-    /// A page of another site says with its requests whose they are.
+    /// Requests of another site's page name that site.
     fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
         let own = format!("{}://{host}", self.scheme);
         match one(headers, ORIGIN) {
@@ -179,7 +179,7 @@ impl Gate {
             return Ok(());
         }
         Err(Refusal::invalid(
-            "no token, or another: give the header \"Authorization: Bearer TOKEN\", or to snappi the location \
+            "no token, or a wrong one: give the header \"Authorization: Bearer TOKEN\", or to snappi the location \
              https://otg:TOKEN@HOST:PORT; the server prints its token when it starts, or has it from --token-file",
         )
         .with_status(StatusCode::UNAUTHORIZED))
@@ -196,7 +196,8 @@ fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     }
 }
 
-/// The token that an `Authorization` shows: as it is, or as the password that clients take from a URL, whoever's it is.
+/// The token of an `Authorization` header: as it is, or as the password that clients take from a URL, with any user
+/// name.
 fn shown(authorization: &str) -> Option<Vec<u8>> {
     let (scheme, value) = authorization.split_once(' ')?;
     let value = value.trim();

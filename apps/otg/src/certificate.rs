@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::server::ServerError;
 
-/// A certificate chain and its key, as TLS takes them.
+/// A certificate chain and its key, for TLS.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     chain: Vec<CertificateDer<'static>>,
@@ -31,7 +31,7 @@ impl Certificate {
         Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
     }
 
-    /// The chain and the key that two PEM files hold.
+    /// The chain and the key of two PEM files.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, ServerError> {
         let unusable = |path: &Path, reason: String| ServerError::File {
             path: PathBuf::from(path),
@@ -41,14 +41,14 @@ impl Certificate {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(chain)?).collect();
         let certificates = certificates.map_err(|error| unusable(chain, error.to_string()))?;
         if certificates.is_empty() {
-            return Err(unusable(chain, "it holds no certificate in PEM".to_owned()));
+            return Err(unusable(chain, "it contains no certificate in PEM".to_owned()));
         }
         let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
-            .map_err(|error| unusable(key, format!("it holds no private key in PEM ({error})")))?;
+            .map_err(|error| unusable(key, format!("it contains no private key in PEM ({error})")))?;
         Ok(Self { chain: certificates, key: key_der })
     }
 
-    /// What the server's TLS is to be: versions 1.2 and 1.3, for HTTP/1.1.
+    /// The server's TLS settings: versions 1.2 and 1.3, for HTTP/1.1.
     pub(crate) fn into_config(self) -> Result<Arc<ServerConfig>, ServerError> {
         let failed = |error: rustls::Error| ServerError::Certificate { reason: error.to_string() };
         let mut config =

@@ -16,7 +16,7 @@ use self::flow::{PortSpeed, flow};
 use crate::document::{Node, Problems};
 use crate::refusal::Refusal;
 
-/// The model's names of speeds, and what they are in bit/s.
+/// The model's names of speeds, and their values in bit/s.
 const SPEEDS: [(&str, f64); 13] = [
     ("speed_10_fd_mbps", 10e6),
     ("speed_10_hd_mbps", 10e6),
@@ -32,7 +32,7 @@ const SPEEDS: [(&str, f64); 13] = [
     ("speed_400_gbps", 400e9),
     ("speed_800_gbps", 800e9),
 ];
-/// Members of `layer1` that a port of Ringroad has no say in: accepted with a warning, as the model wants it.
+/// Members of `layer1` that do not apply to a port of Ringroad: accepted with a warning, as the model requires.
 const LINK_SETTINGS: [&str; 4] = ["media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"];
 /// Most ports: each has threads of its own.
 const MAX_PORTS: usize = 64;
@@ -41,14 +41,14 @@ const MAX_FLOWS: usize = 1024;
 /// The model's defaults of settings that cannot be changed.
 const DEFAULT_MTU: u64 = 1500;
 
-/// What was configured.
+/// The configuration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Config {
-    /// As it came.
+    /// As received.
     pub(crate) document: Value,
     pub(crate) ports: Vec<PortConfig>,
     pub(crate) flows: Vec<FlowConfig>,
-    /// What was accepted and has no effect.
+    /// Accepted settings without effect.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Config {
         Ok(Self { document, ..config })
     }
 
-    /// What the generator is to do.
+    /// The generator's plan.
     pub(crate) fn plan(&self) -> Plan {
         let port = |port: &PortConfig| PlannedPort {
             label: Some(port.name.clone()),
@@ -130,7 +130,7 @@ fn layer1(node: &Node<'_>, ports: &mut [PortConfig], warnings: &mut Vec<String>)
     let mtu = node.get("mtu");
     if mtu.whole(64, 14000, DEFAULT_MTU) != DEFAULT_MTU {
         warnings.push(format!(
-            "{}: no effect; a port carries what its buffers and its interface take",
+            "{}: no effect; the limits are the port's buffers and its interface",
             mtu.path()
         ));
     }
@@ -167,7 +167,7 @@ fn options(node: &Node<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Reports values of `key` that stand in two of `nodes`.
+/// Reports values of `key` that occur in two of `nodes`.
 fn unique(nodes: &[Node<'_>], key: &str) {
     let mut known = HashSet::new();
     for node in nodes {

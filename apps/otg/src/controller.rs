@@ -10,7 +10,7 @@ use crate::metrics;
 use crate::refusal::Refusal;
 use crate::traffic::{Opening, Traffic, Transmit};
 
-/// Versions of the model whose clients can use this server: what is newer is refused where it is used.
+/// Versions of the model whose clients can use this server: requests that use newer features are refused.
 const MODEL_VERSIONS: &str = "^1.0.0";
 const NO_CAPTURE: &str = "capture is not supported here; use `ringroad capture PORT`";
 
@@ -22,7 +22,7 @@ pub(crate) struct Controller {
     traffic: Option<Traffic>,
 }
 
-/// What `flow_transmit` asks for.
+/// Requests of `flow_transmit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Command {
     Start,
@@ -32,7 +32,7 @@ enum Command {
 }
 
 impl Controller {
-    /// Nothing is configured at first. Ports are opened and served as `opening` says, those that `locations` allow.
+    /// Nothing is configured at first. Ports allowed by `locations` are opened and served according to `opening`.
     pub(crate) fn new(opening: Opening, locations: Locations) -> Self {
         Self { opening, locations, traffic: None }
     }
@@ -187,7 +187,7 @@ impl Controller {
         Ok(json!({"api_spec_version": MODEL_VERSIONS, "sdk_version": "", "app_version": version}))
     }
 
-    /// `GET /ringroad/flows`, which is no request of the model.
+    /// `GET /ringroad/flows`, a request outside the model.
     pub(crate) fn flows(&mut self, _: Value) -> Result<Value, Refusal> {
         let Some(traffic) = &mut self.traffic else {
             return Err(Refusal::invalid("nothing is configured; set a configuration first"));
@@ -200,7 +200,7 @@ impl Controller {
         self.traffic.as_ref().map_or_else(|| json!({}), |traffic| traffic.config().document.clone())
     }
 
-    /// Puts a configuration in force that was made from the one that is.
+    /// Applies a configuration derived from the current one.
     fn replace(&mut self, document: Value) -> Result<Value, Refusal> {
         if self.traffic.as_ref().is_some_and(Traffic::is_transmitting) {
             return Err(Refusal::invalid("flows cannot be changed while one transmits; stop it first"));
@@ -212,7 +212,7 @@ impl Controller {
     fn apply(&mut self, config: Config) -> Result<Value, Refusal> {
         self.check_locations(&config)?;
         let answer = warnings(&config.warnings);
-        // A port can be open once only, and both configurations may have it.
+        // A port can only be open once, and both configurations may have it.
         let (before, mut kept) = match self.traffic.take() {
             Some(traffic) => {
                 let (config, kept) = traffic.close();
@@ -272,7 +272,7 @@ fn warnings(texts: &[String]) -> Value {
     json!({"warnings": texts})
 }
 
-/// The flows of a configuration, an empty list where there are none; `None` if they are something else.
+/// The flows of a configuration, an empty list if missing; `None` if they are not a list.
 fn flow_list(document: &mut Value) -> Option<&mut Vec<Value>> {
     let flows = document.as_object_mut()?.entry("flows").or_insert(Value::Null);
     if flows.is_null() {

@@ -1,5 +1,5 @@
-//! The open connections. Strangers, connections that have not shown the token yet, have little time and give way to
-//! others, so that no number of them keeps those out who may use the server.
+//! The open connections. Strangers, connections that have not shown the token yet, have little time and are closed
+//! first, so that no number of them can lock out authorised clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ struct Place {
     task: Option<AbortHandle>,
 }
 
-/// What a connection has done so far: the first gives way first, and of two that rest the one that has rested longer.
+/// State of a connection: the first state is closed first, and of two idle connections the one that is idle longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Stranger,
@@ -36,8 +36,7 @@ impl Crowd {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a newcomer. Where all are taken, somebody who does nothing at the moment loses his; `None` if nobody
-    /// does.
+    /// A place for a new connection. If all are taken, an idle connection is closed; `None` if no connection is idle.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Seat> {
         let mut places = self.places();
         if places.len() >= MAX_CONNECTIONS {
@@ -53,7 +52,7 @@ impl Crowd {
         Some(Seat { crowd: Arc::clone(self), number })
     }
 
-    /// Says by what connection `number` is ended.
+    /// Registers the handle that ends connection `number`.
     pub(crate) fn serve_by(&self, number: u64, task: AbortHandle) {
         if let Some(place) = self.places().get_mut(&number) {
             place.task = Some(task);
@@ -79,13 +78,13 @@ impl Seat {
         }
     }
 
-    /// Notes that a request has passed, and is being answered until what this returns is dropped.
+    /// Records that a request was authorised, and is being answered until the returned guard is dropped.
     pub(crate) fn work(&self) -> Work<'_> {
         self.set(Standing::Working);
         Work(self)
     }
 
-    /// Ends when a stranger has had `time`; never if he is none by then.
+    /// Returns when a stranger has had `time`; never if it is authorised by then.
     pub(crate) async fn overdue(&self, time: Duration) {
         tokio::time::sleep(time).await;
         let standing = self.crowd.places().get(&self.number).map(|place| place.standing);
@@ -167,7 +166,7 @@ mod tests {
         stranger.overdue(Duration::ZERO).await;
         tokio::select! {
             biased;
-            () = known.overdue(Duration::ZERO) => panic!("it is no stranger"),
+            () = known.overdue(Duration::ZERO) => panic!("it is not a stranger"),
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
         }
     }

@@ -1,5 +1,5 @@
 //! A JSON document read with the path of each value. Its faults are collected, not returned at once, so that a client
-//! is told everything together; a value that is wrong reads as its default meanwhile.
+//! gets all problems together; a wrong value reads as its default meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// Most problems told at once; a document of other origin has one in each line.
+/// Most reported problems; an unrelated document has a problem in each line.
 const MOST_PROBLEMS: usize = 50;
 /// Longest name of anything, bytes.
 const LONGEST_NAME: usize = 4096;
-/// Most names in a list, which are of ports, flows and columns: each is looked up.
+/// Most names in a list of ports, flows or columns: each is looked up.
 const MOST_NAMES: usize = 1024;
 /// Most values that a document may have drawn or made of few words, such as 65536 random addresses.
 const MOST_MADE_VALUES: u64 = 1 << 20;
@@ -22,7 +22,7 @@ const LONGEST_ECHO: usize = 80;
 
 static ABSENT: Value = Value::Null;
 
-/// What is wrong with a document.
+/// The problems of a document.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     /// The first of them.
@@ -45,7 +45,7 @@ impl Problems {
     }
 }
 
-/// A value of the document, or where one could be. `null` is the same as nothing, as in the model's JSON.
+/// A value of the document, or the place of a missing one. `null` means missing, as in the model's JSON.
 #[derive(Debug, Clone)]
 pub(crate) struct Node<'a> {
     value: &'a Value,
@@ -64,7 +64,7 @@ impl<'a> Node<'a> {
         self.problems.count.get()
     }
 
-    /// The value as it stands.
+    /// The unchecked value.
     pub(crate) fn value(&self) -> &'a Value {
         self.value
     }
@@ -78,7 +78,7 @@ impl<'a> Node<'a> {
     pub(crate) fn report(&self, problem: impl Display) {
         let count = self.problems.count.get();
         self.problems.count.set(count + 1);
-        // Told or not, the document is wrong; what is not told need not be written.
+        // The document is wrong in any case; problems beyond the limit need no text.
         if count >= MOST_PROBLEMS {
             return;
         }
@@ -87,12 +87,12 @@ impl<'a> Node<'a> {
         self.problems.texts.borrow_mut().push(text);
     }
 
-    /// Notes that this value is not what was expected.
+    /// Reports that this value is not as expected.
     pub(crate) fn report_value(&self, expected: impl Display) {
         self.report(format_args!("{} given; give {expected}", echo(self.value)));
     }
 
-    /// Notes that this is not supported, and what is in its place.
+    /// Reports that this is not supported, and the alternative.
     pub(crate) fn report_unsupported(&self, supported: &[&str]) {
         match supported {
             [] => self.report("not supported"),
@@ -115,7 +115,7 @@ impl<'a> Node<'a> {
             Value::Object(members) => {
                 for key in members.keys().filter(|key| !supported.contains(&key.as_str())) {
                     let member = self.get(key);
-                    // Clients write empty lists where nothing is meant.
+                    // Clients write empty lists for missing values.
                     if !member.is_absent() && member.value != &Value::Array(Vec::new()) {
                         member.report_unsupported(supported);
                     }
@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The elements of a list; none if there is nothing.
+    /// The elements of a list; empty if missing.
     pub(crate) fn items(&self) -> Vec<Self> {
         match self.value {
             Value::Null => Vec::new(),
@@ -144,7 +144,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A list of names; none if there is nothing.
+    /// A list of names; empty if missing.
     pub(crate) fn texts(&self) -> Vec<&'a str> {
         self.items_up_to(MOST_NAMES).iter().filter_map(Node::text).collect()
     }
@@ -172,7 +172,7 @@ impl<'a> Node<'a> {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// Whether `count` more values may be made of what stands here; notes it if not.
+    /// Whether `count` more values can be made from this value; reports it if not.
     pub(crate) fn may_make(&self, count: u64) -> bool {
         let made = self.problems.made_values.get().saturating_add(count);
         self.problems.made_values.set(made);
@@ -184,7 +184,7 @@ impl<'a> Node<'a> {
         made <= MOST_MADE_VALUES
     }
 
-    /// The elements of a list of at most `most`; none if there is nothing, or more.
+    /// The elements of a list of at most `most`; empty if missing, or longer.
     pub(crate) fn items_up_to(&self, most: usize) -> Vec<Self> {
         if let Value::Array(values) = self.value
             && values.len() > most
@@ -226,7 +226,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number within `range`, which `expected` says in words, or `default`.
+    /// A number within `range`, which `expected` describes in words, or `default`.
     pub(crate) fn number(&self, range: impl RangeBounds<f64>, expected: &str, default: f64) -> f64 {
         if self.is_absent() {
             return default;
@@ -240,8 +240,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The model's way to say one of several: the member `choice` names the member that counts. `None` if it names none
-    /// that is supported; a member beside the chosen one is a contradiction.
+    /// The model's unions: the member `choice` names the member in use. `None` if it names no supported one; another
+    /// member beside the chosen one is a contradiction.
     pub(crate) fn chosen(
         &self,
         supported: &[&'static str],
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_64_bits_come_as_texts_too() {
+    fn numbers_of_64_bits_can_be_texts() {
         let document = json!({"a": "18446744073709551615", "b": 5, "c": null});
         let found = problems(&document, |root| {
             assert_eq!(root.get("a").whole(0, u64::MAX, 0), u64::MAX);

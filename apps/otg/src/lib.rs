@@ -2,13 +2,13 @@
 //!
 //! [`Server`] answers the requests of the model's OpenAPI definition
 //! (<https://github.com/open-traffic-generator/models>), so that its clients, such as the Python package `snappi`,
-//! configure ports and flows, start and stop them and read their metrics. A request is a JSON document; what of the
-//! model is not supported is refused by the path where it stands, and nothing of such a request is done. `docs/otg.md`
-//! has the table of what is supported.
+//! configure ports and flows, start and stop them and read their metrics. A request is a JSON document; requests that
+//! use unsupported parts of the model are refused as a whole, with the paths of those parts. `docs/otg.md` has the
+//! table of supported parts.
 //!
-//! Whoever may use the server can send any traffic from the ports that it may open. [`Token`] says who that is,
-//! [`Locations`] which ports these are. Every byte before the token is a stranger's: the head of a request alone is
-//! read, within a time and a size, on a connection that gives way to others.
+//! A client of the server can send any traffic from the ports that the server can open. [`Token`] identifies clients,
+//! [`Locations`] limits the ports. Every byte before the token is a stranger's: only the head of a request is read,
+//! within limits of time and size, on a connection that can be closed in favour of others.
 
 mod access;
 mod certificate;

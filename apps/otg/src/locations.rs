@@ -9,16 +9,16 @@ use ringroad::catalogue::{self, Target};
 
 use crate::server::ServerError;
 
-/// What begins a network namespace in a name.
+/// Start of a network namespace in a name.
 const NETNS: &str = "@netns=";
 
-/// What may be opened: ports of switches, ends of pipes, null ports, and what was allowed besides.
+/// Ports that can be opened: ports of switches, ends of pipes, null ports, and additionally allowed ones.
 #[derive(Debug, Clone, Default)]
 pub struct Locations(GlobSet);
 
 impl Locations {
-    /// Allows what one of `patterns` matches besides. `*` is for any characters but `/`, `**` for these too. Options
-    /// behind the `@` of a name do not count, but a network namespace does: `eth0@netns=blue`.
+    /// Also allows names that one of `patterns` matches. `*` is for any characters but `/`, `**` for all characters.
+    /// Options after the `@` of a name are ignored, but a network namespace does: `eth0@netns=blue`.
     ///
     /// # Errors
     /// [`ServerError::Pattern`].
@@ -49,7 +49,7 @@ impl Locations {
             Target::Interface(_) | Target::NewInterface => "network interfaces",
         };
         if device.paths().iter().any(|path| leads_up(path)) {
-            return Err("a path with .. is not taken: give it without".to_owned());
+            return Err("a path with .. is not accepted: give it without".to_owned());
         }
         let shown = match name.options.device.text(&catalogue::NETNS) {
             Some(netns) => format!("{}{NETNS}{netns}", name.base),
@@ -59,13 +59,13 @@ impl Locations {
             return Ok(());
         }
         Err(format!(
-            "{what} are for the server's command line to allow; start it with --allow-location '{shown}'"
+            "only the server's command line can allow {what}; start it with --allow-location '{shown}'"
         ))
     }
 }
 
-/// A name or a pattern with its namespace, and the mark of a host stack's side, as parts of their own behind a `/`: so
-/// `*` alone does not allow another namespace's interface, nor what the host itself sends.
+/// A name or a pattern with its namespace, and the mark of a host stack's side, as separate parts after a `/`: so `*`
+/// alone allows neither another namespace's interface nor the host's own frames.
 fn in_parts(text: &str) -> String {
     let (base, netns) = match text.split_once(NETNS) {
         Some((base, netns)) => (base, format!("/{NETNS}{netns}")),
@@ -114,7 +114,7 @@ mod tests {
         ] {
             let refused = locations.check(location).unwrap_err();
             assert!(refused.ends_with(&format!("--allow-location {allowed}")), "{location}: {refused}");
-            // What it says helps.
+            // Its message helps.
             assert_eq!(allowing(&[allowed.trim_matches('\'')]).check(location), Ok(()));
         }
         assert!(locations.check("nonsense:x").unwrap_err().contains("nonsense"));

@@ -1,5 +1,5 @@
-//! Counters as the model's `metrics_response` has them. Bytes and rates in bytes and bits count the FCS, as the model's
-//! frame sizes do.
+//! Counters in the form of the model's `metrics_response`. Bytes and rates in bytes and bits count the FCS, as the
+//! model's frame sizes do.
 
 use ringroad_traffic::line_rate::FCS_BYTES;
 use ringroad_traffic::rate_meter::TrafficRate;
@@ -49,13 +49,13 @@ const FLOW_COLUMNS: &[&str] = &[
     "rx_rate_mbps",
 ];
 
-/// What a client wants to see.
+/// The counters that a client requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wish {
     of: Of,
     /// Indexes in the configuration.
     rows: Vec<usize>,
-    /// None is all.
+    /// `None` is all.
     columns: Option<Vec<String>>,
 }
 
@@ -80,7 +80,7 @@ struct PortMetric<'a> {
     frames_rx_rate: f64,
     bytes_tx_rate: f64,
     bytes_rx_rate: f64,
-    /// kbyte/s, where the configuration says it.
+    /// kbyte/s, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<u64>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn wish(request: &Value, config: &Config) -> Result<Wish, Refusal> {
             }
         };
         let Some((_, node)) = chosen else { return Wish { of, rows: Vec::new(), columns: None } };
-        // There are no tags, so that what is said of them changes nothing.
+        // There are no tags, so that settings for them have no effect.
         node.only(if of == Of::Ports {
             &["port_names", "column_names"]
         } else {
@@ -158,7 +158,7 @@ pub(crate) fn wish(request: &Value, config: &Config) -> Result<Wish, Refusal> {
     })
 }
 
-/// Indexes of the names given; all where none is.
+/// Indexes of the given names; all if there are none.
 pub(crate) fn rows(node: &Node<'_>, known: &[&str]) -> Vec<usize> {
     let names = node.texts();
     for name in names.iter().filter(|name| !known.contains(name)) {
@@ -215,7 +215,7 @@ fn port<'a>(config: &'a PortConfig, counts: &PortCounts) -> PortMetric<'a> {
     PortMetric {
         name: &config.name,
         location: &config.location,
-        // A port that is not there cannot be opened, and one that fails is told as an error.
+        // A missing port cannot be opened, and a failed port is reported as an error.
         link: "up",
         capture: "stopped",
         transmit: counts.transmit.name(),

@@ -3,17 +3,17 @@
 use hyper::StatusCode;
 use serde::Serialize;
 
-/// The model's `error`: an HTTP status, whose fault it is, and one sentence per problem.
+/// The model's `error`: an HTTP status, whether the request or the server is at fault, and one sentence per problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
     /// The HTTP status.
     pub(crate) code: u16,
     pub(crate) kind: Kind,
-    /// Each begins with the path of what is wrong in the request, where it is there.
+    /// Each begins with the path of the faulty part, if it is in the request.
     pub(crate) errors: Vec<String>,
 }
 
-/// Whose fault it is, in the model's words.
+/// The kind of fault, in the model's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 impl Refusal {
-    /// The request is wrong, or asks for what is not supported: `errors`, and so many more.
+    /// The request is wrong, or not supported: `errors`, and the number of further errors.
     pub(crate) fn validation(mut errors: Vec<String>, more: usize) -> Self {
         if more > 0 {
             errors.push(format!("and {more} more"));

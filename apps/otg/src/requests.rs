@@ -20,11 +20,11 @@ use crate::refusal::Refusal;
 pub(crate) const MAX_REQUEST_BYTES: usize = 32 << 20;
 /// Most values in a request: each takes many times the memory that its text does.
 const MAX_VALUES: usize = 1 << 20;
-/// Requests with a body that are held at once; the others wait.
+/// Most requests with a body in memory at a time; the others wait.
 const MAX_BODIES: usize = 4;
-/// How long the body of a request may take to come.
+/// Time limit for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// What is still read of a request that did not pass, so that its client hears why before the connection closes.
+/// Most bytes still read of a refused request, so that its client gets the reason before the connection closes.
 const MAX_REFUSED_BYTES: usize = 1 << 20;
 
 type Answer = Response<Full<Bytes>>;
@@ -49,7 +49,7 @@ fn action(method: &Method, path: &str) -> Option<Action> {
     })
 }
 
-/// What answers the requests of all connections.
+/// Answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct Desk {
     gate: Gate,
@@ -96,7 +96,7 @@ impl Desk {
             let request = document(&body)?;
             drop(body);
             let done = action(&mut controller.lock().unwrap_or_else(PoisonError::into_inner), request);
-            // Here, since a client that goes away does not end the work.
+            // Here, since a client that disconnects does not end the work.
             drop(held);
             done
         };
@@ -105,7 +105,7 @@ impl Desk {
         done.map_err(|_| Refusal::internal("the request failed; this is a defect: please report it"))?
     }
 
-    /// Reads a body whole, which is held until the permit is dropped.
+    /// Reads a whole body, which stays in memory until the permit is dropped.
     async fn read(&self, body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
         if body.is_end_stream() {
             return Ok((Bytes::new(), None));
@@ -121,12 +121,12 @@ impl Desk {
                 StatusCode::PAYLOAD_TOO_LARGE,
             )),
             Ok(Err(error)) => Err(unreadable(&error.to_string(), StatusCode::BAD_REQUEST)),
-            Err(_) => Err(unreadable("it comes too slowly", StatusCode::REQUEST_TIMEOUT)),
+            Err(_) => Err(unreadable("it arrives too slowly", StatusCode::REQUEST_TIMEOUT)),
         }
     }
 }
 
-/// Reads what a client sends who has been turned away, up to a limit.
+/// Reads data of a refused client, up to a limit.
 async fn discard(mut body: Incoming) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -137,7 +137,7 @@ async fn discard(mut body: Incoming) {
     }
 }
 
-/// A page in a browser can send other types to any server without being asked.
+/// A page in a browser can send other types to any server without a preflight request.
 fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if body.is_empty() || kind.starts_with("application/json") {
@@ -148,12 +148,12 @@ fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
         .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// The document that a request carries; none is `null`.
+/// The document of a request; `null` if missing.
 fn document(body: &[u8]) -> Result<Value, Refusal> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    // Each value but the first comes after one of these.
+    // Each value but the first follows one of these.
     let values = body.iter().filter(|byte| b",:[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(Refusal::invalid(format!(
@@ -177,7 +177,7 @@ fn refused(refusal: Refusal) -> Answer {
     json(status, serde_json::to_string(&refusal).unwrap_or_default())
 }
 
-/// The answer to who did not pass; the connection ends with it.
+/// The answer to a refused client; the connection ends with it.
 fn turned_away(refusal: Refusal) -> Answer {
     let mut answer = refused(refusal);
     let headers = answer.headers_mut();

@@ -31,23 +31,23 @@ use crate::locations::Locations;
 use crate::requests::Desk;
 use crate::traffic::Opening;
 
-/// How long requests under way may take when the server is told to stop.
+/// Time limit for requests in progress when the server stops.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Largest head of a request, and what is read of a connection at once, bytes.
+/// Largest head of a request, and most bytes per read of a connection.
 const READ_BYTES: usize = 32 << 10;
-/// How long nobody is let in when the process has no descriptors left.
+/// How long no connection is accepted when the process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How the server is reached, and how it opens ports.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: Listen,
     /// Whether and how connections are encrypted; those at a path are not.
     pub encryption: Encryption,
-    /// What clients have to show; `None` lets in whoever reaches the server.
+    /// The token that clients must send; `None` accepts every client that reaches the server.
     pub token: Option<Token>,
-    /// Names by which it may be asked for, besides localhost and the address itself.
+    /// Names that requests can use, besides localhost and the address itself.
     pub host_names: Vec<String>,
     /// Which ports clients may have opened.
     pub locations: Locations,
@@ -57,12 +57,12 @@ pub struct ServerOptions {
     pub session: SessionOptions,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     /// At an address; port 0 takes a free one.
     Tcp(SocketAddr),
-    /// At a UNIX socket, which nobody but this user may open.
+    /// At a UNIX socket, which only this user can open.
     Unix(PathBuf),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Listen {
 /// How connections are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Encryption {
-    /// Not at all: plain HTTP.
+    /// No TLS: plain HTTP.
     None,
     /// By a certificate made at the start, which clients cannot verify.
     SelfSigned,
@@ -115,26 +115,26 @@ pub enum ServerError {
         /// The kernel's words.
         source: io::Error,
     },
-    /// The UNIX socket cannot be had.
+    /// The UNIX socket cannot be used.
     #[error(transparent)]
     Socket(#[from] ListenError),
-    /// Everybody on the network could use the server.
+    /// Every host on the network could use the server.
     #[error(
-        "listening on {0} without a token would let everybody who reaches it send any traffic from this machine; \
+        "listening on {0} without a token would allow every host that reaches it to send any traffic from this machine; \
          leave --no-token out, or listen on 127.0.0.1"
     )]
     Exposed(SocketAddr),
     /// No token could be made.
     #[error("cannot make a token: {reason}; give one by --token-file")]
     Token { reason: String },
-    /// No certificate could be made, or TLS does not take it.
+    /// No certificate could be made, or TLS does not accept it.
     #[error("the certificate cannot be used: {reason}")]
     Certificate { reason: String },
     /// A file cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and advice.
         reason: String,
     },
     /// A pattern of locations makes no sense.
@@ -170,7 +170,7 @@ enum Listener {
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
-    /// Lets the requests under way end, for at most 5 s, and then [`Server::run`] return.
+    /// Waits for the requests in progress, for at most 5 s; then [`Server::run`] returns.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -206,7 +206,7 @@ impl Server {
                 let gate = Gate::at_address(token, address.ip(), &options.host_names, scheme);
                 let failed = |source| ServerError::Listen { address: *address, source };
                 let listener = TcpListener::bind(address).map_err(failed)?;
-                // The runtime takes it so.
+                // The runtime requires this.
                 listener.set_nonblocking(true).map_err(failed)?;
                 let listen = Listen::Tcp(listener.local_addr().map_err(failed)?);
                 (Listener::Tcp(listener), listen, tls, gate)
@@ -216,13 +216,13 @@ impl Server {
         Ok(Self { listener, listen, tls, desk: Desk::new(gate, controller), stop })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// The address that it listens on, with the chosen port.
     #[must_use]
     pub fn listen(&self) -> &Listen {
         &self.listen
     }
 
-    /// What clients give as their server, like `https://127.0.0.1:8443`; in it `token` as clients take it from a URL.
+    /// The server's URL for clients, like `https://127.0.0.1:8443`; with `token` in it as clients take it from a URL.
     #[must_use]
     pub fn url(&self, token: Option<&Token>) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -233,7 +233,7 @@ impl Server {
         }
     }
 
-    /// By which it is stopped.
+    /// Handle that stops it.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
@@ -280,13 +280,13 @@ impl Server {
         }
         drop(door);
         let all = async { while tasks.join_next().await.is_some() {} };
-        // What takes longer ends with the set.
+        // Requests that take longer end with the set.
         let _ = tokio::time::timeout(LAST_REQUESTS, all).await;
         Ok(())
     }
 }
 
-/// Serves a connection to its end, or to that of the request under way once the server is stopped.
+/// Serves a connection to its end, or to the end of the current request once the server is stopped.
 async fn attend(
     stream: Stream,
     tls: Option<TlsAcceptor>,
@@ -308,11 +308,11 @@ async fn attend(
         _ = connection.as_mut() => return,
         _ = stopped.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
-    // A connection that breaks has nobody to be told.
+    // A broken connection has no recipient for the error.
     let _ = connection.await;
 }
 
-/// A connection, whatever it came by.
+/// A connection of any transport.
 trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 type Stream = Box<dyn Duplex>;
@@ -321,7 +321,7 @@ type Stream = Box<dyn Duplex>;
 #[derive(Debug)]
 enum Door {
     Tcp(tokio::net::TcpListener),
-    /// The file goes with the door.
+    /// The socket's file is removed with the listener.
     Unix {
         listener: tokio::net::UnixListener,
         _file: ListeningSocket,

@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::refusal::Refusal;
 
-/// Longest time until a flow that was told to stop has stopped: longer than a sender's longest sleep.
+/// Longest time until a flow has stopped after the request to stop: longer than a sender's longest sleep.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// Rates are over this time at least, so that several clients may look at once.
+/// Rates are over this time at least, so that several clients can read them at the same time.
 const LEAST_RATE_INTERVAL_NS: u64 = 200_000_000;
 
-/// What a flow does, in the model's words.
+/// State of a flow, in the model's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transmit {
     Started,
@@ -36,7 +36,7 @@ impl Transmit {
     }
 }
 
-/// How sessions are opened: all with one clock, by which they know each other's frames apart.
+/// Settings for opening sessions: all share one clock, which distinguishes their frames.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     pub(crate) ports: OpenOptions,
@@ -46,7 +46,7 @@ pub(crate) struct Opening {
 /// A port failed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Failure {
-    /// The port's name in the configuration, where it is known.
+    /// The port's name in the configuration, if it is known.
     pub(crate) port: Option<String>,
     pub(crate) reason: String,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Traffic {
     config: Config,
     /// None if there are no ports, if they could not be opened again, or after a failure.
     session: Option<Session>,
-    /// What ended the session, and what had come of it.
+    /// The error that ended the session, and its result until then.
     failed: Option<(Failure, Report)>,
     flows: Vec<FlowState>,
     rates: Rates,
@@ -88,7 +88,7 @@ struct Rate {
     updated_ns: u64,
 }
 
-/// What was counted up to one moment, by flow and by port in the configuration's order.
+/// Counters at one moment, by flow and by port in the configuration's order.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) flows: Vec<FlowCounts>,
@@ -99,7 +99,7 @@ pub(crate) struct Counts {
 pub(crate) struct FlowCounts {
     pub(crate) transmit: Transmit,
     pub(crate) sent: Traversal,
-    /// What came of it; none where it carries no signature or nobody receives it.
+    /// Its reception; `None` if it has no signature or no receiver.
     pub(crate) received: Option<(Traversal, StreamSummary)>,
 }
 
@@ -156,7 +156,7 @@ impl Traffic {
         self.go(flows)
     }
 
-    /// Begins a new session over the same ports: what was counted goes with the one before.
+    /// Begins a new session over the same ports: counters of the previous one are lost.
     fn renew(&mut self, flows: &[usize], opening: &Opening) -> Result<(), Refusal> {
         let others: Vec<&str> = (0..self.flows.len())
             .filter(|index| !flows.contains(index) && self.transmit(*index) != Transmit::Stopped)
@@ -175,7 +175,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Starts `flows` and lets their counters go on.
+    /// Starts `flows` and continues their counters.
     pub(crate) fn resume(&mut self, flows: &[usize]) -> Result<(), Refusal> {
         let resting: Vec<usize> =
             flows.iter().copied().filter(|index| self.transmit(*index) != Transmit::Started).collect();
@@ -203,7 +203,7 @@ impl Traffic {
             }
         }
         if self.flows.iter().all(|flow| flow.last_command != Transmit::Started) {
-            // So that the counters stand when the client looks.
+            // So that the counters are final when the client reads them.
             session.wait_sent(STOP_LIMIT);
         }
         Ok(())
@@ -221,7 +221,7 @@ impl Traffic {
         if last_command == Transmit::Started && !is_sending { Transmit::Stopped } else { last_command }
     }
 
-    /// Counters and rates of now; with what was received of flows only if that is wished, for it is copied while the
+    /// Current counters and rates; with the reception of flows only if requested, since it is copied while the
     /// receiving threads wait.
     pub(crate) fn counts(&mut self, with_received_flows: bool) -> Result<Counts, Refusal> {
         self.check_health()?;
@@ -242,7 +242,7 @@ impl Traffic {
     fn flow(&self, index: usize, meters: &[MeterReport]) -> FlowCounts {
         let sent = self.session.as_ref().map(|session| session.sent(index)).unwrap_or_default();
         FlowCounts {
-            // Looked at after the counters: what is over has counted all.
+            // Read after the counters: a finished flow has counted everything.
             sent: Traversal { frames: sent.frames, bytes: sent.bytes, ..Traversal::default() },
             received: self.received(index, meters).map(|stream| {
                 let summary = stream.summary();
@@ -254,7 +254,7 @@ impl Traffic {
         }
     }
 
-    /// What came of a flow at its receiving ports.
+    /// Reception of a flow at its receiving ports.
     fn received(&self, index: usize, meters: &[MeterReport]) -> Option<StreamReport> {
         let (config, session) = (self.config.flows.get(index)?, self.session.as_ref()?);
         let is_its = |stream: &&StreamReport| {
@@ -290,7 +290,7 @@ impl Traffic {
         }
     }
 
-    /// What came of the flows' latest start; refused while one transmits.
+    /// Results of the flows' latest start; refused while a flow transmits.
     pub(crate) fn outcome(&mut self) -> Result<Outcome, Refusal> {
         self.note_failure();
         if self.failed.is_none() && self.is_transmitting() {
@@ -310,7 +310,7 @@ impl Traffic {
         Ok(Outcome { failure, clock, flows, ports })
     }
 
-    /// Ends the session if a port failed, closes the others, and notes which and why.
+    /// Ends the session if a port failed, closes the others, and records which port and why.
     fn note_failure(&mut self) {
         let Some(failed) = self.session.take_if(|session| session.has_failed()) else { return };
         let Ended { report, outcome, .. } = failed.end(Duration::ZERO);
@@ -324,7 +324,7 @@ impl Traffic {
         self.failed = Some((Failure { port, reason }, report));
     }
 
-    /// Whether all ports are at work; if one failed, this tells which and why.
+    /// Whether all ports work; if one failed, returns which and why.
     fn check_health(&mut self) -> Result<(), Refusal> {
         self.note_failure();
         if let Some((failure, _)) = &self.failed {
@@ -336,7 +336,7 @@ impl Traffic {
     }
 }
 
-/// What came of the flows' latest start, and whether a port failed.
+/// Results of the flows' latest start, and whether a port failed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) failure: Option<Failure>,
@@ -354,7 +354,7 @@ fn open(config: &Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Sess
         .map_err(|error| refusal(config, &error))
 }
 
-/// Says of an error of the generator which part of the configuration it is about.
+/// Adds to an error of the generator the part of the configuration that it concerns.
 fn refusal(config: &Config, error: &SessionError) -> Refusal {
     let flow = |name: &str| config.flows.iter().position(|flow| flow.name == name);
     let path = match error {

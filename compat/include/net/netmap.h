@@ -48,12 +48,12 @@ struct netmap_slot {
     uint64_t ptr;     /* address (NS_INDIRECT) or offset into the buffer (NETMAP_REQ_OPT_OFFSETS) */
 };
 
-#define NS_BUF_CHANGED  0x0001 /* buf_idx is not what it was: set by whoever exchanges a buffer */
+#define NS_BUF_CHANGED  0x0001 /* buf_idx has changed: set by the side that exchanges a buffer */
 #define NS_REPORT       0x0002 /* tx: give the slot back soon after it was sent, not at leisure */
 #define NS_FORWARD      0x0004 /* rx, with NR_FORWARD: when released, pass on between host and interface */
 #define NS_NO_LEARN     0x0008 /* tx to a switch: do not learn the source address */
 #define NS_INDIRECT     0x0010 /* tx to a switch: the bytes are at the address in ptr */
-#define NS_MOREFRAG     0x0020 /* the frame goes on in the next slot */
+#define NS_MOREFRAG     0x0020 /* the frame continues in the next slot */
 #define NS_TXMON        0x0040 /* seen by a monitor on the tx side */
 #define NS_PORT_SHIFT   8
 #define NS_PORT_MASK    (0xff << NS_PORT_SHIFT) /* tx to a switch: port to send to, 0: by address */
@@ -85,7 +85,7 @@ struct netmap_ring {
     struct timeval ts; /* (k) time of the last sync of an rx ring */
 
     const uint64_t offset_mask; /* (k) bits of slot.ptr that hold an offset, 0: none do */
-    const uint64_t buf_align;   /* (k) alignment asked of offsets, 0: any */
+    const uint64_t buf_align;   /* (k) required alignment of offsets, 0: any */
 
     /* (p) The program's own, for a lock or any other use. */
     uint8_t __attribute__((__aligned__(NM_CACHE_ALIGN))) sem[128];
@@ -94,7 +94,7 @@ struct netmap_ring {
 };
 
 #define NR_TIMESTAMP 0x0002 /* set ts at each sync */
-#define NR_FORWARD   0x0004 /* look at NS_FORWARD */
+#define NR_FORWARD   0x0004 /* act on NS_FORWARD */
 
 /* Whether the program owns no slot: nothing received, or no room to send. */
 static inline int nm_ring_empty(struct netmap_ring *ring)
@@ -104,7 +104,7 @@ static inline int nm_ring_empty(struct netmap_ring *ring)
 
 /* ---- Bound ports ---- */
 
-/* What one bound descriptor sees of a port: its rings, as offsets from this structure. */
+/* A port as one bound descriptor sees it: its rings, as offsets from this structure. */
 struct netmap_if {
     char ni_name[16];           /* (k) name of the port, cut to 15 bytes */
     const uint32_t ni_version;  /* (k) unused */
@@ -147,7 +147,7 @@ struct nmreq_header {
 struct nmreq_option {
     uint64_t nro_next;
     uint32_t nro_reqtype; /* NETMAP_REQ_OPT_* */
-    uint32_t nro_status;  /* (k) 0: done; else an errno, EOPNOTSUPP where nobody looked at it */
+    uint32_t nro_status;  /* (k) 0: done; else an errno, EOPNOTSUPP if it was not processed */
     uint64_t nro_size;    /* of options whose length varies: bytes, header included */
 };
 
@@ -164,7 +164,7 @@ enum {
     NETMAP_REQ_VALE_POLLING_ENABLE,  /* nmreq_vale_polling */
     NETMAP_REQ_VALE_POLLING_DISABLE, /* nmreq_vale_polling */
     NETMAP_REQ_POOLS_INFO_GET,       /* nmreq_pools_info */
-    NETMAP_REQ_SYNC_KLOOP_START,     /* sync in this thread until told to stop: nmreq_sync_kloop_start */
+    NETMAP_REQ_SYNC_KLOOP_START,     /* sync in this thread until KLOOP_STOP: nmreq_sync_kloop_start */
     NETMAP_REQ_SYNC_KLOOP_STOP,      /* no body */
     NETMAP_REQ_CSB_ENABLE            /* no body, option CSB */
 };
@@ -178,8 +178,8 @@ enum {
     NETMAP_REQ_OPT_MAX                  /* one more than the last */
 };
 
-/* NETMAP_REQ_REGISTER. Sizes are wishes (0: as the provider likes) for a port that this makes; what is, comes
- * back. */
+/* NETMAP_REQ_REGISTER. Sizes are requests (0: the provider's choice) if this makes the port; the actual sizes
+ * are returned. */
 struct nmreq_register {
     uint64_t nr_offset;  /* (k) of this bind's netmap_if in the region */
     uint64_t nr_memsize; /* (k) bytes of the region */
@@ -200,10 +200,10 @@ struct nmreq_register {
 #define NR_MONITOR_TX      0x100 /* see copies of what the port sends */
 #define NR_MONITOR_RX      0x200 /* see copies of what it receives */
 #define NR_ZCOPY_MON       0x400 /* see both, by exchange of buffers */
-#define NR_EXCLUSIVE       0x800 /* nobody else may bind these rings */
+#define NR_EXCLUSIVE       0x800 /* exclusive use of these rings */
 #define NR_RX_RINGS_ONLY   0x2000
 #define NR_TX_RINGS_ONLY   0x4000
-#define NR_ACCEPT_VNET_HDR 0x8000  /* the program knows of virtio-net headers */
+#define NR_ACCEPT_VNET_HDR 0x8000  /* the program supports virtio-net headers */
 #define NR_DO_RX_POLL      0x10000 /* poll syncs rx rings also without POLLIN */
 #define NR_NO_TX_POLL      0x20000 /* poll syncs tx rings only with POLLOUT */
 
@@ -213,7 +213,7 @@ enum {
     NR_REG_SW = 2,          /* host rings */
     NR_REG_NIC_SW = 3,      /* both */
     NR_REG_ONE_NIC = 4,     /* pair nr_ringid */
-    NR_REG_PIPE_MASTER = 5, /* struct nmreq only: a brace in the name says it elsewhere */
+    NR_REG_PIPE_MASTER = 5, /* struct nmreq only: elsewhere a brace in the name selects it */
     NR_REG_PIPE_SLAVE = 6,
     NR_REG_NULL = 7,  /* rings that lead nowhere, in an existing region */
     NR_REG_ONE_SW = 8 /* host ring pair nr_ringid */
@@ -302,7 +302,7 @@ struct nmreq_sync_kloop_start {
 struct nmreq_opt_extmem {
     struct nmreq_option nro_opt;
     uint64_t nro_usrptr;              /* where the program's memory begins */
-    struct nmreq_pools_info nro_info; /* wishes, nr_memsize the length; what was made of it comes back */
+    struct nmreq_pools_info nro_info; /* requests, nr_memsize the length; the actual values are returned */
 };
 
 /* One pair for each bound ring, tx rings first. A negative irqfd: do not notify. */
@@ -316,7 +316,7 @@ struct nmreq_opt_sync_kloop_eventfds {
 
 struct nmreq_opt_sync_kloop_mode {
     struct nmreq_option nro_opt;
-    uint32_t mode; /* NM_OPT_SYNC_KLOOP_DIRECT_*: whoever writes the eventfd does the work */
+    uint32_t mode; /* NM_OPT_SYNC_KLOOP_DIRECT_*: the writer of the eventfd does the work */
 };
 
 #define NM_OPT_SYNC_KLOOP_DIRECT_TX (1 << 0)

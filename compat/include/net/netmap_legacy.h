@@ -52,7 +52,7 @@ struct nmreq {
 
 #define NR_REG_MASK 0xf
 
-/* What NETMAP_POOLS_INFO_GET used to fill; nmreq_pools_info took its place. */
+/* The former result of NETMAP_POOLS_INFO_GET; nmreq_pools_info replaced it. */
 struct netmap_pools_info {
     uint64_t memsize;
     uint32_t memid;

@@ -62,7 +62,7 @@ struct nm_desc {
     void *const buf_start;
     void *const buf_end;
 
-    /* What pcap_open_live takes; kept for the program. */
+    /* The arguments of pcap_open_live; kept for the program. */
     int snaplen;
     int promisc;
     int to_ms;

@@ -70,7 +70,7 @@ static void header_length(void)
     CHECK(request(fd, NETMAP_REQ_PORT_HDR_SET, "vale0:h", &hdr) == 0);
     hdr.nr_hdr_len = 0;
     CHECK(request(fd, NETMAP_REQ_PORT_HDR_GET, "vale0:h", &hdr) == 0 && hdr.nr_hdr_len == 12);
-    /* Who binds it now has to know. */
+    /* A program that binds it now must declare support. */
     CHECK(bind_error("vale0:h", NR_REG_ALL_NIC, 0, 0) == EIO);
     CHECK(bind_error("vale0:h", NR_REG_ALL_NIC, 0, NR_ACCEPT_VNET_HDR) == 0);
     hdr.nr_hdr_len = 0;
@@ -110,7 +110,7 @@ static void persistent_ports(void)
     attach.reg.nr_mode = NR_REG_ALL_NIC;
     CHECK(request(fd, NETMAP_REQ_VALE_ATTACH, "vale5:rrp0", &attach) == 0 && attach.port_index == 0);
     CHECK(request(fd, NETMAP_REQ_VALE_ATTACH, "vale5:rrp0", &attach) == EBUSY);
-    /* By either name, and persistent: the attachment outlives who made it. */
+    /* By either name, and persistent: the attachment outlives the program that made it. */
     a = bind_port("vale5:rrp0");
     b = bind_port("vale5:other");
     CHECK(tx(&a, 0)->num_slots == 256);

@@ -53,7 +53,7 @@ int main(void)
     CHECK(b.error == 0 && b.reg.nr_mem_id == a.reg.nr_mem_id);
     close(b.fd);
     close(a.fd);
-    /* What cannot be. */
+    /* Invalid requests. */
     memset(&opt, 0, sizeof(opt));
     opt.nro_info.nr_memsize = 65536;
     b = bind_in("vale0:ext3", small, &opt);

@@ -58,7 +58,7 @@ static int packet_socket(void)
     return fd;
 }
 
-/* What the host sends comes by the host rx ring; what is put into the host tx ring the host receives. */
+/* Frames that the host sends come by the host rx ring; the host receives frames put into the host tx ring. */
 static void traffic(void)
 {
     struct bound b = with_host_rings(NR_REG_NIC_SW, 0, 1, 1);

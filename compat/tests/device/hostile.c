@@ -91,7 +91,7 @@ int main(void)
         CHECK(mine == 2000);
         CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     }
-    /* What it had is free again. */
+    /* Its rings are free again. */
     {
         struct bound again = bind_port("vale1:evil");
 

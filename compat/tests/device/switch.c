@@ -101,7 +101,7 @@ static void wrong_indexes(void)
     struct netmap_ring *t = tx(&a, 0);
     uint32_t tail = t->tail;
 
-    /* A tail that the program changed is put right without a word. */
+    /* A tail that the program changed is corrected without an error. */
     t->tail = 5;
     CHECK(txsync(&a) == 0 && t->tail == tail);
     /* An index outside its window: no error from the ioctl, one from poll, and the ring continues when it is right again. */
@@ -171,7 +171,7 @@ static void rings_by_index(void)
     CHECK(drain(&b, 1) == 1 && drain(&b, 0) == 2);
     unbind(&a);
     unbind(&b);
-    /* Wishes are taken as far as they go. */
+    /* Requests beyond the limits get the limits. */
     wish.nr_tx_rings = 100;
     wish.nr_rx_slots = 100000;
     a = bind_as("vale2:large", wish, NULL);

@@ -6,7 +6,7 @@
 
 enum { ETHERNET = 14, IPV4 = 20, TCP = 20, HEADERS = ETHERNET + IPV4 + TCP, LONGEST = 65536 };
 
-/* What a frame consists of, in front of it its header where there is one. */
+/* The parts of a frame, with its header in front if it has one. */
 struct message {
     uint8_t bytes[LONGEST];
     unsigned len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the programs of this folder do with /dev/netmap, and with nothing but its calls. */
+/* Common operations on /dev/netmap for the programs of this folder, with its calls only. */
 #ifndef COMPAT_TESTS_PRELOAD_DEVICE_H
 #define COMPAT_TESTS_PRELOAD_DEVICE_H
 
@@ -126,7 +126,7 @@ static inline int is_there(const char *name)
     return there;
 }
 
-/* Waits until it has none: the daemon hears of closed descriptors by itself. */
+/* Waits until it has none: the daemon detects closed descriptors by itself. */
 static inline void await_gone(const char *name)
 {
     while (is_there(name)) {

@@ -118,7 +118,7 @@ static void executed(const char *program)
     snprintf(arguments[3], sizeof(arguments[3]), "%d", private);
     child = vfork();
     if (child == 0) {
-        /* What a vfork child closes stays open in its parent. */
+        /* A descriptor that a vfork child closes stays open in its parent. */
         close(b.fd);
         execl(program, program, arguments[0], arguments[1], arguments[2], arguments[3], NULL);
         _exit(1);
@@ -203,7 +203,7 @@ static void close_everything(void)
     await_gone("valel:c");
 }
 
-/* What a character device does. */
+/* The behaviour of a character device. */
 static void is_a_device(void)
 {
     struct stat status;

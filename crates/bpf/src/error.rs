@@ -41,7 +41,7 @@ pub enum BpfError {
     Refused {
         /// Name of the program.
         program: &'static str,
-        /// The verifier's words.
+        /// The verifier's log.
         log: String,
         source: Errno,
     },

@@ -163,7 +163,8 @@ impl Link {
         })
     }
 
-    /// The index of the interface it is attached to; `None` once that is gone or it was detached by force.
+    /// Index of the interface that the program is attached to; `None` after the interface is gone or the program was
+    /// detached by force.
     ///
     /// # Errors
     /// [`BpfError::System`] if the kernel does not report it.

@@ -33,7 +33,7 @@ const XDP_QUEUE: i16 = 16;
 /// Offset of `mark` in `struct __sk_buff`.
 const SKB_MARK: i16 = 8;
 
-/// Room for the verifier's words, bytes.
+/// Room for the verifier's log, bytes.
 const LOG_BYTES: usize = 16 << 10;
 
 #[repr(C)]

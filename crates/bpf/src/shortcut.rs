@@ -152,7 +152,7 @@ impl ShortcutTable {
         Ok(true)
     }
 
-    /// What the end with account number `account` has had and given.
+    /// The traffic that the end with account number `account` has received and sent.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
@@ -176,8 +176,7 @@ impl ShortcutTable {
 fn possible_processors() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    // The kernel would write beyond a buffer that is too small. If it does not report its processors it has at most
-    // these.
+    // The kernel would write beyond a buffer that is too small: 8192 is its maximum, if it does not report the number.
     last.map_or(8192, |last| last + 1)
 }
 
@@ -225,7 +224,7 @@ pub struct End {
     pub tap: u32,
 }
 
-/// Instructions, and those of them that jump to what comes behind all others.
+/// Instructions, and the places of those that jump behind the last one.
 #[derive(Default)]
 struct Code {
     instructions: Vec<I>,

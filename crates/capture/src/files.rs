@@ -26,7 +26,7 @@ impl FileLimits {
 
 /// Writes frames to one file, or to several in turn.
 ///
-/// The first is named as it is given, and behind the names of the next stands their number from 1. Where
+/// The first has the given name, and the next ones have their number from 1 after that name. If
 /// [`FileLimits::files`] bounds them, numbers begin with 0 and have as many digits as the greatest; a bound of 1 needs
 /// none. These are tcpdump's names with `-C` and `-W`.
 #[derive(Debug)]

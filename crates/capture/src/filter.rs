@@ -1,5 +1,5 @@
 //! Filters in the language of libpcap (pcap-filter(7)). The system's libpcap compiles and runs them; it is loaded with
-//! the first filter, so that other programs do not need it.
+//! the first filter, so that a program without filters does not need it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused_with_the_reason() {
+    fn an_invalid_filter_is_refused_with_the_reason() {
         for expression in ["udp prot 53", "host 300.1.1.1", "(", "\0"] {
             let refused = Filter::compile(expression).unwrap_err();
             assert!(matches!(refused, FilterError::Expression { .. }), "{refused}");

@@ -321,7 +321,7 @@ impl CaptureWriter {
 impl Drop for CaptureWriter {
     fn drop(&mut self) {
         if !self.buffer.is_empty() && !self.ended {
-            // The error has nowhere to go; `finish` is for those who want it.
+            // The error cannot be returned here: `finish` returns it.
             let _ = self.flush();
         }
     }

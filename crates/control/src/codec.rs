@@ -136,7 +136,7 @@ impl FrameDecoder {
     }
 
     /// How many bytes the current frame needs at least before anything new is known: the rest of the head, then the
-    /// rest of the body. A reader that reads no more never takes bytes of the next frame.
+    /// rest of the body. A reader that reads at most this many never takes bytes of the next frame.
     pub(crate) fn wanted_bytes(&self) -> usize {
         if self.head_bytes < HEAD_BYTES {
             return HEAD_BYTES - self.head_bytes;
@@ -216,7 +216,7 @@ pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
 /// The reply in a frame's body.
 ///
 /// # Errors
-/// Why it is invalid, in words fit for a terminal.
+/// Why it is invalid, as text that is safe for a terminal.
 pub fn decode_reply(body: &[u8]) -> Result<Reply, String> {
     serde_json::from_slice(body).map_err(|error| printable(&error.to_string(), QUOTED_CHARS))
 }

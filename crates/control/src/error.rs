@@ -47,7 +47,7 @@ pub enum ControlError {
         /// Path of the socket.
         path: PathBuf,
     },
-    /// The daemon did not answer in time. The connection is of no more use.
+    /// The daemon did not answer in time. The connection is unusable from then on.
     #[error("the daemon on {} did not answer within {timeout_ms} ms: it may be overloaded or stopped", path.display())]
     Timeout {
         /// Path of the socket.

@@ -19,7 +19,7 @@ pub enum Purpose {
     ReadOwn,
     /// To append to it; the mode determines who else can read it.
     Append(u32),
-    /// To write it anew, for this user's eyes only.
+    /// To replace its content, readable by this user only.
     Replace,
 }
 
@@ -31,7 +31,7 @@ pub enum GuardedFileError {
     #[error("it is a symbolic link; name the file itself")]
     Link,
     /// A folder, a pipe or a socket.
-    #[error("it is no regular file; name another")]
+    #[error("it is not a regular file; name another")]
     NotAFile,
     /// Another user could read the written bytes, or has chosen the file that would be overwritten.
     #[error("it belongs to user {0}; remove it or name another")]

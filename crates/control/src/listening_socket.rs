@@ -35,14 +35,14 @@ pub enum ListenError {
         path: PathBuf,
     },
     /// Something else is there.
-    #[error("{path} exists and is no socket: choose another path")]
+    #[error("{path} exists and is not a socket: choose another path")]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
     /// The socket of another user is there.
     #[error(
-        "{path} is a socket that user {uid} left behind: remove it if it is of no use any more, or choose another path"
+        "{path} is a socket that user {uid} left behind: remove it if it is no longer used, or choose another path"
     )]
     NotOurs {
         /// The path.
@@ -68,7 +68,7 @@ impl ListenError {
     }
 }
 
-/// A socket with its file; the file goes when the socket does.
+/// A socket with its file, which is removed with the socket.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: OwnedFd,
@@ -125,7 +125,7 @@ impl Drop for BoundSocket {
     }
 }
 
-/// A listening socket with the file by which it is found; the file goes when it does.
+/// A listening socket with its file, which is removed with the socket.
 #[derive(Debug)]
 pub struct ListeningSocket(BoundSocket);
 
@@ -193,7 +193,7 @@ impl SocketFile {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
-            file => file.map_err(ListenError::system("looking at", path))?,
+            file => file.map_err(ListenError::system("checking", path))?,
         };
         let this = Self { path: path.to_owned(), file };
         if FileType::from_raw_mode(this.status()?.st_mode) == FileType::Socket {
@@ -204,7 +204,7 @@ impl SocketFile {
     }
 
     fn status(&self) -> Result<Stat, ListenError> {
-        rustix::fs::fstat(&self.file).map_err(ListenError::system("looking at", &self.path))
+        rustix::fs::fstat(&self.file).map_err(ListenError::system("checking", &self.path))
     }
 
     /// A way to this file and no other, wherever its path leads by now.
@@ -271,7 +271,8 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), ListenError> {
     let Some(there) = SocketFile::open(path)? else { return Ok(()) };
     match connect(&there.handle(), kind) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        // A server answers, even if only that it is busy or of another kind; or it is unknown.
+        // A server answers, even if only that it is busy or of another kind; or the kernel does not report whether one
+        // does.
         _ => return Err(ListenError::Taken { path: path.to_owned() }),
     }
     let uid = there.status()?.st_uid;

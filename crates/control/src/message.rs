@@ -37,7 +37,7 @@ pub enum Request {
     Open {
         /// Port name as the user typed it: `vale0:a`, `x{1`, `vale0:a@share=vale0:b`.
         name: String,
-        /// Size and mode wished for.
+        /// Requested size and mode.
         wish: PortWish,
     },
     /// Requests everything that the daemon knows of itself. Answered by [`Reply::Status`].
@@ -64,7 +64,7 @@ pub enum Request {
         /// Attach the interface even where that cuts the host off from it.
         #[serde(default)]
         take: bool,
-        /// Size and mode wished for.
+        /// Requested size and mode.
         wish: PortWish,
     },
     /// Removes an attached port. Answered by [`Reply::Done`].
@@ -100,17 +100,17 @@ pub enum Request {
         /// The configuration, in TOML.
         toml: String,
     },
-    /// Puts an address onto a port of a switch, where it stays, or takes it back. Answered by [`Reply::Done`].
+    /// Sets a static address of a port of a switch, or removes it. Answered by [`Reply::Done`].
     SetAddress {
         /// Name of the switch, such as `vale0`.
         switch: String,
         /// The address, such as `02:00:00:00:00:01`.
         mac: String,
-        /// Name of the port on this switch, such as `a`, which need not be there yet; `None` takes the address back.
+        /// Name of the port on this switch, such as `a`, which need not exist yet; `None` removes the address.
         port: Option<String>,
     },
-    /// Has copies of frames go to a port of a switch. A mirror from the same port to the same port is replaced.
-    /// Answered by [`Reply::Done`].
+    /// Sends copies of frames to a port of a switch. A mirror from the same port to the same port is replaced. Answered
+    /// by [`Reply::Done`].
     SetMirror(Mirror),
     /// Ends a mirror. Answered by [`Reply::Done`].
     RemoveMirror {
@@ -121,10 +121,10 @@ pub enum Request {
     },
     /// Requests all mirrors. Answered by [`Reply::Mirrors`].
     Mirrors,
-    /// Has flow tables decide for a switch, and OpenFlow controllers and tools change them. Settings that the switch had are
-    /// replaced, and its flows stay. Answered by [`Reply::Done`].
+    /// Makes a switch forward by flow tables, which OpenFlow controllers and tools change. Earlier settings of the
+    /// switch are replaced, and its flows stay. Answered by [`Reply::Done`].
     SetOpenFlow(OpenFlow),
-    /// Has a switch decide by the addresses that it learns again. Answered by [`Reply::Done`].
+    /// Makes a switch forward by learned addresses again. Answered by [`Reply::Done`].
     RemoveOpenFlow {
         /// Name of the switch.
         switch: String,
@@ -149,10 +149,10 @@ pub enum Request {
     Traced,
     /// Ends this client's trace. Answered by [`Reply::Done`].
     StopTrace,
-    /// Gives a port of a switch other VLANs, another isolation and another storm limit while it is in use: those that
-    /// are options of the name, and no others. Answered by [`Reply::Done`].
+    /// Changes the VLANs, the isolation and the storm limit of a switch's port while it is in use, to exactly the
+    /// options of the name. Answered by [`Reply::Done`].
     SetPortOptions {
-        /// Name of the port with its options, such as `vale0:a@vlan=10,isolated`.
+        /// Name of the port with its new options, such as `vale0:a@vlan=10,isolated`.
         name: String,
     },
     /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
@@ -198,7 +198,7 @@ pub enum Request {
     Stop,
 }
 
-/// Copies of frames for a port that looks on. Frames that this port sends are dropped, and it gets no other frames.
+/// Copies of frames for a monitoring port. Frames that this port sends are dropped, and it gets no other frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -211,7 +211,8 @@ pub struct Mirror {
     /// Which frames of the port.
     #[serde(default)]
     pub direction: MirrorDirection,
-    /// One of this many frames of each port is copied, from 1: one of each group in a row, chosen at random.
+    /// One in this many frames of each port is copied, at least 1: one of each group of that many frames in a row,
+    /// chosen at random.
     #[serde(default = "one")]
     pub sample: u32,
     /// Whether the port gets a record of each frame (number, ports, length, first bytes) in place of the frame.
@@ -224,13 +225,13 @@ pub struct Mirror {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpenFlow {
-    /// Name of the switch, such as `vale0`. It comes into being with these settings if it is not there.
+    /// Name of the switch, such as `vale0`. It is created with these settings if it does not exist.
     pub switch: String,
     /// Controllers that the switch connects to, such as `tcp:127.0.0.1:6653`, or by TLS `ssl:127.0.0.1:6653`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controllers: Vec<String>,
-    /// Addresses on which the switch listens for tools, such as `127.0.0.1:6654`, or by TLS `ssl:127.0.0.1:6654`. Tools of
-    /// this machine have the socket `SWITCH.mgmt` beside the control socket.
+    /// Addresses on which the switch listens for tools, such as `127.0.0.1:6654`, or by TLS `ssl:127.0.0.1:6654`. Tools
+    /// of this machine have the socket `SWITCH.mgmt` beside the control socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<String>,
     /// What the switch does without a controller.
@@ -239,7 +240,8 @@ pub struct OpenFlow {
     /// Number of the switch for controllers, 1 to 16 hexadecimal digits; `None`: made from its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datapath_id: Option<String>,
-    /// Path of the switch's private key for TLS, a PEM file that the daemon reads. TLS needs this and the two that follow.
+    /// Path of the switch's private key for TLS, a PEM file that the daemon reads. TLS needs this and the two that
+    /// follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_key: Option<String>,
     /// Path of the switch's certificate, with those between it and its CA.
@@ -259,7 +261,7 @@ pub struct FrameToExplain {
     pub switch: String,
     /// The port that it comes in by: its name on the switch, or its number for flow tables.
     pub from: String,
-    /// Its first bytes without FCS, in hexadecimal digits; at most 256 of them count.
+    /// Its first bytes without FCS, in hexadecimal digits; at most 256 bytes are used.
     pub start: String,
     /// Its length, bytes; `None` where `start` is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -302,7 +304,7 @@ fn one() -> u32 {
     1
 }
 
-/// A program's wishes for a port. `None` leaves the choice to the daemon.
+/// The properties that a program requests for a port. `None` leaves the choice to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -380,7 +382,7 @@ pub enum Reply {
     Opened(OpenedPort),
     /// The daemon has carried out the request.
     Done,
-    /// The configuration is in force, but for what the report names.
+    /// The configuration is in force, except for what the report names.
     Reloaded(ReloadReport),
     /// A new daemon has taken over.
     Upgraded(UpgradeReport),
@@ -443,7 +445,7 @@ pub struct OpenedPort {
     pub name: String,
     /// What the port is, and with it who works the other side of the rings.
     pub kind: PortKind,
-    /// The mechanism in use, in words for people: page size, isolation and the like.
+    /// The mechanism in use, as text for users: page size, isolation and similar details.
     pub mode: String,
     /// Name of the driver behind the port, for devices.
     #[serde(default)]
@@ -482,7 +484,7 @@ pub struct AttachedPort {
     pub name: String,
     /// Name of its driver.
     pub driver: String,
-    /// The mechanism in use, in words for people.
+    /// The mechanism in use, as text for users.
     pub mode: String,
     /// Notes for the user, such as why a better mechanism was not available.
     pub notes: Vec<String>,
@@ -551,7 +553,7 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The switch has no free port.
     SwitchFull,
-    /// The port cannot be as wished.
+    /// The port cannot be as requested.
     BadWish,
     /// There is no memory, or no huge page, for the region.
     OutOfMemory,

@@ -59,7 +59,8 @@ impl Badge {
     }
 }
 
-/// Sizes of a port as netmap has them, each direction with its own, as wished (0: the daemon's choice) or as they are.
+/// Sizes of a port as netmap has them, separate for each direction, as requested (0: the daemon's choice) or as they
+/// are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSizes {
@@ -124,7 +125,7 @@ pub struct ExternalMemory {
     /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file
     /// and the offset in it, or process, 0 and address.
     pub identity: [u64; 3],
-    /// Geometry wished for; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's
+    /// Requested geometry; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's
     /// memory.
     pub pools: Pools,
 }
@@ -135,15 +136,15 @@ pub struct ExternalMemory {
 pub struct Register {
     /// Port name, as given in the header.
     pub name: String,
-    /// Sizes wished for.
+    /// Requested sizes.
     pub sizes: PortSizes,
-    /// Memory id wished for; 0: none.
+    /// Requested memory id; 0: none.
     pub mem_id: u16,
     /// Ring number, for the modes that name one.
     pub ring_id: u16,
     /// `NR_REG_*`.
     pub mode: u32,
-    /// Extra buffers wished for.
+    /// Requested extra buffers.
     pub extra_buffers: u32,
     /// `NR_MONITOR_TX` and the other flags.
     pub flags: u64,
@@ -179,7 +180,7 @@ pub enum NetmapRequest {
     PortInfo {
         /// Port; empty: only the region is requested.
         name: String,
-        /// Sizes wished for, should the port come into being for the question.
+        /// Requested sizes, if the query creates the port.
         sizes: PortSizes,
         /// Memory id.
         mem_id: u16,
@@ -192,7 +193,7 @@ pub enum NetmapRequest {
         mode: u32,
         /// Must be 0.
         ring_id: u16,
-        /// Memory id wished for.
+        /// Requested memory id.
         mem_id: u16,
     },
     /// VALE_DETACH. Answered by [`NetmapReply::PortIndex`].
@@ -225,9 +226,9 @@ pub enum NetmapRequest {
     ValeNewInterface {
         /// Name.
         name: String,
-        /// Sizes wished for.
+        /// Requested sizes.
         sizes: PortSizes,
-        /// Memory id wished for.
+        /// Requested memory id.
         mem_id: u16,
     },
     /// VALE_DELIF. Answered by [`NetmapReply::Done`].

@@ -35,8 +35,8 @@ impl PeerCredentials {
 
 /// The process that connected, also after its number is reused.
 ///
-/// The kernel keeps it with the socket and returns it on request (`SO_PEERPIDFD`, Linux 6.5). Older kernels require
-/// that it is found by its number at once, before the number is reused.
+/// The kernel keeps it with the socket and returns it on request (`SO_PEERPIDFD`, Linux 6.5). On older
+/// kernels it must be found by its number at once, before the number is reused.
 #[derive(Debug)]
 pub(crate) enum PeerProcess {
     /// Requested when it is needed.

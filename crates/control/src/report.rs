@@ -45,7 +45,7 @@ pub struct StatusReport {
     /// Ports that are configured, or that a daemon before this one had, and are not there yet: the reason for each.
     #[serde(default)]
     pub waiting: BTreeMap<String, String>,
-    /// Requests that were answered with an error, bytes that were no request included.
+    /// Requests that were answered with an error, including malformed requests.
     pub rejected_requests: u64,
 }
 
@@ -166,7 +166,7 @@ pub struct WorkerReport {
     /// How many of those moved one frame, up to two, up to four, and so on to [`MOST_TURN_FRAMES`], and more.
     #[serde(default)]
     pub turn_frames: Vec<u64>,
-    /// Times that it went to sleep for want of work.
+    /// Times that it went to sleep for lack of work.
     pub sleeps: u64,
     /// Times that a program's kick woke it.
     pub kicks_received: u64,
@@ -219,7 +219,7 @@ pub struct SwitchReport {
     pub openflow: Option<OpenFlowReport>,
 }
 
-/// What a reload did beside the changes that it applied.
+/// The results of a reload besides the changes that it applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReloadReport {
@@ -243,7 +243,7 @@ pub struct UpgradeReport {
     pub pause_ns: u64,
     /// Ports that stayed as they were: on switches, devices of programs, and pipes.
     pub kept: u64,
-    /// Ports whose devices were opened anew: frames may have been lost there meanwhile.
+    /// Ports whose devices were closed and opened again: frames may have been lost there meanwhile.
     pub reopened: Vec<String>,
     /// Ports that are gone.
     pub lost: Vec<String>,
@@ -259,7 +259,7 @@ pub struct SaveReport {
     pub config: String,
     /// Ports, and static addresses (`MAC on PORT`), that it has now and did not have before.
     pub added: Vec<String>,
-    /// Those that it had and has no more.
+    /// Ports and static addresses that were removed from it.
     pub removed: Vec<String>,
 }
 
@@ -327,7 +327,7 @@ pub struct PortReport {
     pub name: String,
     /// Name of its driver: `shm`, `pipe`, `af_xdp`, ...
     pub kind: String,
-    /// The mechanism in use, in words for people.
+    /// The mechanism in use, as text for users.
     pub mode: String,
     /// Switch that it is on.
     pub switch: Option<String>,
@@ -337,7 +337,7 @@ pub struct PortReport {
     pub persistent: bool,
     /// Whether a program or driver serves it now.
     pub bound: bool,
-    /// The program that has it open, else the program that made it if that keeps it: then `bound` is false.
+    /// The program that has it open, else the program that made it and keeps it: then `bound` is false.
     pub owner: Option<Owner>,
     /// Queues, each a tx ring and an rx ring.
     pub queues: u16,
@@ -541,7 +541,7 @@ pub enum TracedSource {
     Moved,
     /// It is on another port, where it stays.
     Refused,
-    /// It is not learned: the frame is too short, or forbids it.
+    /// It is not learned: the frame is too short, has a multicast source, or forbids it.
     NotLearned,
 }
 

@@ -1,15 +1,15 @@
 //! The daemon's end of a control connection: never blocks, bounded in memory, hostile bytes in.
 //!
-//! For an event loop, by level or by edge. Whenever the socket is ready, or has hung up:
+//! For an event loop, level-triggered or edge-triggered. Whenever the socket is ready, or has hung up:
 //!
 //! 1. [`ServerConnection::flush`];
 //! 2. while [`ServerConnection::next_request`] gives something, serve it and [`ServerConnection::send`] the reply;
 //! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for input if
 //!    [`ServerConnection::wants_read`] and for output if [`ServerConnection::wants_write`].
 //!
-//! A loop that leaves step 2 early, to be fair to others, must come back by itself: by level while
-//! [`ServerConnection::has_input`], of which the kernel knows nothing; by edge always, since no new edge comes for what
-//! has not been read. After step 2 the socket is empty, or is full of replies: wait for the next edge.
+//! A loop that leaves step 2 early, to be fair to others, must come back by itself: a level-triggered one while
+//! [`ServerConnection::has_input`], which the kernel does not see; an edge-triggered one always, since no new edge
+//! comes for unread input. After step 2 the socket is empty, or is full of replies: wait for the next edge.
 //!
 //! What a hostile peer can hold: [`RECEIVE_BYTES`] and one frame of input, and one reply at a time, since no request is
 //! taken while a reply waits to be sent.
@@ -80,7 +80,7 @@ impl ServerConnection {
     /// Takes over a connected UNIX stream socket, blocking or not.
     ///
     /// # Errors
-    /// That of getsockopt(2): it is no such socket.
+    /// The error of getsockopt(2), such as for a descriptor that is not a UNIX socket.
     pub fn new(socket: impl Into<OwnedFd>) -> io::Result<Self> {
         let socket = socket.into();
         let peer = PeerCredentials::of(&socket)?;
@@ -167,7 +167,7 @@ impl ServerConnection {
         None
     }
 
-    /// Reads no more, and closes once the refusal is sent.
+    /// Stops reading, and closes once the refusal is sent.
     fn refuse_and_end(&mut self, cause: CloseCause, advice: impl Into<String>) -> ErrorReply {
         let refusal = ErrorReply::new(ErrorKind::BadRequest, cause.to_string(), advice);
         self.ending = Some(cause);

@@ -141,7 +141,7 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
     let listener = UnixListener::bind(&path).unwrap();
     let mut connection = Connection::connect(&path).unwrap();
     let (mut daemon, _) = listener.accept().unwrap();
-    // Both answers are there before the questions, which the kernel joins if the client reads too much.
+    // Both answers are there before the questions; the kernel joins them if the client reads too much.
     daemon.write_all(&encode_reply(&Reply::Done).unwrap()).unwrap();
     let files = files(3);
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();

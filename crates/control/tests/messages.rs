@@ -488,7 +488,7 @@ fn judge(kind: &str) -> jsonschema::Validator {
 }
 
 #[test]
-fn every_message_is_as_the_published_schema_says() {
+fn every_message_matches_the_published_schema() {
     let (of_requests, of_replies) = (judge("Request"), judge("Reply"));
     for request in requests() {
         of_requests.validate(&serde_json::to_value(&request).unwrap()).unwrap();

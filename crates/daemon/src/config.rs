@@ -59,7 +59,7 @@ pub struct Config {
     pub port_policy: Vec<PortPolicy>,
     /// `[[address]]`: addresses that stay on their ports.
     pub address: Vec<StaticAddress>,
-    /// Ports that look on at others.
+    /// Ports that get copies of the frames of others.
     pub mirror: Vec<Mirror>,
     /// `[[openflow]]`: switches with flow tables.
     pub openflow: Vec<OpenFlow>,
@@ -141,7 +141,7 @@ impl Default for Log {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
+    /// For users.
     Text,
     /// For programs.
     Json,
@@ -245,7 +245,7 @@ impl PortPolicy {
         if let Some(bad) =
             [self.vlan, self.native].into_iter().flatten().find(|vlan| !VLAN_IDS.contains(vlan))
         {
-            return Err(format!("{bad} is no VLAN: write a number from 1 to 4094"));
+            return Err(format!("{bad} is not a VLAN: write a number from 1 to 4094"));
         }
         if let Some(bad) = self.storm.filter(|limit| !STORM_LIMITS.contains(limit)) {
             let (least, most) = STORM_LIMITS.into_inner();
@@ -281,7 +281,7 @@ impl StaticAddress {
         let name: PortName = self.port.parse().map_err(|error| format!("{error}"))?;
         match name.base {
             PortBase::Switch { switch, port } => Ok((switch, mac, port)),
-            _ => Err(format!("{:?} is no port of a switch (vale0:name)", self.port)),
+            _ => Err(format!("{:?} is not a port of a switch (vale0:name)", self.port)),
         }
     }
 }
@@ -426,7 +426,7 @@ impl Config {
             globset::Glob::new(&allow.port)
                 .map_err(|error| format!("[[allow]] port {:?}: {error}", allow.port))?;
             if allow.uids.is_empty() && allow.gids.is_empty() {
-                return Err(format!("[[allow]] port {:?} allows nobody: give uids or gids", allow.port));
+                return Err(format!("[[allow]] port {:?} allows no user: give uids or gids", allow.port));
             }
         }
         Ok(())
@@ -493,7 +493,7 @@ mod tests {
             ),
             ("[switch]\nmac_entries = 8192\n[[port_policy]]\nport = \"*\"\nvlan = 1", "16384"),
             ("[[openflow]]\nswitch = \"vale0\"\n[[port]]\nname = \"vale0:a@isolated\"", "flow tables"),
-            ("[[allow]]\nport = \"vale0:*\"", "nobody"),
+            ("[[allow]]\nport = \"vale0:*\"", "no user"),
             ("[[allow]]\nport = \"vale[\"\nuids = [1]", "vale["),
         ] {
             let error = Config::parse(text, "test.toml").unwrap_err().to_string();

@@ -170,7 +170,7 @@ impl Ports {
             Some(Occupant::Device { home: Some(home), .. }) => Ok(Arc::clone(home)),
             _ => Err(refuse(
                 ErrorKind::NoSuchPort,
-                format!("{other} is no port with a device that has a region to share"),
+                format!("{other} is not a port with a device that has a region to share"),
                 "attach an interface served by AF_XDP first, and name it as vale0:eth0",
             )),
         }

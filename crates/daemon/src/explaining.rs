@@ -139,9 +139,9 @@ struct Recorder<'way> {
     learning: &'way LearningSwitch,
     name: &'way dyn Fn(PortIndex) -> String,
     from: PortIndex,
-    /// The ports by which frames may leave.
+    /// The ports that can send frames.
     senders: PortMask,
-    /// Those to which mirrors lead: they get no other frames.
+    /// The ports that get copies from mirrors: they get no other frames.
     outlets: PortMask,
     steps: Vec<ExplainedStep>,
     outputs: Vec<ExplainedOutput>,

@@ -76,7 +76,7 @@ pub fn listen(
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
     // In a folder like /tmp any user could have put it there, and hold it for ever.
     let lock_status =
-        rustix::fs::fstat(&lock).map_err(|errno| failed("looking at", &lock_path)(errno.into()))?;
+        rustix::fs::fstat(&lock).map_err(|errno| failed("checking", &lock_path)(errno.into()))?;
     if !is_safe_owner(lock_status.st_uid) {
         return Err(ListenError::ForeignLock(lock_path.display().to_string()));
     }
@@ -112,7 +112,7 @@ fn is_safe_owner(uid: u32) -> bool {
 
 /// A folder in which another user can replace the socket is refused, unless the sticky bit keeps him from it.
 fn check_folder(folder: &Path) -> Result<(), ListenError> {
-    let status = std::fs::metadata(folder).map_err(failed("looking at", folder))?;
+    let status = std::fs::metadata(folder).map_err(failed("checking", folder))?;
     let writable = status.mode() & 0o022 != 0 && status.mode() & 0o1000 == 0;
     if !is_safe_owner(status.uid()) || writable {
         return Err(ListenError::UnsafeFolder(folder.display().to_string()));

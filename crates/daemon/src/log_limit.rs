@@ -49,7 +49,7 @@ impl fmt::Display for Source {
 /// Lines of one source, or of all.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
-    /// When all that was logged is made up for.
+    /// When the budget is full again.
     rested_at: Instant,
     left_out: u64,
 }
@@ -103,7 +103,7 @@ impl Ledger {
         self.sources.retain(|_, budget| budget.left_out > 0 || budget.rested_at > now);
     }
 
-    /// A sentence for each of the sources of which most was left out, and one for the others; counting begins anew.
+    /// A sentence for each of the sources of which most was left out, and one for the others; counting restarts.
     fn report(&mut self, now: Instant) -> Vec<String> {
         let mut left_out: Vec<(u64, String)> = self
             .sources

@@ -53,7 +53,7 @@ struct Arguments {
     /// The process in the background
     #[arg(long, hide = true)]
     detached: bool,
-    /// A process that takes over from the one that started it and that is connected to its standard input
+    /// A process that takes over from its parent, which is connected to its standard input
     #[arg(long, hide = true)]
     take_over: bool,
 }
@@ -76,7 +76,7 @@ impl Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // The process before has none that are inherited.
+    // The previous process has no inherited descriptors.
     if arguments.detached && !arguments.take_over {
         close_inherited();
     }
@@ -102,7 +102,7 @@ fn close_inherited() {
 }
 
 /// Starts this program once more in a session of its own. It writes "ready" to the inherited standard output and then
-/// lets go of all inherited descriptors, so their readers see the end.
+/// closes all inherited descriptors, so their readers see the end.
 fn start_in_background(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let mut command = Command::new(program);

@@ -23,7 +23,7 @@ pub(crate) fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), String> {
     }
     let from = from.map(|(_, port)| port);
     if from.as_ref() == Some(&to) {
-        return Err(format!("{} cannot look on at itself: mirror to another port", mirror.to));
+        return Err(format!("{} cannot mirror itself: mirror to another port", mirror.to));
     }
     if mirror.sample == 0 {
         return Err("one of 0 frames: a sample is at least 1, which copies all".to_owned());
@@ -48,7 +48,7 @@ fn port_of_switch(text: &str) -> Result<(String, String), String> {
     let name: PortName = text.parse().map_err(|error| format!("{error}"))?;
     match name.base {
         PortBase::Switch { switch, port } => Ok((switch, port)),
-        _ => Err(format!("{text:?} is no port of a switch (vale0:name)")),
+        _ => Err(format!("{text:?} is not a port of a switch (vale0:name)")),
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn in_force(ports: &Ports) -> Vec<Mirror> {
     named.collect()
 }
 
-/// For people.
+/// Text for users.
 pub(crate) fn words(mirror: &Mirror) -> String {
     format!("a mirror from {} to {}", mirror.from, mirror.to)
 }
@@ -92,8 +92,8 @@ mod tests {
         for (from, to, direction, words) in [
             ("vale0:a", "vale1:m", MirrorDirection::Both, "two switches"),
             ("vale1", "vale0:m", MirrorDirection::Both, "vale1"),
-            ("vale0:m", "vale0:m", MirrorDirection::Both, "look on at itself"),
-            ("vale0:a", "null:", MirrorDirection::Both, "no port of a switch"),
+            ("vale0:m", "vale0:m", MirrorDirection::Both, "cannot mirror itself"),
+            ("vale0:a", "null:", MirrorDirection::Both, "not a port of a switch"),
             ("vale0", "vale0:m", MirrorDirection::Delivered, "comes in by one"),
         ] {
             let refused = parse(&mirror(from, to, direction)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Switches whose frames go by flow tables, and what serves them.
+//! Switches that forward by flow tables, and what serves them.
 
 mod report;
 mod settings;
@@ -27,7 +27,7 @@ pub(crate) use self::settings::{check, words};
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
-/// The port behind which controllers are; no user can name one like that.
+/// The controllers' port; no user can give a port this name.
 const CONTROLLERS_PORT: &str = "(controllers)";
 /// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
 pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
@@ -76,7 +76,7 @@ struct Running {
     seen: WorkerTables,
     clock: Clock,
     socket_path: PathBuf,
-    /// Takes the socket's file away.
+    /// Removes the socket's file.
     _socket: BoundSocket,
     /// What the service knows of each port.
     known: BTreeMap<PortIndex, Known>,
@@ -86,7 +86,7 @@ struct Running {
 struct Known {
     name: String,
     is_up: bool,
-    /// Distinguishes accounts.
+    /// Identifies the port's accounts.
     queues: Vec<usize>,
 }
 
@@ -168,7 +168,7 @@ impl FlowSwitches {
 }
 
 impl Ports {
-    /// Has flow tables decide for a switch, by these settings.
+    /// Makes a switch forward by flow tables, with these settings.
     ///
     /// # Errors
     /// The refusal to send; the switch is as it was then.
@@ -218,7 +218,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Has a switch learn addresses again.
+    /// Makes a switch learn addresses again.
     ///
     /// # Errors
     /// The refusal to send.
@@ -249,7 +249,8 @@ impl Ports {
         ended.map(|_| ()).map_err(fabric_refusal)
     }
 
-    /// Has switches that wait for their flow tables drop all frames, unless they are set to learn without a controller.
+    /// Makes switches that wait for their flow tables drop all frames, unless they are set to learn without a
+    /// controller.
     pub(crate) fn hold_for_openflow(&mut self) {
         let secure = self
             .openflow

@@ -1,8 +1,8 @@
 //! Permissions. The socket's mode decides who may connect. This module decides the rest, by the kernel's report of the
 //! peer's user.
 //!
-//! Every request that names a port calls [`Permissions::check`]: to open or bind it, to share its memory, to be the
-//! other end of a pipe or hang one on it, to read its state, to change or read data meant for its users alone.
+//! Every request that names a port is checked by [`Permissions::check`]: to open or bind it, to share its memory, to be
+//! the other end of a pipe or attach a pipe to it, to read its state, to change or read data of its users only.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
@@ -99,7 +99,7 @@ impl Permissions {
         self.rules_of(port).any(|rule| !rule.gids.is_empty() || rule.uids.iter().any(|&uid| uid != peer.uid))
     }
 
-    /// The rules for this very port, or for what it hangs on.
+    /// The rules for exactly this port, or for the port to which it belongs.
     fn rules_of<'a>(&'a self, port: &'a str) -> impl Iterator<Item = &'a Allow> {
         let parent = port.split(['{', '}']).next().unwrap_or(port);
         self.rules.iter().map(|(_, rule)| rule).filter(move |rule| rule.port == port || rule.port == parent)

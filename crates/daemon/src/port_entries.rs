@@ -23,7 +23,7 @@ pub type ClientId = u64;
 pub struct Client {
     /// The connection: a port exists while it is open.
     pub id: ClientId,
-    /// The kernel's word on the process.
+    /// The kernel's information about the process.
     pub peer: PeerCredentials,
     /// The name that the program gives itself.
     pub program: String,
@@ -80,7 +80,7 @@ pub struct Kept {
     pub(crate) origin: Origin,
     /// The settings that its name requested.
     pub(crate) asked: PortSettings,
-    /// The request for a device that a program has open: the device can be opened anew with it.
+    /// The request for a device that a program has open: the device can be reopened with it.
     pub(crate) request: Option<CommandPort>,
     /// The part of its maker's share that it takes; none if an administrator made it.
     pub(crate) _holding: Holding,

@@ -26,7 +26,7 @@ impl Ports {
             return Err(refuse(
                 ErrorKind::BadWish,
                 what,
-                "detach the port and make it anew with other options",
+                "detach the port and create it again with other options",
             ));
         }
         if !self.table.on_switches().contains_key(&key) {

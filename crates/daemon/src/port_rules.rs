@@ -76,7 +76,7 @@ impl PortRules {
     }
 }
 
-/// Settings, for people.
+/// Settings, as text for users.
 pub(crate) fn words(settings: &PortSettings) -> String {
     if settings.is_unset() { "no settings".to_owned() } else { settings.to_string() }
 }

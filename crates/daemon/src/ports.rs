@@ -514,7 +514,7 @@ fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
     Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
 }
 
-/// What becomes of the host where `device` is attached alone, in words for people; `None` where it loses nothing.
+/// What becomes of the host where `device` is attached alone, as text for users; `None` if it loses nothing.
 ///
 /// # Errors
 /// The host uses the interface, and the request does not allow its loss.

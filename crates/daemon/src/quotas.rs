@@ -47,7 +47,7 @@ impl Demand {
     }
 }
 
-/// The books of all that users share.
+/// The ledgers of all shared resources.
 #[derive(Debug)]
 pub struct Quotas {
     own_uid: u32,
@@ -115,7 +115,7 @@ impl Quotas {
         Payer::new(&self.memory, self.own_uid, true)
     }
 
-    /// Takes of the client's share.
+    /// Reserves a part of the client's share.
     ///
     /// # Errors
     /// The refusal to send, which names the limit; nothing is held then.

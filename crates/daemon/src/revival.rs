@@ -1,8 +1,8 @@
 //! Ports that commands attached come back after a daemon that was killed.
 //!
-//! The daemon keeps a list of them in a file beside its socket, and removes the file when it ends in order. So a daemon
-//! that finds the file there follows one that was killed, and attaches the ports again. Learned addresses and counters
-//! begin anew.
+//! The daemon keeps a list of them in a file beside its socket, and removes the file when it ends regularly. A daemon
+//! that finds the file therefore follows one that was killed, and attaches the ports again. Learned addresses and
+//! counters are lost.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind as IoErrorKind, Write};
@@ -25,7 +25,7 @@ use crate::whereabouts::Whereabouts;
 /// Longest list that is read, bytes: many more than those of all ports that there can be.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The request by which a command attached a port, with all that another daemon needs to carry it out again.
+/// The request with which a command attached a port, with all that another daemon needs to carry it out again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandPort {
     /// As it was typed, with options.

@@ -1,7 +1,7 @@
 //! The configuration file, brought to what operators have set at run time, and compared with it.
 //!
-//! Only `[[port]]`, `[[address]]`, `[[mirror]]` and `[[openflow]]` tables are written. All else in the file stays as its user wrote it,
-//! comments included.
+//! Only `[[port]]`, `[[address]]`, `[[mirror]]` and `[[openflow]]` tables are written. All else in the file stays as
+//! its user wrote it, comments included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write};
@@ -199,7 +199,7 @@ fn addresses(ports: &Ports) -> Vec<StaticAddress> {
         .collect()
 }
 
-/// For people.
+/// Text for users.
 fn words(address: &StaticAddress) -> String {
     format!("{} on {}", address.mac, address.port)
 }

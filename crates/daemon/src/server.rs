@@ -85,10 +85,10 @@ pub struct ServerParts {
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
-    /// Everything that is waited for. Sessions are in it by edge: a turn continues until their socket has nothing more,
-    /// so no session misses an edge, and one that waits for its turn or is behind with reading costs nothing.
+    /// Everything that is waited for. Sessions are edge-triggered: a turn continues until their socket has nothing
+    /// more, so no session misses an edge, and one that waits for its turn or is behind with reading costs nothing.
     epoll: OwnedFd,
-    /// Connections that are netmap devices, by level: any event at one of them ends it.
+    /// Connections that are netmap devices, level-triggered: any event at one of them ends it.
     devices: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
     turns: Turns,
@@ -104,7 +104,7 @@ pub struct Server {
     /// When configured ports are tried again whose devices were not there.
     retry_at: Option<Instant>,
     /// When the kernel's path between veth pairs is next updated to what switches have learned; and the number of ports
-    /// at the last update, which is none if something else has changed.
+    /// at the last update, `usize::MAX` if something else has changed.
     shortcuts_at: Option<Instant>,
     ports_at_look: usize,
     netmap: Netmap,
@@ -231,7 +231,7 @@ impl Server {
         Ok(())
     }
 
-    /// Handles what has happened, or waits for it for so long; clients that want something get in line.
+    /// Handles events, and waits for them for at most `wait`; clients with requests are queued.
     fn take_events(&mut self, wait: Duration) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 256];
@@ -361,8 +361,7 @@ impl Server {
         !self.parts.ports.waiting.is_empty() || self.parts.ports.revival.waits()
     }
 
-    /// Sees to it that configured ports whose devices are not there yet are tried again, and that controllers hear of links
-    /// that go up or down.
+    /// Retries configured ports whose devices are missing, and notifies controllers of links that go up or down.
     fn watch_waiting_ports(&mut self) {
         let waits = self.ports_wait() || !self.parts.ports.openflow.is_empty();
         self.retry_at = waits.then(|| Instant::now() + RETRY);

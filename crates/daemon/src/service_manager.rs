@@ -18,10 +18,10 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The one that the environment names.
+    /// The service manager that the environment names.
     ///
     /// # Errors
-    /// It names one that cannot be spoken to.
+    /// It names a socket that cannot be used.
     pub fn of_environment() -> io::Result<Option<Self>> {
         std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()).map(Self::at).transpose()
     }

@@ -54,7 +54,7 @@ pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -
     counter_report(&account)
 }
 
-/// The account of a port between programs: what it sent, and what was put into it. The programs' own word.
+/// The account of a port between programs: what it sent, and what was put into it. The programs' own claims.
 pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
     let missed = (received.missed > 0).then(|| (DropCause::NoSpace.name().to_owned(), received.missed));
     CounterReport {
@@ -365,7 +365,7 @@ fn thread_cpu_ns(thread: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s`
+/// Learned addresses of a switch in their order, those after `after` and as many as fit in one answer; `tick_s`
 /// is the length of an ageing tick in seconds.
 #[must_use]
 pub fn mac_table(
@@ -390,7 +390,7 @@ pub fn mac_table(
     Some(reports.collect())
 }
 
-/// The first of `entries` behind the address `after` in its VLAN, in their order.
+/// The first of `entries` after the address `after` in its VLAN, in their order.
 fn address_page(mut entries: Vec<MacEntry>, after: Option<(&str, u16)>) -> Vec<MacEntry> {
     if let Some((mac, vlan)) = after {
         // Addresses order as they are printed.

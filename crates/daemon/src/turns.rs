@@ -25,7 +25,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Puts a connection of `user` behind his others. It must not wait already.
+    /// Queues a connection of `user` after the user's others. It must not wait already.
     pub fn add(&mut self, user: u32, client: ClientId) {
         let turns = self.users.entry(user).or_default();
         if turns.waiting.is_empty() {

@@ -81,7 +81,7 @@ impl<'a> Whereabouts<'a> {
         if !self.administers && !matches!(namespace, Namespace::Named(_)) {
             return Err(refuse(
                 ErrorKind::PermissionDenied,
-                format!("{:?} is no name of ip netns list", PathBuf::from(text)),
+                format!("{:?} is not a name from ip netns list", PathBuf::from(text)),
                 "users other than root and the daemon's name network namespaces by these names only",
             ));
         }

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The busy time of one worker, which anybody reads.
+/// The busy time of one worker, which any thread can read.
 #[derive(Debug)]
 pub struct BusyTime {
     ticks: AtomicU64,

@@ -38,7 +38,7 @@ struct HeadMemory {
     given: u64,
     /// Heads taken back so far.
     back: u64,
-    /// Up to which head other workers are done once they have consumed so much.
+    /// Heads up to this number are free again once the other workers have consumed up to these positions.
     lent: VecDeque<(u64, [u64; MAX_WORKERS])>,
 }
 

@@ -232,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Why the queue at `place` has stopped frames that go `way`, for people; `None` while it has not.
+    /// Why the queue at `place` has stopped frames that go `way`, as text for users; `None` while it has not.
     #[inline]
     pub fn failure(&mut self, place: u32, way: Way) -> Option<String> {
         let queue = self.queues.get_mut(place as usize)?.as_mut()?;
@@ -299,7 +299,7 @@ impl Engine {
         }
     }
 
-    /// Has its worker do nothing but what it is called for, or everything again.
+    /// Makes its worker do only what it is called for, or everything again.
     pub fn hold(&mut self, holds: bool) {
         self.holds = holds;
         if !holds {
@@ -307,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Whether its worker does nothing but what it is called for.
+    /// Whether its worker does only what it is called for.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.holds
@@ -479,7 +479,7 @@ impl Engine {
         })
     }
 
-    /// Withdraws what [`Self::fall_asleep`] announced, but for the queues that sleep alone.
+    /// Withdraws what [`Self::fall_asleep`] announced, except for the queues that sleep alone.
     pub fn awake(&mut self) {
         self.announce(false);
     }
@@ -503,7 +503,7 @@ impl Engine {
             .any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
     }
 
-    /// How long until some queue has something to do that no descriptor announces; `None` where there is no such thing.
+    /// How long until some queue has something to do that no descriptor announces; `None` if there is no such queue.
     #[must_use]
     pub fn due_in(&mut self) -> Option<Duration> {
         let Self { restless, queues, .. } = self;
@@ -583,8 +583,8 @@ impl Engine {
         }
     }
 
-    /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
-    /// many frames are dispatched.
+    /// Serves the queue at `place` until `budget` is spent. `from` is the number of frames already dispatched of a held
+    /// batch, 0 without one.
     #[inline(always)]
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
         let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
@@ -605,7 +605,7 @@ impl Engine {
     }
 
     /// Takes back what the borrowers of the frames of the queue at `place` are done with. Returns whether other
-    /// workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for want of it.
+    /// workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for lack of room.
     #[inline(never)]
     fn may_serve(&mut self, place: u32, forwarding: Forwarding) -> bool {
         if matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty()) {

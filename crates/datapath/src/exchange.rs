@@ -171,7 +171,7 @@ impl Outbox {
         self.shared.consumed.load(Ordering::Acquire)
     }
 
-    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has
+    /// The number with which the next entry, which follows, and later entries name a set of ports; the caller has
     /// checked [`Outbox::free`].
     #[allow(unsafe_code)]
     pub fn set(&mut self, ports: PortMask) -> u16 {

@@ -23,7 +23,7 @@ use crate::grouping::Groups;
 
 /// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
 const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
-/// Bytes of which a copy costs as much again as a short frame's.
+/// Copying this many more bytes costs as much as a short frame.
 pub(crate) const BYTES_PER_COST: usize = 512;
 /// How many times as much it costs to finish a frame as to copy it.
 const FINISHING_COST: usize = 4;
@@ -125,8 +125,7 @@ impl Executor {
         executed
     }
 
-    /// Delivers short frames of which all go to one port of this worker. `None`, and nothing is done, where they are
-    /// anything else.
+    /// Delivers short frames that all go to one port of this worker. `None`, without any effect, for all other frames.
     #[inline]
     fn execute_as_one(
         &mut self,

@@ -40,7 +40,7 @@ const DRAIN_TURNS: u32 = 64;
 /// The owner in whose share of a worker's time a port is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// In the one that all ports of this user have together, of which each of its programs has as much as the others.
+    /// In the share of all ports of this user, which is divided equally among the user's programs.
     Program {
         /// The user.
         user: u32,
@@ -187,7 +187,7 @@ struct Switch {
     policies: BTreeMap<PortIndex, PortPolicy>,
     /// The same as the workers' deciders know them; `None` where no port has any.
     policed: Option<Arc<PortPolicies>>,
-    /// One account per worker, for what it does in the name of the switch.
+    /// One account per worker, for its work for the switch.
     worker_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of ports that have left.
     departed: CounterSnapshot,
@@ -227,7 +227,7 @@ pub struct SwitchTotals {
     pub totals: CounterSnapshot,
     /// Addresses in the table.
     pub macs: usize,
-    /// Addresses that left it for want of room.
+    /// Addresses that left it for lack of room.
     pub evictions: u64,
     /// Times that a frame came from a static address on another port.
     pub refused_moves: u64,
@@ -246,7 +246,7 @@ pub struct NamedMirror {
     pub received: bool,
     /// Whether frames that are delivered to it are.
     pub delivered: bool,
-    /// One of this many frames of each port is copied, from 1.
+    /// One in this many frames of each port is copied, at least 1.
     pub sample: u32,
     /// Whether the port gets a record of each frame in place of the frame.
     pub records: bool,
@@ -385,7 +385,7 @@ impl Fabric {
     /// served in `share`.
     ///
     /// # Errors
-    /// [`FabricError`]; nothing has changed then, but for frames that were already on their way.
+    /// [`FabricError`]; nothing has changed then, except for frames that were already on their way.
     pub fn attach(
         &mut self,
         switch: &str,
@@ -600,7 +600,7 @@ impl Fabric {
         Some(sums)
     }
 
-    /// Why the second port of a wire stands still, if it does.
+    /// Why the second port of a wire has stopped, if it has.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -697,7 +697,7 @@ impl Fabric {
         true
     }
 
-    /// Has copies of frames go to a port from now on, and whenever its ports are made. A mirror from the same port to
+    /// Sends copies of frames to a port from now on, and whenever its ports are made. A mirror from the same port to
     /// the same port is replaced.
     ///
     /// # Errors
@@ -812,11 +812,12 @@ impl Fabric {
         self.revision
     }
 
-    /// Sets another decider than the learning switch for a switch; `None`: the learning switch again. It lasts until
+    /// Sets a decider other than the learning switch for a switch; `None`: the learning switch again. It lasts until
     /// the last port of the switch has left.
     ///
     /// # Errors
-    /// [`FabricError::NoSuchPort`] where there is no such switch, [`FabricError::HasSettings`], or a worker that is gone.
+    /// [`FabricError::NoSuchPort`] where there is no such switch, [`FabricError::HasSettings`], or a worker that is
+    /// gone.
     pub fn set_decider(&mut self, switch: &str, make: Option<MakeDecider>) -> Result<(), FabricError> {
         let Some(state) = self.switches.get_mut(switch) else {
             return Err(FabricError::NoSuchPort(format!("{switch}:")));
@@ -948,7 +949,7 @@ impl Fabric {
         })
     }
 
-    /// Why a port stands still, if it does.
+    /// Why a port has stopped, if it has.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -959,7 +960,7 @@ impl Fabric {
         }
     }
 
-    /// Why each of `ports`, given by switch and name, stands still, if it does. Each worker is queried once.
+    /// Why each of `ports`, given by switch and name, has stopped, if it has. Each worker is queried once.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -1117,7 +1118,7 @@ impl Fabric {
         self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
     }
 
-    /// Has every worker do nothing but what it is called for, or everything again ([`Engine::hold`]).
+    /// Makes every worker do only what it is called for, or everything again ([`Engine::hold`]).
     ///
     /// # Errors
     /// A worker that is gone.
@@ -1252,7 +1253,7 @@ impl Fabric {
         Ok((QueueRef { worker, frame_cost: properties.frame_cost, place }, properties))
     }
 
-    /// Has `command` done for each of the queues, between two turns of each worker.
+    /// Runs `command` for each of the queues, between two turns of each worker.
     fn at_each<T: Send + 'static>(
         &self,
         queues: &[QueueRef],
@@ -1311,7 +1312,7 @@ impl Fabric {
     }
 }
 
-/// Why the queue at `place` stands still, if it does.
+/// Why the queue at `place` has stopped, if it has.
 fn fault_at(engine: &mut Engine, place: u32) -> Option<String> {
     engine.queue_mut(place)?.diagnosis()?.fault()
 }

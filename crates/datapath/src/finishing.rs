@@ -13,7 +13,7 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 const MEMORY_BYTES: usize = 256 * 1024;
 const _: () = assert!(MEMORY_BYTES >= LONGEST_UNFINISHED_BYTES + HEADER_ROOM_BYTES);
 
-/// What finishing changed in the number of frames, beside what was delivered.
+/// Changes of the number of frames by finishing, besides deliveries.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// Segments beyond the first of each frame.
@@ -68,7 +68,7 @@ struct Work<'work, Deliver> {
 }
 
 impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
-    /// Delivers the batch and begins anew.
+    /// Delivers the batch and starts the next one.
     fn hand_over(&mut self) {
         let Workplace { batch, used, .. } = &mut *self.workplace;
         if batch.frames() != 0 {

@@ -74,7 +74,7 @@ impl Topology {
 pub struct SwitchView {
     /// Decides where frames go.
     pub decide: Box<dyn Decide>,
-    /// The map that was in force when the worker last looked.
+    /// The map that was in force at the worker's last check.
     pub topology: Arc<Topology>,
     /// Flooding that this worker does for others: copies beyond the first, frames for ports that left meanwhile.
     pub counters: Arc<QueueCounters>,

@@ -1,7 +1,7 @@
 //! An engine on a thread of its own: commands, spinning while there is work and a little longer, then sleep.
 //!
 //! Nothing here is on the path of a packet but the loop itself. Commands are closures that run between two turns; the
-//! sleep follows [`ringroad_ring::wakeup`]: announce, look once more, wait in epoll.
+//! sleep follows [`ringroad_ring::wakeup`]: announce, check once more, wait in epoll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -334,7 +334,7 @@ impl Running {
         }
     }
 
-    /// Waits for wake-ups, at most for so long, and takes some.
+    /// Waits for wake-ups, at most for `most`, and takes some.
     fn take_wakes(&mut self, most: Option<Duration>) -> rustix::io::Result<()> {
         let most =
             most.map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });

@@ -241,7 +241,8 @@ fn the_offsets_of_open_tasks_move_with_the_headers() {
         )
     };
     let mut bed = Bed::new(1, |number, frame, plan| {
-        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from, the fourth all.
+        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from, the fourth
+        // all.
         let (replaces, len) = [(12, 16), (16, 12), (60, 14), (100, 40)][usize::from(number)];
         let head = plan.head(replaces, &vec![number; len]);
         plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);

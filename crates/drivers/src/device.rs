@@ -134,7 +134,7 @@ impl From<VethError> for DeviceError {
 }
 
 impl DeviceError {
-    /// Whether the interface, or the namespace where it should be, does not exist, or no longer.
+    /// Whether the cause is that the interface, or its namespace, does not exist (any more).
     #[must_use]
     pub fn is_absence(&self) -> bool {
         match self {
@@ -149,8 +149,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether another program has the device. That program may end; it can be a killed daemon that is not completely
-    /// gone.
+    /// Whether the cause is that another program has the device. A retry can help: the program may end; it can be a
+    /// killed daemon that is not completely gone.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
@@ -192,9 +192,9 @@ pub struct DevicePlan {
     pub region_buffers: u32,
     /// Default size of the buffers in its region, bytes, where it cannot use the usual ones.
     pub buffer_bytes: Option<u32>,
-    /// Where its interface is, if it has one and that is not simply here.
+    /// The namespace of its interface, if it has one in another namespace.
     pub netns: Option<HeldNamespace>,
-    /// What it will take, where that is in a namespace which is held.
+    /// The side of the interface that it will use, if the namespace is held.
     pub side: Option<InterfaceSide>,
 }
 
@@ -228,7 +228,7 @@ pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
     pub capabilities: Capabilities,
-    /// Name of its interface and the namespace where that is, if it has one.
+    /// Its interface, with name and namespace, if it has one.
     pub interface: Option<DeviceInterface>,
     /// The program at the other side of its socket, if it has one.
     pub peer: Option<Arc<PeerWatch>>,
@@ -246,7 +246,7 @@ pub struct DeviceInterface {
     pub name: String,
     /// The network namespace; `None` is the opening process's.
     pub netns: Option<HeldNamespace>,
-    /// What the device has of it.
+    /// The side that the device uses.
     pub side: Option<InterfaceSide>,
 }
 

@@ -5,7 +5,7 @@
 
 use ringroad_port::clock::Clock;
 
-/// Looks in vain, and when the next may follow.
+/// Checks without a result, and when the next may follow.
 #[derive(Debug)]
 pub(crate) struct LookPause {
     clock: Clock,
@@ -37,7 +37,7 @@ impl LookPause {
         false
     }
 
-    /// A look was in vain, right after [`Self::lasts`].
+    /// A check had no result, right after [`Self::lasts`].
     #[inline]
     pub(crate) fn begin(&mut self) {
         // One reading of the clock does for both.

@@ -416,7 +416,7 @@ fn open_packet(
         mtu: link.mtu,
         queues: plan.queues,
         slots: ring_size(options),
-        // Who passes frames on, or answers, has no use for the kernel's waiting; who looks on has one for its packing.
+        // Forwarders and responders need each frame at once; monitors benefit from the kernel's blocks.
         immediate: options.flag(&IMMEDIATE).unwrap_or(role == Role::SwitchPort || alone),
         // A switch has no use for them.
         timestamps: options
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_hears_all_stations_as_long_as_the_port_is_open() {
+    fn a_switch_port_keeps_its_interface_promiscuous_while_it_is_open() {
         in_own_namespace(|| {
             ip("link add rrn0 type veth peer name rrn1");
             let is_promiscuous = || link_by_name("rrn0").unwrap().promiscuous;

@@ -43,7 +43,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let files = CaptureFiles::read(opening.target).unwrap_or_default();
     let queue = match opening.role {
         Role::Program => PcapQueue::open(files.input.as_deref(), files.output.as_deref())?,
-        // What serves a switch has other privileges than those who may write beside the files.
+        // The server of a switch has other privileges than the users who may write to the folders of the files.
         Role::SwitchPort => PcapQueue::open_guarded(files.input.as_deref(), files.output.as_deref())?,
     };
     let part = |word: &str, path: &Option<PathBuf>| {

@@ -73,7 +73,7 @@ impl SleepWatch {
         self.is_watching = epoll::delete(&self.set, socket).is_err();
     }
 
-    /// What is readable when the socket is, from [`Self::begin`] on.
+    /// A descriptor that is readable when the socket is, from [`Self::begin`] on.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }

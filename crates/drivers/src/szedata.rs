@@ -1,4 +1,4 @@
-//! `szedata:` ports: channels of a capture card as a program has them. Queue n is receive and transmit channel
+//! `szedata:` ports: channels of a capture card, used like any program does. Queue n is receive and transmit channel
 //! `channel` + n of the card.
 #![allow(unsafe_code)]
 
@@ -236,7 +236,7 @@ impl Sleep for ChannelQueue {
         if self.fault.is_some() {
             return false;
         }
-        // What cannot be is found when it is taken.
+        // An invalid segment is detected when it is taken.
         self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.look(), Ok(0)))
     }
 

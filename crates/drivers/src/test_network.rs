@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::af_packet::socket;
 
-/// Runs `test` on a thread in a network namespace of its own, which vanishes with all that is in it.
+/// Runs `test` on a thread in a new network namespace, which vanishes with its contents.
 pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
@@ -130,7 +130,7 @@ pub(crate) fn number_of(frame: &[u8]) -> u32 {
 pub(crate) struct RawSocket(OwnedFd);
 
 impl RawSocket {
-    /// On `interface` in the namespace of this thread; it hears frames of `ethertype` only.
+    /// On `interface` in the namespace of this thread; it receives frames of `ethertype` only.
     pub(crate) fn open(interface: &str, ethertype: u16) -> Self {
         let socket = socket::open().unwrap();
         rustix::io::ioctl_fionbio(&socket, false).unwrap();

@@ -1,5 +1,5 @@
-//! Frames of a batch that are looked up together: what the looks need from memory is fetched for all of them at once,
-//! where each would wait for its own. This pays where the entries are not in a core's caches.
+//! Frames of a batch that are looked up together: the memory that the lookups need is fetched for all of them at
+//! once, instead of one wait per lookup. This pays if the entries are not in a core's caches.
 
 use ringroad_port::frame::{Fragment, prefetch_read};
 
@@ -10,8 +10,8 @@ use crate::trail::Step;
 
 /// Frames that are looked up together.
 pub(crate) const LANES: usize = 32;
-/// Number of entries in the first table from which they are: 32 bytes each, and a counter of 16, with their places in a
-/// hash table.
+/// They are looked up together if the first table has at least this many entries: 32 bytes each, and a counter of 16,
+/// with their places in a hash table.
 const LEAST_ENTRIES: usize = 16 * 1024;
 
 /// The first steps of some frames.

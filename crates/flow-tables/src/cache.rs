@@ -13,7 +13,7 @@ use crate::way::Way;
 /// Places that one hash has.
 const WAYS: usize = 2;
 const SETS: usize = 4096;
-/// Ways with more steps behind the first are not remembered.
+/// Paths with more steps after the first are not cached.
 const MAX_STEPS: usize = 7;
 /// With fewer hash tables than that, a lookup in them costs no more than one in the cache.
 const LEAST_PARTS: usize = 4;

@@ -1,6 +1,7 @@
 //! Checksum updates after a change of a header, without reading the rest of the packet.
 
-/// What changing bytes adds to an internet checksum (RFC 1624). Both slices begin at an even place of what is summed up.
+/// What changing bytes adds to an internet checksum (RFC 1624). Both slices begin at an even place of what is summed
+/// up.
 pub(crate) fn difference(old: &[u8], new: &[u8]) -> u16 {
     let sum = |bytes: &[u8], invert: u16| {
         let words = bytes.chunks(2).map(|word| match *word {

@@ -189,7 +189,7 @@ impl Classifier {
         number.unwrap_or(self.parts.len() - 1)
     }
 
-    /// Has some of the entries that a look for this value searches go where entries have more bits in common.
+    /// Moves some of the entries that a lookup of this value searches to a part whose entries have more bits in common.
     fn split(&mut self, number: usize, value: &FlowKey) {
         let Some(part) = self.parts.get_mut(number) else { return };
         let Some(common) = finer(part.common(), part.masks_beside(value)) else { return };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_searches_few_hash_tables_and_few_entries_in_each() {
+    fn a_lookup_searches_few_hash_tables_and_few_entries_in_each() {
         let mut classifier = Classifier::default();
         let flows: Vec<_> = (0..5000).map(|number| Arc::new(flow(number))).collect();
         for flow in &flows {

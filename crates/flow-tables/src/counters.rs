@@ -93,7 +93,7 @@ impl<'counters> OfWorker<'counters> {
         self.0.get(id / BLOCK_CELLS)?.get(id % BLOCK_CELLS)
     }
 
-    /// Has a counter's memory fetched.
+    /// Prefetches a counter's memory.
     pub fn fetch(self, id: CounterId) {
         if let Some(cell) = self.cell(id) {
             prefetch_write(std::ptr::from_ref(cell).cast());
@@ -150,7 +150,7 @@ impl CounterBank {
         self.free.push(id);
     }
 
-    /// Has a counter begin at zero again.
+    /// Resets a counter to zero.
     pub fn reset(&mut self, id: CounterId) {
         let now = self.counters.total(id);
         if let Some(begin) = self.begins.get_mut(id.0 as usize) {

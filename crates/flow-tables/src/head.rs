@@ -40,7 +40,7 @@ impl Head {
         &self.bytes
     }
 
-    /// Begins anew with the first `MOST` bytes of a frame, or as many as there are. Each byte is read once.
+    /// Starts again with the first `MOST` bytes of a frame, or as many as there are. Each byte is read once.
     #[inline]
     pub fn begin<const MOST: usize>(&mut self, fragments: &[Fragment]) {
         if let [one] = fragments
@@ -71,7 +71,7 @@ impl Head {
         }
     }
 
-    /// Begins anew with these bytes, as many as fit.
+    /// Starts again with these bytes, as many as fit.
     pub fn set(&mut self, bytes: &[u8]) {
         let len = bytes.len().min(MAX_HEAD_BYTES);
         if let (Some(place), Some(bytes)) = (self.bytes.get_mut(..len), bytes.get(..len)) {

@@ -1,7 +1,7 @@
 //! A packet's fields as a few words, which entries are compared with.
 //!
-//! Each field has its place in a word; fields that no packet has together share one. Which fields a packet has stands
-//! beside the words, for a field that is not there matches nothing.
+//! Each field has its place in a word; fields that no packet has together share one. The fields that a packet
+//! has are noted beside the words, since an absent field matches nothing.
 
 use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
 

@@ -14,7 +14,7 @@ pub(crate) mod eth_type {
     pub const PBB: u16 = 0x88e7;
     /// Stands for a frame that has a length in place of a type, and no SNAP header.
     pub const NONE: u16 = 0x05ff;
-    /// A type is at least so much; less is a length (IEEE 802.3, 3.2.6).
+    /// A type is at least this value; a smaller value is a length (IEEE 802.3, 3.2.6).
     pub const LEAST: u16 = 0x0600;
 }
 

@@ -1,7 +1,7 @@
 //! Flow tables of OpenFlow 1.3: packets through tables, groups and meters. No input or output, no thread.
 //!
-//! [`state::FlowState`] is the one hand that changes the tables; each worker of a switch has a [`decider::FlowDecider`],
-//! which reads them without waiting.
+//! [`state::FlowState`] is the only place that changes the tables; each worker of a switch has a
+//! [`decider::FlowDecider`], which reads them without waiting.
 #![forbid(unsafe_code)]
 
 mod ahead;

@@ -15,7 +15,8 @@ use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, u16
 
 /// How many of a frame's first bytes are read. Fields behind them do not exist.
 pub const HEAD_BYTES: usize = 160;
-/// How long the head may become by tags that actions push: a plan's head has room for it behind a header for controllers.
+/// How long the head may become by tags that actions push: a plan's head has room for it behind a header for
+/// controllers.
 pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
 
 /// Bytes of the longest field, an address of IPv6.

@@ -12,7 +12,7 @@ use crate::flow::Flow;
 use crate::key::{FlowKey, WORDS, Words};
 use crate::tuples::{Alone, Bucket, Seed, Several, ShapeNumber, Tuples};
 
-/// A hash table for this number of relevant words: an entry is as short as possible, and contiguous.
+/// A hash table, by the number of relevant words: an entry is as short as possible, and contiguous.
 #[derive(Debug, Clone)]
 enum ByWords {
     One(Tuples<1, Alone>),
@@ -197,7 +197,7 @@ impl Part {
         each!(&self.by_words, tuples => tuples.find(key, beyond))
     }
 
-    /// Has the memory that looks for these keys need fetched.
+    /// Prefetches the memory that lookups of these keys need.
     pub fn fetch(&self, keys: &[FlowKey]) {
         each!(&self.by_words, tuples => tuples.fetch(keys));
     }
@@ -289,7 +289,7 @@ impl Part {
         Some(removed)
     }
 
-    /// The numbers of the shapes of the entries that a look for this value searches, where they are of several shapes.
+    /// The numbers of the shapes of the entries that a lookup of this value searches, where they are of several shapes.
     fn numbers_beside(&self, value: &FlowKey) -> Vec<ShapeNumber> {
         match &self.by_words {
             ByWords::MergedTwo(tuples) => tuples.beside(value).collect(),

@@ -44,7 +44,7 @@ pub enum Target {
     Port(PortNo),
     /// By all ports but the one that it came from.
     All,
-    /// The same, but for ports that take no part in flooding.
+    /// The same, without ports that take no part in flooding.
     Flood,
     /// Where a learning switch would send it.
     Normal,
@@ -76,7 +76,7 @@ pub trait Sink {
     /// Counts the packet here, with its present size of `bytes` bytes.
     fn count(&mut self, counter: CounterId, bytes: usize);
 
-    // What follows is for those who explain the way; it costs others nothing.
+    // The rest is for explanations of the path; it costs other sinks nothing.
 
     /// A meter judges the packet of `bytes` bytes.
     #[inline]
@@ -222,7 +222,7 @@ impl Tables {
         self.follow(packet, trail, now_ns, set, sink);
     }
 
-    /// Takes a packet through the tables, of which the trail knows what some lookups find; it learns what others do.
+    /// Takes a packet through the tables. The trail knows the results of some lookups, and records those of others.
     pub(crate) fn follow<S: Sink>(
         &self,
         packet: &mut Packet,
@@ -415,7 +415,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Each bucket has a packet of its own: what it does to it, the others and later actions do not see.
+    /// Each bucket has its own copy of the packet: the other buckets and later actions do not see its changes.
     fn group(&mut self, packet: &Packet, number: u32, depth: usize) {
         let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
         self.sink.count(group.counter, packet.bytes());

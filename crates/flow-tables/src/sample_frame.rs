@@ -121,7 +121,7 @@ fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
     header
 }
 
-/// Sets the internet checksum of a header, in which it is zero yet; `more` is the sum of what is summed up beside it.
+/// Sets the internet checksum of a header, in which it is still zero; `more` is the sum of the other data.
 fn set_checksum(header: &mut [u8], at: usize, more: u16) {
     let sum = difference(&vec![0; header.len()], header);
     let checksum = updated(updated(0xffff, sum), more);

@@ -46,7 +46,8 @@ impl Default for Limits {
     }
 }
 
-/// Tracks when a worker is between a decision and its execution: until the end it may count for entries that are gone.
+/// Tracks when a worker is between a decision and its execution: until the execution ends it may count for
+/// entries that are gone.
 #[derive(Debug, Default)]
 pub struct Turns(AtomicU64);
 
@@ -119,7 +120,7 @@ impl SharedInstructions {
     }
 }
 
-/// The tables, groups and meters of a switch, and the one hand that changes them.
+/// The tables, groups and meters of a switch; only this changes them.
 #[derive(Debug)]
 pub struct FlowState {
     /// As they are with all changes.
@@ -136,7 +137,8 @@ pub struct FlowState {
     unpublished: Vec<CounterId>,
     leaving: Vec<Leaving>,
     shared: SharedInstructions,
-    /// The entries at the numbers of their counters, where they stay while hash tables grow: lists are made piece by piece.
+    /// The entries at the numbers of their counters, where they stay while hash tables grow: lists are made piece by
+    /// piece.
     numbered: Vec<Option<(u8, Arc<Flow>)>>,
 }
 
@@ -216,7 +218,7 @@ impl FlowState {
         &self.tables
     }
 
-    /// Has the workers see all changes. When this returns, none decides by the tables as they were before.
+    /// Shows the workers all changes. After that no worker uses the earlier tables.
     pub fn publish(&mut self) {
         if self.writer.has_pending_operations() {
             // What a worker knows of the tables as they were does not hold any more.

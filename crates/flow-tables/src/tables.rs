@@ -58,7 +58,7 @@ impl Ports {
         self.states.iter().map(|(&port, &state)| (port, state))
     }
 
-    /// Those by which frames may leave.
+    /// The ports that can send frames.
     #[must_use]
     pub fn senders(&self) -> PortMask {
         self.senders

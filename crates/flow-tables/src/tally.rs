@@ -47,7 +47,7 @@ pub(crate) struct Tally {
     more: Vec<Step>,
     /// Those of the last frame.
     last: Steps,
-    /// What single frames count for beside.
+    /// Counts of single frames in addition.
     singles: Vec<(u16, CounterId, u64)>,
     /// Of each table, while the sums are made.
     lookups: Box<[Lookups]>,

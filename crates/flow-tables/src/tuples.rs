@@ -141,8 +141,7 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
         and(&self.words_of(value), self.shapes.masks(shape, &self.hashed))
     }
 
-    /// Has the memory that looks for these keys, at most [`LANES`], need fetched for all of them, before one of them
-    /// needs it.
+    /// Prefetches the memory that lookups of these keys, at most [`LANES`], need.
     pub fn fetch(&self, keys: &[FlowKey]) {
         let mut hashes = [0; LANES];
         for (hashed, key) in hashes.iter_mut().zip(keys) {

@@ -111,7 +111,7 @@ impl Pair {
             matching: matching.clone(),
             instructions: instructions.clone(),
         };
-        // A switch refuses it, such as setting a field without the match that makes it present.
+        // A switch refuses some requests, such as one that sets a field without the match that makes it present.
         if self.state.flow_mod(&request, 0).is_err() {
             return;
         }
@@ -132,7 +132,7 @@ impl Pair {
         self.change(FlowCommand::Add, table, priority, fields, instructions);
     }
 
-    /// Has frames decided, executed in two parts, and judged.
+    /// Decides frames, executes them in two parts, and compares them with the oracle.
     fn send(&mut self, from: PortIndex, frames: &[Vec<u8>], first_part: usize) {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
@@ -173,7 +173,7 @@ impl Pair {
         self.check_counters();
     }
 
-    /// Has frames decided and executed; the oracle counts them, too.
+    /// Decides and executes frames; the oracle counts them, too.
     fn send_unjudged(&mut self, from: PortIndex, frames: &[Vec<u8>]) {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
@@ -240,7 +240,7 @@ fn outcome(plan: &Plan, fate: Fate, frame: &[u8]) -> Outcome {
     }
 }
 
-/// Fields of matches, with what must be beside them.
+/// Fields of matches, with their prerequisites.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     let masked = |field: Field, value: u128, mask: u128| FieldMatch { field, value: value & mask, mask };
     let mac = 0x0200_0000_0000u128;
@@ -629,7 +629,7 @@ fn a_flood_of_different_packets_changes_nothing_for_the_others() {
 }
 
 #[test]
-fn what_an_action_uncovers_is_looked_at_in_each_frame() {
+fn headers_that_an_action_uncovers_are_read_in_each_frame() {
     let mut pair = Pair::new();
     let pop = Instructions { goto: Some(1), apply: Some(vec![Action::PopVlan]), ..Instructions::default() };
     pair.add(0, 1, vec![exact(Field::VlanVid, VLAN_PRESENT | 5)], pop);

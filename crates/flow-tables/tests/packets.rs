@@ -1,4 +1,5 @@
-//! Packets' fields and actions. `etherparse` builds and judges IP packets; the rest is compared with bytes written here.
+//! Packets' fields and actions. `etherparse` builds and judges IP packets; the rest is compared with bytes written
+//! here.
 
 #![allow(clippy::unwrap_used)]
 

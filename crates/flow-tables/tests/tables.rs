@@ -535,14 +535,14 @@ fn listed(state: &FlowState, request: &FlowStatsRequest, now_ns: u64) -> Vec<Flo
 }
 
 #[test]
-fn a_list_has_each_entry_that_stays_once_whatever_changes_meanwhile() {
+fn a_list_has_each_lasting_entry_once_despite_changes_meanwhile() {
     let mut state = FlowState::new(1, Limits::default()).0;
     let numbered =
         |table, number: u128| add(table, 1, vec![exact(Field::EthDst, number)], apply(vec![output(1)]));
     const STAY: u128 = 10_000;
     for number in 0..STAY {
         state.flow_mod(&numbered(3, number), 0).unwrap();
-        // Entries of other tables, and such as go.
+        // Entries of other tables, and entries that are removed.
         state.flow_mod(&numbered(4, number), 0).unwrap();
         state.flow_mod(&numbered(3, STAY + number), 0).unwrap();
     }
@@ -619,7 +619,7 @@ proptest! {
 }
 
 #[test]
-fn tables_go_on_in_another_process_as_they_were() {
+fn tables_continue_unchanged_in_another_process() {
     let mut before = state();
     let meter = MeterMod {
         command: MeterCommand::Add,

@@ -254,7 +254,7 @@ pub struct OptionKey {
     pub flags: c_uint,
 }
 
-/// What an option's function is called as.
+/// The type of an option's function.
 pub type ParseOption = unsafe extern "C" fn(*mut ParseContext) -> c_int;
 
 /// `struct nmreq_opt_parser`.

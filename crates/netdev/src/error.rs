@@ -94,7 +94,7 @@ pub enum NetdevError {
 }
 
 impl NetdevError {
-    /// Whether the interface does not exist, or no longer.
+    /// Whether the cause is that the interface does not exist (any more).
     #[must_use]
     pub fn is_no_interface(&self) -> bool {
         matches!(self, Self::NoInterface { .. } | Self::Refused { source: Errno::NODEV, .. })
@@ -110,7 +110,7 @@ pub(crate) fn list_of(names: &[String]) -> String {
 }
 
 fn said(kernel_message: &Option<String>) -> String {
-    kernel_message.as_ref().map(|text| format!(" (the kernel says: {text})")).unwrap_or_default()
+    kernel_message.as_ref().map(|text| format!(" (the kernel reports: {text})")).unwrap_or_default()
 }
 
 fn advice(errno: Errno) -> &'static str {

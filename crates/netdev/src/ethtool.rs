@@ -128,7 +128,7 @@ pub fn link_speed(interface: &str) -> Result<LinkSpeed, NetdevError> {
 /// The queues of `interface`.
 ///
 /// # Errors
-/// [`NetdevError::Unsupported`] where its driver has no notion of them; no such interface, among others.
+/// [`NetdevError::Unsupported`] if its driver does not know them; no such interface, among others.
 pub fn channels(interface: &str) -> Result<Channels, NetdevError> {
     let answer = get(interface, CHANNELS_GET, "number of queues")?;
     let number = |kind| answer.number(kind).unwrap_or(0);
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!((four.rx, four.tx, four.combined, four.rx_max, four.tx_max), (4, 4, 0, 4, 4));
             assert_eq!(real_queue_count("va").unwrap(), 4);
 
-            // Without a wish, the kernel makes one for each processor and uses one.
+            // By default the kernel makes one for each processor and uses one.
             create_veth(VethEnd::here("xa"), VethEnd::here("xb")).unwrap();
             let used = channels("xa").unwrap();
             assert_eq!((used.rx, used.rx_max), (1, link_by_name("xa").unwrap().queues_rx));

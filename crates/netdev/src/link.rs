@@ -41,7 +41,7 @@ pub struct LinkInfo {
     pub queues_tx: u32,
     /// The kind of virtual interface (`veth`, `tun`, `bridge`, ...); `None` for hardware and loopback.
     pub kind: Option<String>,
-    /// It takes frames to any address: set by its administrator or wished by some socket.
+    /// It takes frames to any address: set by its administrator or requested by some socket.
     pub promiscuous: bool,
     /// The XDP program that is attached.
     pub xdp: Option<AttachedXdp>,
@@ -213,7 +213,7 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Carrier(carrier) => link.carrier = carrier != 0,
                 LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
                 LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
-                // The flag shows only the administrator's wish; this counts the sockets' too.
+                // The flag shows only the administrator's setting; this counts the sockets' requests too.
                 LinkAttribute::Promiscuity(wishes) => link.promiscuous |= wishes > 0,
                 LinkAttribute::LinkInfo(parts) => {
                     link.kind = parts.into_iter().find_map(|part| match part {
@@ -355,7 +355,7 @@ mod tests {
             ip("link add name br0 type bridge");
             let mut monitor = LinkMonitor::open().unwrap();
             ip("link set va master br0");
-            assert!(link_by_name("va").unwrap().promiscuous, "a bridge hears everything");
+            assert!(link_by_name("va").unwrap().promiscuous, "a bridge receives everything");
             ip("link set va nomaster");
             assert!(!link_by_name("va").unwrap().promiscuous);
             let mut gone = Vec::new();

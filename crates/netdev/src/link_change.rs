@@ -317,7 +317,7 @@ mod tests {
 
             let short = set_mtu("va", 10).unwrap_err().to_string();
             assert!(short.starts_with("cannot set the MTU of va to 10"), "{short}");
-            assert!(short.contains("(the kernel says: mtu less than device minimum)"), "{short}");
+            assert!(short.contains("(the kernel reports: mtu less than device minimum)"), "{short}");
 
             let multicast = set_mac("va", [1, 0, 0, 0, 0, 0]).unwrap_err();
             assert!(multicast.to_string().contains("01:00:00:00:00:00"), "{multicast}");

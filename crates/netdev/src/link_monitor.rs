@@ -35,7 +35,7 @@ pub enum LinkEvent {
     Lost,
 }
 
-/// Hears of every change to a link of one network namespace: that of the thread which opened it, wherever it is used.
+/// Receives every change to a link of the network namespace of the thread that opened it, wherever it is used.
 ///
 /// Its descriptor is readable while events wait. A state read *after* opening misses nothing.
 pub struct LinkMonitor {

@@ -32,7 +32,7 @@ pub enum LinkState {
 #[derive(Debug)]
 pub struct LinkProbe {
     index: u32,
-    /// Queries what netlink answers only under the lock of all links.
+    /// For ioctls: netlink would answer the same queries only under the kernel's lock of all links.
     socket: OwnedFd,
     requests: Mutex<Requests>,
 }
@@ -109,7 +109,7 @@ pub(crate) fn interface_ioctl(
     if result < 0 { Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO)) } else { Ok(()) }
 }
 
-/// An ioctl's question about the interface `name`, which is cut where it is longer than any can be.
+/// An ioctl's request for the interface `name`, which is cut if it is longer than any name can be.
 #[must_use]
 pub fn interface_request(name: &str, value: libc::__c_anonymous_ifr_ifru) -> libc::ifreq {
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: value };

@@ -35,7 +35,7 @@ pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
 
 /// The host's uses of `link`, an interface of the calling thread's network namespace: its addresses, the bridge or bond
 /// that it belongs to, and the interfaces that lie on it, else the first of its routes, in words for people. Empty
-/// where the host has no use for it.
+/// if the host does not use it.
 ///
 /// IPv6 addresses of the link alone do not count, nor do routes that come with addresses: the kernel gives them to
 /// every interface by itself.

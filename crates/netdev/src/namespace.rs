@@ -26,7 +26,7 @@ const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 /// nothing is the current one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Namespace {
-    /// That of the calling thread.
+    /// The namespace of the calling thread.
     #[default]
     Current,
     /// `/run/netns/NAME`.
@@ -93,10 +93,10 @@ impl Namespace {
     /// A descriptor of it, close-on-exec: it keeps the namespace alive, and interfaces can be moved into it.
     ///
     /// Nothing but a namespace is opened, so that this neither waits at a pipe nor starts a device that the path leads
-    /// to. That it is one of networks is seen when it is entered.
+    /// to. Entering it shows whether it is a network namespace.
     ///
     /// # Errors
-    /// [`NamespaceError`]: not there, no namespace, or not permitted.
+    /// [`NamespaceError`]: it does not exist, is not a namespace, or is not permitted.
     pub fn open(&self) -> Result<OwnedFd, NamespaceError> {
         let path = self.path();
         let failed = |errno: Errno| match (errno, self) {
@@ -108,7 +108,7 @@ impl Namespace {
             (Errno::ACCESS | Errno::PERM, _) => NamespaceError::NotPermitted { namespace: self.to_string() },
             _ => NamespaceError::Failed { namespace: self.to_string(), source: errno.into() },
         };
-        // The path is opened without access first: the kernel then reports what kind of file it is.
+        // First only the place is opened (O_PATH), which shows what kind of file it is.
         let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         if rustix::fs::fstatfs(&place).map_err(failed)?.f_type != NSFS_MAGIC {
             return Err(NamespaceError::NotANamespace(path));
@@ -217,7 +217,7 @@ impl HeldNamespace {
         self.id
     }
 
-    /// Its name for users: that by which it was opened, or one from `ip netns list`, else the kernel's `net:[...]`.
+    /// Its name for users: the name that opened it, or one from `ip netns list`, else the kernel's `net:[...]`.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label

@@ -21,7 +21,7 @@ const RECEIVE_BYTES: usize = 256 * 1024;
 /// `NLMSGERR_ATTR_MSG` of linux/netlink.h: the explanation in a refusal.
 const ERROR_TEXT: u16 = 1;
 
-/// Times a dump is begun anew because something changed while it ran.
+/// How often a dump is tried, since a change while it runs makes it invalid.
 const DUMP_ATTEMPTS: usize = 8;
 
 /// A netlink socket for requests.
@@ -32,8 +32,8 @@ pub(crate) struct Requests {
     buffer: Vec<u8>,
 }
 
-/// A socket of `protocol` (one of `netlink_sys::protocols`) that hears the multicast `groups`, in the calling thread's
-/// network namespace.
+/// A socket of `protocol` (one of `netlink_sys::protocols`) that receives the multicast `groups`, in the calling
+/// thread's network namespace.
 pub(crate) fn open_socket(protocol: isize, groups: u32) -> Result<Socket, NetdevError> {
     let failed = |operation| move |source| NetdevError::Socket { operation, source };
     let mut socket = Socket::new(protocol).map_err(failed("open"))?;

@@ -195,7 +195,7 @@ structure! {
         offset: u64,
         /// Out: bytes to map.
         memory_bytes: u64,
-        /// In: wish, 0 for the default; out: slots per tx ring.
+        /// In: requested, 0 for the default; out: slots per tx ring.
         tx_slots: u32,
         /// As `tx_slots`, of rx rings.
         rx_slots: u32,
@@ -375,7 +375,7 @@ structure! {
     ExternalMemoryOption {
         /// Address of the program's memory.
         address: u64,
-        /// Geometry: in as wished, out as it is.
+        /// Geometry: in as requested, out as it is.
         pools: PoolsBody,
     }
 }
@@ -422,9 +422,9 @@ structure! {
         initial: u64,
         /// Bits of `slot.ptr` that hold it; 0 stands for 64.
         bits: u32,
-        /// Alignment wished for, bytes.
+        /// Requested alignment, bytes.
         tx_align: u32,
-        /// Smallest gap wished for, bytes.
+        /// Requested smallest gap, bytes.
         min_gap: u64,
     }
 }

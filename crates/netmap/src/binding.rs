@@ -32,7 +32,7 @@ pub(crate) const SHARED_SLEEP: Duration = Duration::from_millis(5);
 /// How many changes of its monitors in a row a sync goes along with.
 const MONITOR_CHANGES: u32 = 4;
 
-/// Syncs in vain between two offers of the processor to the other side, which may have no other.
+/// Syncs without a result between two offers of the processor to the other side, which may have no other.
 const SYNCS_PER_YIELD: u32 = 64;
 /// Syncs without a result between two checks whether the daemon is still there.
 const SYNCS_PER_LOOK: u32 = 256;
@@ -242,7 +242,7 @@ impl Binding {
 
     /// Counts a sync that moved no slot. A program that repeats it waits for the other side.
     fn count_vain(&self) {
-        // Threads that count at the same time lose one: no harm.
+        // Threads that count at the same time lose one, which is harmless.
         let syncs = self.vain_syncs.load(Ordering::Relaxed).wrapping_add(1);
         self.vain_syncs.store(syncs, Ordering::Relaxed);
         if syncs.is_multiple_of(SYNCS_PER_YIELD) {
@@ -253,7 +253,7 @@ impl Binding {
         }
     }
 
-    /// EIO where the daemon has ended. A program that syncs in vain for ever learns of it too.
+    /// EIO where the daemon has ended. A program that syncs for ever without a result learns of it too.
     fn check_daemon(&self, round: Outcome) -> Result<(), Errno> {
         if !round.has(Outcome::MOVED) {
             self.count_vain();

@@ -270,8 +270,8 @@ impl BoundRing {
         (end, self.kicker.needs_kick(&peer.control().program.sleeping))
     }
 
-    /// Puts what the program has put into slots `[from, head)` in exchange for their buffers into the sender's slots,
-    /// which are this ring's until `head` is published.
+    /// Puts the buffers that the program has exchanged into slots `[from, head)` into the sender's slots, which are
+    /// this ring's until `head` is published.
     #[inline]
     fn return_exchanged(&self, sender: &RingView, from: u32, head: u32) {
         if self.view.flags_among(from, head) & BUF_CHANGED != 0 {

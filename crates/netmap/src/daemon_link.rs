@@ -55,7 +55,7 @@ fn own_link() -> &'static Mutex<Option<Link>> {
             // SAFETY: it was made here, and no other code has seen it.
             drop(unsafe { Box::from_raw(new) });
         } else if let Some(mut inherited) = known.and_then(|parent| parent.link.try_lock().ok()) {
-            // The parent's connection is of no use here. Where the parent was using it its copy stays open until exec
+            // The parent's connection is not usable here. Where the parent was using it its copy stays open until exec
             // or exit.
             *inherited = None;
         }
@@ -111,7 +111,7 @@ pub(crate) fn ask(
 ) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
     let request = Request::Netmap { device, request };
     let mut link = own_link().lock().unwrap_or_else(PoisonError::into_inner);
-    // A connection that was taken away behind our back is made anew, once.
+    // A connection that the program has closed is made again, once.
     for attempt in 0..2 {
         if link.is_none() {
             let connection = connect()?.relocated(private_descriptors::hide);

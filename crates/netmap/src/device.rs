@@ -117,7 +117,7 @@ impl Device {
             return Err(Errno::INVAL);
         }
         let descriptor = binding.mapping.descriptor().as_raw_fd();
-        // Private pages would show the program nothing of what others write.
+        // Private pages would not show the program what others write.
         let flags = flags & !libc::MAP_PRIVATE | libc::MAP_SHARED;
         // SAFETY: the caller vouches for the address; the memfd cannot shrink.
         let mapped = unsafe { libc::mmap(address, bytes, protection, flags, descriptor, offset) };

@@ -1,4 +1,4 @@
-//! Descriptors that are the program's, known by number only: they may be closed at any time, by anybody.
+//! Descriptors that are the program's, known by number only: any code may close them at any time.
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;

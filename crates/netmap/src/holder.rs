@@ -1,4 +1,4 @@
-//! This process's number in the locks of a region's rings, by which other processes check whether it still lives.
+//! This process's number in the locks of a region's rings, with which other processes check whether it still lives.
 //!
 //! [`ringroad_ring::liveness`] proves the number by an open file description. Children inherit it, where it would
 //! outlive its process: they close it after a fork, and open their own.

@@ -3,8 +3,8 @@
 //! - [`device`]: one open of it; [`descriptor`]: the operations of control calls; [`wakers`]: the wake-ups of a
 //!   sleeping thread.
 //! - [`control_call`]: `ioctl`; [`abi`]: its arguments; [`user_memory`]: reading them. Behind a device: `binding`
-//!   (rings, eventfds), `bound_ring` (syncs), `outcome` (what they did), `ring_lock` and `holder`, `monitor_fill`, `csb`,
-//!   `sync_loop`; `daemon_link` and `mapping` are the process's own.
+//!   (rings, eventfds), `bound_ring` (syncs), `outcome` (what they did), `ring_lock` and `holder`, `monitor_fill`,
+//!   `csb`, `sync_loop`; `daemon_link` and `mapping` are the process's own.
 //! - [`private_descriptors`]: those that the program does not know of.
 
 pub mod abi;

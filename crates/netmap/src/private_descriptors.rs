@@ -1,7 +1,7 @@
 //! The library's private descriptors, which its process does not know of.
 //!
 //! They have high numbers, out of the way of programs that count on low ones, and are remembered, so that a replaced
-//! `close` can spare them. If a program closes one all the same, the next use notices and opens it anew.
+//! `close` can spare them. If a program closes one nevertheless, the next use detects that and reopens it.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -68,7 +68,8 @@ pub(crate) fn close_those_of_parent() {
             let number = index * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
             // One that another thread made during the fork may be marked and not have been copied: that is not an
-            // error. SAFETY: it was this library's, whose owner forgets it.
+            // error.
+            // SAFETY: it was this library's, whose owner forgets it.
             unsafe { libc::close(number as RawFd) };
         }
     }

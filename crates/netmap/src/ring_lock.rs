@@ -65,8 +65,8 @@ impl RingLock {
         taken.then(|| Held { lock: self, own })
     }
 
-    /// Takes the lock of a ring on which others only work for a moment; gives up after a while, should it be held by
-    /// what this thread interrupted.
+    /// Takes the lock of a ring on which others only work for a moment; gives up after a while, in case the
+    /// code that this thread interrupted holds it.
     pub(crate) fn take_soon(&self) -> Option<Held<'_>> {
         let first = self.try_take(Look::Passing);
         if first.is_some() {

@@ -85,7 +85,7 @@ impl LoopState {
     }
 }
 
-/// The descriptors by which the program kicks; EBADF where one is not open.
+/// The descriptors with which the program kicks; EBADF where one is not open.
 fn kick_descriptors(events: &[LoopEvents]) -> Result<Vec<RawFd>, LoopError> {
     let check = |number: RawFd| match number {
         ..0 => Ok(()),

@@ -36,7 +36,7 @@ impl FromStr for ControllerAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no controller: write tcp:HOST:PORT or ssl:HOST:PORT, as in tcp:127.0.0.1:6653"
+                "{text:?} is not a controller: write tcp:HOST:PORT or ssl:HOST:PORT, as in tcp:127.0.0.1:6653"
             )
         };
         let (transport, rest) = match text.strip_prefix(TLS_PREFIX) {
@@ -96,7 +96,7 @@ impl FromStr for ListenAddress {
         };
         let address = rest.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
         let address = address.ok_or_else(|| {
-            format!("{text:?} is no address to listen on: write 127.0.0.1:6654 or ssl:127.0.0.1:6654")
+            format!("{text:?} is not an address to listen on: write 127.0.0.1:6654 or ssl:127.0.0.1:6654")
         })?;
         Ok(Self { transport, address })
     }

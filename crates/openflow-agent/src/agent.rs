@@ -46,7 +46,7 @@ pub struct Identity {
     pub version: String,
 }
 
-/// What an agent leaves to one in another process, beside its tables.
+/// What an agent leaves to an agent in another process, besides its tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remains {
     /// The agent's start time, ns of CLOCK_MONOTONIC: ages continue from it.
@@ -55,7 +55,7 @@ pub struct Remains {
     pub drops_fragments: bool,
     /// How much of a packet with an invalid TTL controllers get.
     pub miss_send_bytes: u16,
-    /// Whether it is a learning switch for want of a controller.
+    /// Whether it is a learning switch for lack of a controller.
     pub is_standalone: bool,
     /// The ports: number, what controllers have configured, whether it is live.
     pub ports: Vec<(u32, u32, bool)>,

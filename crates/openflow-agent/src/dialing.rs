@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::address::ControllerAddress;
 use crate::agent::SessionId;
 
-/// How long a connection may take to come about, and then until both sides have greeted.
+/// How long a connection may take to be established, and then until both sides have sent a hello.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A connection that failed is tried again after so long, and then after twice as long, up to the longest wait.
+/// A failed connection is retried after this time, which doubles with each failure up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 

@@ -11,9 +11,9 @@ use crate::stream::Stream;
 
 /// A remote peer that was silent for this long gets a probe (echo request).
 const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// Who is elsewhere and was silent for so long is not there.
+/// A remote peer that was silent for this long counts as gone.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
-/// A tool of this machine may have an answer wait for so long: people read page by page.
+/// A tool of this machine may leave an answer unread for this long: users read page by page.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// A connection.
@@ -45,7 +45,7 @@ impl Link {
         Self { stream, controller, from, since: now, heard: now, is_probed: false, is_blocked: false }
     }
 
-    /// Whether it is of a tool that is let in.
+    /// Whether it is a connection from an accepted tool.
     pub(crate) fn is_tool(&self) -> bool {
         self.controller.is_none() && !self.stream.is_handshaking()
     }

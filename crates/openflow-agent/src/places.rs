@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use crate::agent::SessionId;
 use crate::session::Ended;
 
-/// Connections of tools at a time, of this machine and by TCP each: those who can reach an address keep no administrator
-/// out.
+/// Connections of tools at a time, of this machine and by TCP each: strangers who can reach
+/// an address cannot keep an administrator out.
 pub(crate) const MAX_TOOLS: usize = 64;
 /// Those of them that may come from one address.
 const MAX_OF_ADDRESS: usize = 16;

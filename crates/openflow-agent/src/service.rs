@@ -146,7 +146,7 @@ impl Service {
         answer.recv_timeout(ANSWER_WITHIN).ok()
     }
 
-    /// What was counted for all that is in the image. `None` where the thread was not frozen, or does not answer.
+    /// The counts of everything in the image. `None` where the thread was not frozen, or does not answer.
     #[must_use]
     pub fn counts(&self) -> Option<Vec<u8>> {
         let (reply, answer) = channel();

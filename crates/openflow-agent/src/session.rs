@@ -1,4 +1,4 @@
-//! One connection: what has come in and goes out, and what the other side wants to hear.
+//! One connection: its input and output, and the peer's subscriptions.
 
 use ringroad_flow_tables::state::FlowList;
 use ringroad_openflow::error::ErrorCode;
@@ -23,7 +23,7 @@ const PACKET_INS: u32 = 0b011;
 const PORT_CHANGES: u32 = 0b111;
 /// Idle, hard, deleted, its group deleted.
 const FLOW_ENDS: u32 = 0b1111;
-/// What a slave hears of itself.
+/// The notifications that a slave gets by default.
 const SLAVE: usize = 1;
 
 /// Who is at the other end.
@@ -157,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Whether a list is being sent, so that nothing must be read.
+    /// Whether a list is being sent; no input is read meanwhile.
     #[must_use]
     pub fn is_listing(&self) -> bool {
         self.list.is_some()
@@ -203,7 +203,7 @@ impl Session {
         self.reply(xid, &Reply::Error(ErrorMessage::about(request, code)));
     }
 
-    /// Whether the other side wants to hear of something.
+    /// Whether the peer has subscribed to a notification.
     pub(crate) fn wants(&self, news: News) -> bool {
         let side = if self.role == Role::Slave { SLAVE } else { 0 };
         let (mask, bit) = match news {

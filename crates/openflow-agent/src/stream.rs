@@ -116,7 +116,7 @@ impl Stream {
                 let _ = tls.write_tls(&mut self.socket);
                 return Err(Error::new(ErrorKind::InvalidData, problem(&error)));
             }
-            // `len` gives its end.
+            // The end of the input is reported by `len`.
             let _ = tls.reader().read_to_end(&mut bytes);
             if len == 0 {
                 return match tls.is_handshaking() {

@@ -24,7 +24,7 @@ pub enum TlsError {
     /// The switch's certificate.
     #[error("{0}")]
     Certificate(String),
-    /// The certificates of those who are believed.
+    /// The certificates of the trusted CAs.
     #[error("{0}")]
     CaCert(String),
 }
@@ -65,7 +65,7 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(controllers))
             .with_client_auth_cert(chain.clone(), key.clone_key())
             .map_err(unusable)?;
-        // Each connection shows its certificates anew.
+        // Each connection verifies the certificates again.
         to_controllers.resumption = Resumption::disabled();
         let tools = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
         let tools = tools.map_err(|error| TlsError::CaCert(error.to_string()))?;
@@ -109,8 +109,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// Believes a controller whose certificate the CA has signed. Where the certificate names hosts, the controller's has to
-/// be one of them. Certificates of `ovs-pki` name none: they have a label with spaces in that place.
+/// Trusts a controller whose certificate the CA has signed. If the certificate names hosts, the controller's has
+/// to be one of them. Certificates of `ovs-pki` name none: they have a label with spaces in that place.
 #[derive(Debug)]
 struct ControllerVerifier {
     roots: Arc<RootCertStore>,
@@ -167,7 +167,7 @@ fn is_label(name: &str) -> bool {
     name.is_some_and(|name| ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_err())
 }
 
-/// What is wrong with the other side, in a line for people.
+/// The peer's error, as a line for users.
 pub(crate) fn problem(error: &Error) -> String {
     use CertificateError::{BadSignature, ExpiredContext, NotValidYetContext, UnknownIssuer};
     let what = match error {

@@ -271,7 +271,7 @@ impl Turn {
         }
     }
 
-    /// Lets a tool in that came by TCP, if there is a place for it, or can be made.
+    /// Accepts a tool that connected by TCP, if there is a place for it, or one can be freed.
     fn admit_from(&mut self, stream: TcpStream, tls: Option<Connection>, from: SocketAddr) {
         let links = self.links.iter().filter_map(|(&id, link)| {
             let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());

@@ -64,13 +64,13 @@ macro_rules! fields {
                 match self { $( Self::$field => $bits, )* }
             }
 
-            /// Whether a match may have a mask. The specification gives none to ports and to a neighbour's address; Open
-            /// vSwitch and controllers use them.
+            /// Whether a match may have a mask. The specification gives none to ports and to a neighbour's address;
+            /// Open vSwitch and controllers use them.
             pub const fn is_maskable(self) -> bool {
                 match self { $( Self::$field => $mask, )* }
             }
 
-            /// What a match with this field must have beside it.
+            /// What else a match with this field must have.
             pub const fn prerequisites(self) -> &'static [Prerequisite] {
                 match self { $( Self::$field => &[$( $needs ),*], )* }
             }

@@ -79,7 +79,7 @@ pub struct PipePort<O, K> {
     pub kept: K,
 }
 
-/// Who works a port of a switch.
+/// What serves a port of a switch.
 #[derive(Debug)]
 pub enum Occupant<O> {
     /// None: the port waits for a program.
@@ -100,7 +100,7 @@ pub enum Occupant<O> {
     },
     /// Programs at netmap's rings, which the netmap service keeps.
     Netmap {
-        /// Who came first.
+        /// The owner of the first of them.
         owner: O,
     },
 }

@@ -10,7 +10,7 @@ pub enum TableError {
     /// There is no memory for the port, or no room in the region that it should share.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The port exists already or does not exist, or the datapath has no room for it.
+    /// The port to make exists already, the port to use does not exist, or the datapath has no room for it.
     #[error(transparent)]
     Fabric(#[from] FabricError),
     /// Another program has this end of the pipe open.

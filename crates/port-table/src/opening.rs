@@ -18,7 +18,7 @@ use crate::error::TableError;
 /// Puts another queue before one that joins the datapath, with the same account.
 pub type Wrap<'a> = &'a mut dyn FnMut(Box<dyn PortQueue>, Arc<QueueCounters>) -> Box<dyn PortQueue>;
 
-/// Who opens a port.
+/// The caller that opens a port.
 pub struct Opener<'a, O, K> {
     pub owner: O,
     /// The callers' data for the entry, if this request makes the port.

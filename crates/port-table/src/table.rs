@@ -75,7 +75,7 @@ impl<O, K> Table<O, K> {
         self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
     }
 
-    /// Who uses the port `key` of a switch; `None` if there is no such port.
+    /// The occupant of the port `key` of a switch; `None` if there is no such port.
     #[must_use]
     pub fn occupant(&self, key: &str) -> Option<&Occupant<O>> {
         self.on_switches.get(key).map(|port| &port.occupant)
@@ -279,7 +279,7 @@ impl<O, K> Table<O, K> {
         if opened.is_ok() {
             *end = Some(owner);
         }
-        // A pipe exists as long as one end is open.
+        // A pipe exists while one of its ends is open.
         if port.owners.iter().any(Option::is_some) {
             self.pipes.insert(key, port);
         }
@@ -330,7 +330,7 @@ impl<O, K> Table<O, K> {
     /// Takes back everything that the programs of an owner had open, which have gone by themselves.
     ///
     /// # Errors
-    /// A worker that is gone; everything is taken back all the same.
+    /// A worker that is gone; everything is taken back nevertheless.
     pub fn close_all_of(&mut self, is_owner: impl Fn(&O) -> bool) -> Result<(), FabricError> {
         let fabric = &mut self.fabric;
         let mut done = Vec::new();

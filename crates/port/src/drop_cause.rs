@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Makes the list of causes: a cause is one line here, with its name in reports and what it means.
 macro_rules! causes {
     ($($(#[doc = $meaning:literal])+ $cause:ident = $name:literal,)+) => {
-        /// A cause by which frames are dropped and counted.
+        /// A cause of dropped frames, which are counted by it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -58,7 +58,7 @@ causes! {
     Isolated = "isolated",
     /// Beyond the port's limit of frames that go to several ports. Counted at the source.
     Storm = "storm",
-    /// From a port to which a mirror leads: such a port only looks on. Counted at the source.
+    /// From a port to which a mirror leads: such a port only monitors. Counted at the source.
     MirrorPort = "mirror_port",
     /// No entry of a flow table matched it. Counted at the source.
     NoFlow = "no_flow",

@@ -11,14 +11,14 @@ pub const RECORD_HEADER_BYTES: usize = 16;
 /// A record without the frame's first bytes, which follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRecord {
-    /// How many frames of the port `from` the worker had decided on before this one, sampled or not. It begins anew
-    /// with the mirrors of the switch.
+    /// How many frames of the port `from` the worker had decided on before this one, sampled or not. It restarts
+    /// at 0 when the mirrors of the switch change.
     pub number: u64,
     /// Length of the frame, bytes, without FCS.
     pub frame_bytes: u32,
     /// The port that it came in by.
     pub from: PortIndex,
-    /// How many ports it goes to, without those that look on.
+    /// How many ports it goes to, without monitoring ports.
     pub destinations: u8,
     /// The first of these ports; meaningless if there is none.
     pub to: PortIndex,
@@ -93,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_names_ports(bytes in proptest::collection::vec(any::<u8>(), 16..150)) {
+        fn records_from_any_bytes_name_ports(bytes in proptest::collection::vec(any::<u8>(), 16..150)) {
             if let Some((record, start)) = FrameRecord::read(&bytes) {
                 prop_assert!(record.from.is_port() && start.len() <= RECORDED_BYTES);
                 prop_assert!(record.destinations == 0 || record.to.is_port());

@@ -140,7 +140,7 @@ impl Impairment {
         sum
     }
 
-    /// What the plan has for frame `number` of queue `queue`: what was done to it, unless there was no room to hold it.
+    /// The plan's fate for frame `number` of queue `queue`, which the frame had unless there was no room to hold it.
     #[must_use]
     pub fn fate(&self, queue: u16, number: u64) -> Fate {
         self.plan.fate(queue, number)

@@ -1,4 +1,4 @@
-//! What a port is.
+//! The definition of a port.
 //!
 //! A port is anything packets enter and leave by; it has one or more *queues*, each a pair of directions served by one
 //! worker. [`port_queue::PortQueue`] is the contract between a driver and the datapath; [`frame`] and [`batch`] are the

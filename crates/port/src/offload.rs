@@ -65,7 +65,7 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with
-    /// `start`; `None` where nothing is. A checksum left to a card stands out: its field holds the sum of the pseudo
+    /// `start`; `None` if nothing is. A checksum left to a card is recognizable: its field holds the sum of the pseudo
     /// header, which is what a card builds on. A finished frame can have the same number there by chance, and finishing
     /// does not change it then. Such an unfinished TCP packet that is longer than `mtu` must be cut, too: only its
     /// sender knew the lengths, so the longest are taken.

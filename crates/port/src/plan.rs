@@ -4,9 +4,9 @@
 //! destinations, accounts for all of them, and does not know the reasons. A learning switch, a table of flows and a
 //! mirror differ only in their `Decide`.
 //!
-//! A frame that must leave with other headers gets a new *head*: these bytes replace the frame's first bytes, the
-//! decider gives their number. So a decider can add or remove a tag, or change an address or a whole stack of headers,
-//! without a copy of the payload.
+//! A frame that must leave with other headers gets a new *head*, which replaces as many of the frame's first bytes as
+//! the decider sets. So a decider can add or remove a tag, or change an address or a whole stack of headers, without a
+//! copy of the payload.
 //!
 //! ```
 //! use ringroad_port::batch::Batch;
@@ -121,7 +121,7 @@ pub struct CopiesId(u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadId(u32);
 
-/// What takes the place of a frame's first bytes.
+/// The replacement for a frame's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'plan> {
     /// How many bytes of the frame it replaces.
@@ -191,7 +191,7 @@ impl Plan {
         self.fates.get_mut(frames).unwrap_or(&mut [])
     }
 
-    /// Writes the same fate for several frames: they are executed together without reading each.
+    /// Writes the same fate for several frames, which the datapath then executes together.
     #[inline]
     pub fn set_common(&mut self, frames: Range<usize>, fate: Fate) {
         self.fates_mut(frames.clone()).fill(fate);

@@ -149,7 +149,7 @@ pub trait PortQueue: Send {
     }
 
     /// How long until it has work that no descriptor announces; a sleeping datapath looks again by then. `None` where
-    /// there is no such thing. Not called with [`QueueProperties::sleeps_alone`].
+    /// there is no such thing. Not called if [`QueueProperties::sleeps_alone`] is set.
     fn due_in(&mut self) -> Option<Duration> {
         self.inner()?.due_in()
     }
@@ -266,7 +266,7 @@ pub trait Diagnose {
         None
     }
 
-    /// Why the queue stands still or gives no more frames, for people; `None` while it works. Called for reports: the
+    /// Why the queue has stopped or gives no more frames, for people; `None` while it works. Called for reports: the
     /// queue may query the kernel, and also names what passes by itself.
     fn fault(&self) -> Option<String> {
         self.failure(Way::Either)

@@ -104,7 +104,7 @@ pub struct Trace {
     state: Mutex<State>,
 }
 
-/// What makes a frame known to all workers while it is borrowed.
+/// The key that identifies a frame for all workers while it is borrowed.
 fn key(batch: &Batch, frame: usize) -> Option<usize> {
     Some(batch.head(frame)?.bytes().start().addr().get())
 }

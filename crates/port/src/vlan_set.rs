@@ -49,7 +49,7 @@ fn vlan(text: &str) -> Result<u16, String> {
     // A sign would pass for a part of the number.
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|text| text.parse().ok()).filter(|number| VLAN_IDS.contains(number));
-    number.ok_or_else(|| format!("{text:?} is no VLAN: write a number from 1 to 4094"))
+    number.ok_or_else(|| format!("{text:?} is not a VLAN: write a number from 1 to 4094"))
 }
 
 impl FromStr for VlanSet {

@@ -1,4 +1,4 @@
-//! Devices in epoll sets. The kernel's set knows nothing of them: when they change, a *doorbell*, an eventfd in the
+//! Devices in epoll sets. The kernel's set does not contain them: when they change, a *doorbell*, an eventfd in the
 //! set, wakes its waiters.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -159,7 +159,7 @@ pub(crate) fn remove(set: u64, fd: RawFd, device: &DeviceReference) -> Result<()
     removed.map(drop)
 }
 
-/// Lets an interest rest that was for one event.
+/// Disables a one-shot interest after its event.
 pub(crate) fn told(interest: &Interest) {
     if interest.events & libc::EPOLLONESHOT as u32 == 0 {
         return;

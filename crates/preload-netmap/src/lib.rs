@@ -1,5 +1,5 @@
 //! Preloaded into a program (`LD_PRELOAD`), makes `/dev/netmap` a device of the Ringroad daemon; the program is neither
-//! changed nor built anew.
+//! changed nor rebuilt.
 //!
 //! `open` returns a real descriptor: the end of a connection to the daemon. The library serves only calls on such
 //! descriptors, and passes all others to the C library. Programs that never touch the device behave as without it: it
@@ -9,9 +9,8 @@
 //!   dup, fcntl, daemon), [`passing`]
 //!   (recvmsg), [`status`] (stat, access).
 //! - Behind them: `next`, the C library's functions; `tracked`, which descriptors are devices, in a `descriptor_table`;
-//!   `wait`, sleeping on
-//!   devices and others at once until a `time_limit`; `epoll_interests`, devices in epoll sets; `mapping_ledger`, what keeps mapped devices
-//!   bound; `process`, forks.
+//!   `wait`, sleeping on devices and others at once until a `time_limit`; `epoll_interests`, devices in epoll sets;
+//!   `mapping_ledger`, what keeps mapped devices bound; `process`, forks.
 //!
 //! What does not work: programs that are linked statically, or make system calls without the C library; calls that the
 //! library makes within itself (`fopen` of the device); an epoll set with devices, if `poll` or another epoll set waits

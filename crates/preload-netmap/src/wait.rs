@@ -18,7 +18,7 @@ use crate::{errno, next};
 /// Conditions that are always reported.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What can be waited for beside descriptors; see [`Device`].
+/// What can be waited for besides descriptors; see [`Device`].
 pub(crate) trait Waitable: PartialEq {
     /// Syncs, and returns which of `events` are ready.
     fn ready(&self, events: i16) -> i16;

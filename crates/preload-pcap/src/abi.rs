@@ -55,7 +55,7 @@ pub(crate) struct Program {
 pub(crate) struct Statistics {
     /// Frames that passed the filter.
     pub(crate) received: c_uint,
-    /// Frames dropped for want of room.
+    /// Frames dropped for lack of room.
     pub(crate) dropped: c_uint,
     /// Frames dropped by the interface.
     pub(crate) interface_dropped: c_uint,

@@ -41,8 +41,8 @@ pub(crate) struct Wishes {
     pub(crate) buffer_bytes: Option<u32>,
 }
 
-/// The name under which a device is opened: options that the program's wishes stand for are put behind it, where it has
-/// not its own.
+/// The name under which a device is opened: options for the program's requests are appended to it, where it has not its
+/// own.
 pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
     let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };

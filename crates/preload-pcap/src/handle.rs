@@ -245,7 +245,7 @@ impl Active {
     }
 }
 
-/// Lets a program that ends without closing its devices send what they have accepted.
+/// Sends accepted frames of a program that ends without closing its devices.
 #[allow(unsafe_code)]
 fn finish_at_exit() {
     static PROCESS: OnceLock<u32> = OnceLock::new();

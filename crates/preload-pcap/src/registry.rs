@@ -51,7 +51,7 @@ pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
     None
 }
 
-/// Whether the handle is ours. By libpcap's rules a handle is not closed while another function works on it, so it
+/// The owner of a handle. By libpcap's rules a handle is not closed while another function works on it, so it
 /// lives for the call.
 #[inline]
 pub(crate) fn owner(handle: *const Pcap) -> Owner {

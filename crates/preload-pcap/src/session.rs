@@ -182,7 +182,7 @@ impl Session {
         Ok(self.port.queues().get_mut(queue).is_some_and(|rings| rings.rx().available() > 0))
     }
 
-    /// Puts a time to slots that have come by a sync.
+    /// Records the arrival time of slots that a sync brought.
     #[inline]
     fn note_arrivals(&mut self, queue: usize) {
         if let (Some(rings), Some(arrivals)) =

@@ -51,7 +51,7 @@ impl DropCounters {
         Self { name, source }
     }
 
-    /// Frames dropped for want of room since the port was opened.
+    /// Frames dropped for lack of room since the port was opened.
     fn since_open(&self) -> Result<u64, PcapError> {
         match &self.source {
             Source::Daemon(connection, at_open) => {

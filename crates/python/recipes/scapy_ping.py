@@ -16,7 +16,7 @@ socket = RingroadSocket(name)
 question = Ether(src=OWN_MAC, dst="ff:ff:ff:ff:ff:ff") / ARP(hwsrc=OWN_MAC, psrc=own, pdst=target)
 answered, _ = sndrcv(socket, question, timeout=5)
 mac = answered[0].answer.hwsrc
-# The peer first queries our address (ARP): the frame is repeated until then.
+# The peer may have to resolve our address by ARP before it can answer: the frame is sent again until it does.
 answered, _ = sndrcv(socket, Ether(src=OWN_MAC, dst=mac) / IP(src=own, dst=target) / ICMP(), timeout=5)
 print(f"{target} is at {mac} and answers: {answered[0].answer.summary()}")
 socket.close()

@@ -33,8 +33,8 @@ class DaemonRefused(RingroadError):
 class View:
     """Memory of a ring, seen without a copy: ``numpy.asarray(view)``, ``memoryview(view)``.
 
-    It stays mapped as long as anything that was made of the view. Once its batch is released or sent, it shows what
-    others put there: copy what you keep.
+    It stays mapped while the view, or any object made from it, exists. Once its batch is released or sent, it shows
+    what others put there: copy what you keep.
     """
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -48,7 +48,7 @@ class RxBatch:
     def __iter__(self) -> Iterator[memoryview]: ...
     @property
     def buffers(self) -> View:
-        """A row of bytes for each frame, of which as many count as ``lengths`` says (uint8, two dimensions)."""
+        """A row of bytes for each frame, with the number of valid bytes in ``lengths`` (uint8, two dimensions)."""
     @property
     def lengths(self) -> View:
         """Length of each frame, bytes (uint32)."""
@@ -78,7 +78,7 @@ class TxBatch:
     def send(self, count: int | None = None, *, length: int | None = None) -> int:
         """Send the first ``count`` frames, else all.
 
-        They have ``length`` bytes each, else what ``lengths`` says. Returns their number.
+        They have ``length`` bytes each, else the lengths in ``lengths``. Returns their number.
         """
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -89,7 +89,7 @@ class Port:
     """A port, open until ``close()`` or the end of ``with``.
 
     ``name`` is as everywhere in Ringroad: ``vale0:a``, ``pipe{1``, ``xdp:eth0``, ``file.pcap``. A daemon is started
-    where the port needs one and none runs, unless ``start`` is false. With ``reconnect`` the port goes on when the
+    where the port needs one and none runs, unless ``start`` is false. With ``reconnect`` the port continues when the
     daemon ends and comes back. One thread uses a port at a time; another one gets ``PortBusy``.
     """
 
@@ -143,7 +143,7 @@ class Port:
     def arm(self, interest: Interest = "rx") -> bool:
         """Have ``fileno()`` become readable when the port is ready. True: it is ready now, and nothing is armed."""
     def disarm(self) -> None:
-        """Withdraw what ``arm()`` asked for."""
+        """Undo ``arm()``."""
     def fileno(self) -> int: ...
     def close(self) -> None:
         """End the port. What was sent is still forwarded."""

@@ -19,7 +19,7 @@ class Daemon(_ringroad.Daemon):
         return next(iter(reply.values())) if isinstance(reply, dict) else None
 
     def status(self) -> StatusReport:
-        """Return everything that the daemon knows of itself."""
+        """Return the whole status of the daemon."""
         return cast(StatusReport, self.request("status"))
 
     def ports(self) -> list[PortReport]:

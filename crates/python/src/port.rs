@@ -20,7 +20,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Frames after which a long list is shown to the other side.
 const BURST: usize = 256;
 
-/// What a port has lent to a batch.
+/// The slots that a port has lent to a batch.
 #[derive(Debug)]
 pub(crate) struct Lent {
     /// Whether the batch is over.

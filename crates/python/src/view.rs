@@ -11,7 +11,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// What keeps the memory of a view where it is: of a ring's region, others may change what lies in it.
+/// Keeps the memory of a view mapped. Others may change the content of a ring's region.
 pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// Memory of one or two dimensions. It stays mapped while the view, or any object made from it, exists.

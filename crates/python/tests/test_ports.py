@@ -88,7 +88,7 @@ def test_received_frames_cannot_be_written() -> None:
 
 
 def test_views_outlive_batch_and_port() -> None:
-    """Their memory stays mapped, with any content."""
+    """Their memory stays mapped, even if its content changes."""
     with ringroad.Port("vale0:a") as a, ringroad.Port("vale0:b") as b:
         a.send([frame(1), frame(2)])
         batch = b.recv_batch(timeout=10)

@@ -78,7 +78,7 @@ pub struct RegionAllocator {
     buffers: Numbers,
 }
 
-/// What is handed out of a region: ranges of numbers, each the first of them and how many.
+/// The objects of a region that are handed out: ranges of numbers, each as its first number and its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HandedOut {

@@ -1,7 +1,7 @@
 //! Threads that stay awake while they wait for frames, on a machine with fewer cores than such threads.
 //!
 //! The kernel lets a thread that spins keep its core for a whole slice, some milliseconds, in which the rings of the
-//! threads that wait for the core run full. So each such thread offers its core to others every now and then. If no
+//! threads that wait for the core run full. So each such thread offers its core to others from time to time. If no
 //! thread waits, an offer costs a system call of some 0.2 µs. A thread of the same kind offers the core back soon, and
 //! the kernel gives it back from one that computes as well: a thread that ceased to offer for a while kept the others
 //! waiting just as long.

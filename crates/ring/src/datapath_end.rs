@@ -16,7 +16,7 @@ use crate::wakeup::Kicker;
 /// How many slots ahead buffers are prefetched.
 const PREFETCH_SLOTS: usize = 8;
 
-/// What the datapath does about slots that name no buffer, or more bytes than one has.
+/// The treatment of slots that name no buffer, or more bytes than one has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlotRule {
     /// Stops the ring: a program of ours has a fault.
@@ -26,7 +26,7 @@ pub enum SlotRule {
     Pardon,
 }
 
-/// Where a datapath's end stands, for the process that serves the ring next.
+/// The position of a datapath's end, for the process that serves the ring next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndPosition {
     /// Last `head` of the program that passed the check.
@@ -205,7 +205,7 @@ impl TxTakeEnd {
         Self { shadow, released: position.next, taken: position.next }
     }
 
-    /// Where it stands, for the process that serves the ring next.
+    /// Its position, for the process that serves the ring next.
     #[must_use]
     pub fn end_position(&self) -> EndPosition {
         self.shadow.position(self.taken)
@@ -367,7 +367,7 @@ impl TxTakeEnd {
         &self.shadow.view.control().datapath.sleeping
     }
 
-    /// Why the ring stands still, if it does.
+    /// Why the ring has stopped, if it has.
     #[must_use]
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation
@@ -436,7 +436,7 @@ impl RxPutEnd {
         Self { shadow: Shadow::resume(view, position, position.next), filled: position.next }
     }
 
-    /// Where it stands, for the process that serves the ring next.
+    /// Its position, for the process that serves the ring next.
     #[must_use]
     pub fn end_position(&self) -> EndPosition {
         self.shadow.position(self.filled)
@@ -469,7 +469,7 @@ impl RxPutEnd {
         distance(self.filled, previous(self.shadow.head, slots), slots)
     }
 
-    /// Free slots, looking at the program's head only where fewer than `wanted` are known to be free.
+    /// Free slots. Reads the program's head only if fewer than `wanted` are known to be free.
     ///
     /// # Errors
     /// The violation that stopped the ring.
@@ -643,7 +643,7 @@ impl RxPutEnd {
         self.shadow.needs_kick()
     }
 
-    /// Why the ring stands still, if it does.
+    /// Why the ring has stopped, if it has.
     #[must_use]
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation

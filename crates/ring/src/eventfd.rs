@@ -1,4 +1,4 @@
-//! The eventfds by which two sides wake each other. No read or write of an eventfd blocks.
+//! The eventfds with which two sides wake each other. No read or write of an eventfd blocks.
 //!
 //! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
 //! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_no_eventfd_is_not_written() {
+    fn a_descriptor_that_is_not_an_eventfd_is_not_written() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         ring(&writer);
         ring(&reader);

@@ -35,7 +35,7 @@ pub enum ForeignMemoryError {
     TooShort {
         /// Bytes that it has.
         has: u64,
-        /// Number of bytes to map.
+        /// End of the part to map, bytes from the start of the file.
         promised: u64,
     },
     /// Nothing to map, or more than there are addresses.
@@ -128,7 +128,7 @@ impl ForeignMemory {
         // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the
         // guard off before it unmaps.
         memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
-        // A child of this process has no use for it. It is a wish.
+        // A hint: a child of this process does not need it.
         // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
         let _ = unsafe { rustix::mm::madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxDontFork) };
         Ok(memory)

@@ -55,7 +55,7 @@ pub struct RegionGeometry {
     pub buffer_bytes: u32,
 }
 
-/// Why a geometry or a wish for one cannot be.
+/// Why a geometry or a request for one is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {

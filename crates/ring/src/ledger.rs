@@ -34,7 +34,7 @@ pub enum LimitError {
     User {
         /// The requested amount.
         asked: u64,
-        /// For whom.
+        /// The user.
         user: u32,
         /// The amount that the user holds.
         held: u64,
@@ -85,7 +85,7 @@ impl Ledger {
         self.books().total
     }
 
-    /// What each user holds who holds anything.
+    /// The amount of each user that holds something.
     #[must_use]
     pub fn by_user(&self) -> BTreeMap<u32, u64> {
         self.books().users.clone()

@@ -3,7 +3,7 @@
 //! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd
 //! (bytes behind a file's end can be locked too), through an open file description of its own. The kernel unlocks the
 //! byte when the last copy of this description is closed: when the process exits, is killed, or becomes another
-//! program. Any process with the memfd can query the kernel whether a byte is locked, in any PID namespace.
+//! program. Any process with the memfd can query the lock of a byte from the kernel, in any PID namespace.
 //!
 //! Any process with the memfd can lock bytes of other numbers, even all of them. Then a killed process counts as alive,
 //! or a later process finds no number to prove: rings that these processes leave locked stay locked.

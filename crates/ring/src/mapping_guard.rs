@@ -40,7 +40,7 @@ static PLACES: [Place; MAX_GUARDED_MAPPINGS] = [const {
 }; MAX_GUARDED_MAPPINGS];
 /// Lines that were ever in use.
 static USED_PLACES: AtomicUsize = AtomicUsize::new(0);
-/// Who got SIGBUS before; set once, before the first line is in use.
+/// The previous handler of SIGBUS; set once, before the first line is in use.
 static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
 /// The place of a mapping in the table, for its lifetime.

@@ -27,8 +27,8 @@ impl MonitorEnd {
         Self { view, kicker: Kicker::default() }
     }
 
-    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program
-    /// reads as a full ring.
+    /// The ring's published end, and the number of free slots behind it. Invalid values of the monitor's program read
+    /// as a full ring.
     fn room(&self) -> (u32, u32) {
         let slots = self.view.slot_count();
         let control = self.view.control();

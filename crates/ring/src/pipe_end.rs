@@ -36,7 +36,7 @@ pub struct PipeSendEnd {
 }
 
 impl PipeSendEnd {
-    /// Takes up the direction where the peer's ring stands. `own` and `peer` have equally many slots.
+    /// Takes over the direction at the position of the peer's ring. `own` and `peer` have the same number of slots.
     #[must_use]
     pub fn take_up(own: RingView, peer: RingView) -> Self {
         let slots = own.slot_count();

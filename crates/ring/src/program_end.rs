@@ -30,7 +30,7 @@ pub struct ProgramEnd {
 }
 
 impl ProgramEnd {
-    /// Takes up a ring where its control block stands: a new ring, or one that an earlier program left.
+    /// Takes over a ring at the position in its control block: a new ring, or one that an earlier program left.
     #[must_use]
     pub fn take_up(view: RingView, direction: Direction) -> Self {
         let slots = view.slot_count();

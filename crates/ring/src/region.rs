@@ -246,7 +246,7 @@ impl Region {
             bytes,
             source: rustix::io::Errno::NOMEM,
         })?;
-        // Large pages where the kernel offers them for shared memory: a wish.
+        // A hint: large pages if the kernel offers them for shared memory.
         // SAFETY: the range is exactly the mapping made above.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, Advice::LinuxHugepage) };
         let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
@@ -270,7 +270,7 @@ impl Region {
 
     /// A fork must not share the mapping by accident with a child that outlives the binding.
     fn stay_behind_at_fork(&self) {
-        // SAFETY: the range is exactly the mapping; the advice changes nothing in this process. It is a wish.
+        // SAFETY: the range is exactly the mapping; the advice changes nothing in this process. It is a hint.
         let _ = unsafe {
             rustix::mm::madvise(self.base.as_ptr().cast(), self.mapped_bytes, Advice::LinuxDontFork)
         };
@@ -282,7 +282,7 @@ impl Region {
         &self.geometry
     }
 
-    /// What this mapping is called within the process.
+    /// The name of this mapping within the process.
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.id
@@ -346,7 +346,7 @@ impl Drop for Region {
         self.guard = None;
         if *self.discard.get_mut() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // What cannot be given back goes with the last descriptor.
+            // Memory that cannot be given back is freed with the last descriptor.
             let _ = rustix::fs::fallocate(&self.descriptor, flags, 0, self.mapped_bytes as u64);
         }
         // SAFETY: no views are left: views keep an `Arc` of this value.

@@ -87,7 +87,7 @@ impl RingView {
         unsafe { slot.as_ref() }
     }
 
-    /// The slots from `index` on, at most `count`, up to where the ring begins anew.
+    /// The slots from `index` on, at most `count`, up to the ring's last slot.
     ///
     /// # Panics
     /// Where `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
@@ -183,7 +183,7 @@ impl RingView {
         self.cursors()[2].store(tail, Ordering::Relaxed);
     }
 
-    /// What a netmap program has left in the `netmap_ring`, each read once. Foreign numbers.
+    /// The cursors that a netmap program has left in the `netmap_ring`, each read once. Foreign numbers.
     #[inline]
     #[must_use]
     pub fn cursors_shown(&self) -> Cursors {
@@ -211,14 +211,14 @@ fn no_such_slot(index: u32, count: u32) -> ! {
     panic!("slot {index} of a ring of {count}")
 }
 
-/// What stands in a ring's header. Foreign numbers.
+/// The cursors in a ring's header. Foreign numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursors {
     /// First slot that the program still owns.
     pub head: u32,
     /// Where it wants to be woken.
     pub cur: u32,
-    /// What it believes to be the end of its slots.
+    /// The end of its slots, in the program's view.
     pub tail: u32,
     /// `NR_*`.
     pub flags: u32,

@@ -53,7 +53,7 @@ impl SlotWord {
         (self.0 >> 32) as u16
     }
 
-    /// The length where it stands in the word, and above it the flag that more fragments follow: extents of slots that
+    /// The length at its place in the word, and above it the flag that more fragments follow: extents of slots that
     /// hold a frame alone are compared and added as they are. [`Self::extent_bytes`] gives bytes.
     #[inline]
     #[must_use]
@@ -233,7 +233,7 @@ impl BufferPool {
         self.bytes
     }
 
-    /// Whether `index` may stand in a slot.
+    /// Whether `index` is valid in a slot.
     #[inline]
     #[must_use]
     pub fn has(&self, index: u32) -> bool {
@@ -285,7 +285,7 @@ impl BufferPool {
     }
 
     /// Starts loading, for writing, the first line of the buffer that lies `count` buffers behind the one at `start`: a
-    /// ring that was laid out anew names its buffers in order. A wrong guess costs the loading of a line.
+    /// ring that was just laid out names its buffers in order. A wrong guess costs the loading of a line.
     #[inline]
     pub(crate) fn prefetch_write_behind(&self, start: NonNull<u8>, count: usize) {
         prefetch_write(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));

@@ -69,7 +69,7 @@ pub struct Hold {
 }
 
 impl SharedLock {
-    /// Takes the lock where it is free; else what stands in the word.
+    /// Takes the lock if it is free; else returns the word.
     #[inline]
     fn take_free(&self, own: HolderNumber) -> Result<(), u32> {
         match self.word.compare_exchange(FREE, own.0, Ordering::SeqCst, Ordering::Relaxed) {
@@ -161,8 +161,8 @@ impl SharedLock {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
-    /// Releases the lock that the caller has taken as `own`. True: a caller was rejected meanwhile; wake the ring's
-    /// sleepers.
+    /// Releases the lock that the caller has taken as `own`. True: another caller was refused meanwhile; wake the
+    /// ring's sleepers.
     #[inline]
     #[must_use]
     pub fn release(&self, own: HolderNumber) -> bool {
@@ -322,7 +322,7 @@ mod loom_tests {
             }
         }
 
-        /// Reads under the lock, and sleeps only where its last look found nothing, or it left a mark.
+        /// Reads under the lock, and sleeps only if its last read found nothing, or it left a mark.
         fn read_until(&self, goal: u32) {
             let mut sleeper = Sleeper::default();
             loop {

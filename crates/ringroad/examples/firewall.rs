@@ -12,7 +12,7 @@ use ringroad::{Interest, OpenOptions, Port, Queue, wait_any};
 /// Time between two reports.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// What is not let through.
+/// A rule for frames that are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Udp(u16),
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let rules = rules
         .iter()
-        .map(|text| Rule::parse(text).ok_or_else(|| format!("{text} is no rule: write udp/53 or tcp/80")))
+        .map(|text| Rule::parse(text).ok_or_else(|| format!("{text} is not a rule: write udp/53 or tcp/80")))
         .collect::<Result<Vec<_>, _>>()?;
     let mut wire = Port::open(interface)?;
     // The host's side lies in the same region, so that buffers can be exchanged.

@@ -19,7 +19,7 @@ use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
 use crate::waiter::Binding;
 
-/// How a port of the daemon is requested, each time again.
+/// The request for a port of the daemon, which a reconnect repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     pub(crate) text: String,
@@ -68,7 +68,7 @@ impl Met {
     /// Opens the port; `generation` counts how often that was done before.
     pub(crate) fn attach(self, opening: &Opening, generation: u64) -> Result<Attachment, OpenError> {
         let Self { mut connection, daemon } = self;
-        // The daemon reads the name's own wishes.
+        // The daemon reads the options in the name.
         let request = Request::Open { name: opening.text.clone(), wish: opening.options.wish() };
         let (reply, descriptors) = connection.request(&request)?;
         let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };

@@ -124,7 +124,7 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
     // and then detaches from both.
     let (mut ready, ready_writer) = std::io::pipe().map_err(run)?;
     let (mut errors, errors_writer) = std::io::pipe().map_err(run)?;
-    // What was preloaded into this program is not for the daemon.
+    // Libraries preloaded into this program are not for the daemon.
     let mut child = Command::new(&program)
         .env_remove("LD_PRELOAD")
         .args(["--background", "--socket"])

@@ -117,7 +117,7 @@ impl Embedded {
         self.open_with(name, &OpenOptions::default())
     }
 
-    /// Opens a port with wishes.
+    /// Opens a port with options.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -187,13 +187,13 @@ impl Embedded {
         self.lock().table.fabric().tick();
     }
 
-    /// What the ports of a switch have done in all, those that left included.
+    /// The sum of the counters of a switch's ports, including ports that left.
     #[must_use]
     pub fn switch_counters(&self, switch: &str) -> Option<CounterSnapshot> {
         self.lock().table.fabric().switch_totals(switch).map(|totals| totals.totals)
     }
 
-    /// What one port has done.
+    /// The counters of one port.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
         self.lock().table.fabric().port_counters(switch, port)

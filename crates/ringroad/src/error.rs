@@ -84,7 +84,7 @@ impl From<TableError> for OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// A rule of the ring was broken, and the ring stands still. Close the port and open it again.
+    /// A rule of the ring was broken, and the ring has stopped. Close the port and open it again.
     #[error("the ring was stopped: {0}; close the port and open it again")]
     RingStopped(#[from] RingViolation),
     /// The daemon ended or removed the port.

@@ -14,7 +14,7 @@ use crate::queue::{Interest, Queue};
 use crate::ring::{RxRing, TxRing};
 use crate::waiter::{Wait, Waitable, Waiter, wait_any};
 
-/// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
+/// Options for opening a port; options in its name (`@slots=256`) take precedence.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// Number of queues; by default 1, and for an interface as many as it has.
@@ -33,8 +33,8 @@ pub struct OpenOptions {
     pub no_start: bool,
     /// Continue when the daemon ends and comes back.
     ///
-    /// Nothing moves in the meantime: syncs find nothing, waits last. Then the port is opened again under its name,
-    /// with the same wishes, and its rings begin anew: after every sync and wait call [`TxRing::available`] and
+    /// Nothing moves in the meantime: syncs find nothing, waits continue. Then the port is opened again under its name,
+    /// with the same options and new, empty rings: after every sync and wait call [`TxRing::available`] and
     /// [`RxRing::available`] again. What was in the old rings is lost; [`Port::reconnections`] counts it. A daemon that
     /// was started on demand is started again; for one that a user or a service manager has started the port waits.
     /// Buffers that a program holds besides those in slots were of the old region.
@@ -101,7 +101,7 @@ impl Port {
         Self::open_with(name, &OpenOptions::default())
     }
 
-    /// Opens the port `name` with wishes.
+    /// Opens the port `name` with options.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -132,7 +132,7 @@ impl Port {
         self.queues.first().map(Queue::reconnections).unwrap_or_default()
     }
 
-    /// What the port turned out to be.
+    /// The actual properties of the port.
     #[must_use]
     pub fn info(&self) -> &PortInfo {
         &self.info

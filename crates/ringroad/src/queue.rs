@@ -78,8 +78,7 @@ impl Queue {
         self.seat.is_some()
     }
 
-    /// Where the daemon is gone: takes up the attachment to the next one, or sees to it that waits end when a try is
-    /// due.
+    /// If the daemon is gone: takes the attachment to the next one, or ensures that waits end when a try is due.
     fn renew(&mut self) -> Result<(), PortError> {
         let Some(seat) = &self.seat else { return Ok(()) };
         if !self.is_lost {
@@ -203,7 +202,7 @@ impl Queue {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
-        // The signal goes first: one that comes after it stands for something the sync below, or the next, will see.
+        // The signal is cleared first: a later signal is for something that the sync below, or the next, will see.
         ringroad_ring::eventfd::drain(&self.notify);
         if let Some(device) = &mut self.device {
             device.end();

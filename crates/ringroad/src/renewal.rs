@@ -29,7 +29,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(320);
 /// How long a try may take: it is made by the thread that syncs or waits.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the queues of a port share to get over their daemon's end.
+/// What the queues of a port share to survive their daemon's end.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     opening: Opening,
@@ -185,8 +185,8 @@ impl Newest {
         Ok(())
     }
 
-    /// Puts the new transmit ring into the place of the old one, if that was not done yet. What is under way in the old
-    /// one is lost.
+    /// Replaces the old transmit ring by the new one, if that was not done yet. Frames in flight in the old ring are
+    /// lost.
     pub(crate) fn renew_tx(&mut self, queue: usize, ring: &mut TxRing) {
         if let Some(new) = self.parts.get_mut(queue).and_then(|parts| parts.tx.take()) {
             self.reconnections.unacknowledged_slots += u64::from(ring.pending());
@@ -207,8 +207,8 @@ impl Newest {
     }
 }
 
-/// Whether an opening that failed so can succeed later, with the same wishes: the daemon is not there yet, an interface
-/// comes later, another program has the name for the time.
+/// Whether an opening with this error can succeed later, with the same options: the daemon is not there yet, an
+/// interface comes later, another program has the name for the time.
 fn may_pass(error: &OpenError) -> bool {
     match error {
         OpenError::Control(error) => match error {

@@ -24,10 +24,10 @@ use crate::waiter::Binding;
 /// Idle syncs between two checks of the connection, for programs that never wait.
 const SYNCS_PER_CHECK: u32 = 4096;
 
-/// Who moves the frames on the other side.
+/// What moves the frames on the other side.
 #[derive(Debug)]
 pub(crate) enum OtherSide {
-    /// A worker of another process or thread, which sleeps and is woken by this eventfd.
+    /// Another process or thread, which may sleep and is woken by this eventfd.
     Elsewhere {
         /// Wakes it.
         event: OwnedFd,
@@ -75,7 +75,7 @@ impl Half {
         Self { other, binding, region, idle_syncs: 0, seat: None }
     }
 
-    /// After a sync with [`Self::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
+    /// After a sync with [`OtherSide::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
     #[inline]
     fn follow(&mut self, synced: Synced) -> bool {
         if synced.kick {

@@ -61,8 +61,8 @@ impl Stepped {
         sleeps
     }
 
-    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and sees to it that others
-    /// who sleep are not forgotten.
+    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and ensures that no other
+    /// sleeping thread misses its wake-up.
     pub(crate) fn awake(&self) {
         let mut engine = self.lock();
         if let Some(bell) = self.bell.get() {

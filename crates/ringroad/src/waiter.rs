@@ -91,7 +91,7 @@ impl Waiter {
         epoll::add(&self.set, connection, epoll::EventData::new_u64(CONNECTION), flags)
     }
 
-    /// What was watched ends waits no more.
+    /// Stops watching `event`, which no longer ends waits.
     pub(crate) fn forget(&self, event: impl AsFd) -> rustix::io::Result<()> {
         epoll::delete(&self.set, event)
     }
@@ -174,7 +174,7 @@ impl std::fmt::Debug for Wait<'_> {
 /// ```
 ///
 /// # Errors
-/// As [`TxRing::sync`](crate::TxRing::sync), for any of them. What it began at the others has ended then.
+/// As [`TxRing::sync`](crate::TxRing::sync), for any of them. Announcements at the others are withdrawn then.
 pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<bool, PortError> {
     if waits.is_empty() && timeout.is_none() {
         return Ok(false);

@@ -32,8 +32,8 @@ fn pass(from: &mut Port, to: &mut Port) {
     to.rx().sync().unwrap();
 }
 
-/// Writes to each mapping of the memory files of this name, `offset` bytes behind the start. Who calls it is the only
-/// test with such files.
+/// Writes to each mapping of the memory files of this name, `offset` bytes behind the start. Only
+/// one test may have such files.
 fn scribble(name: &str, offset: u64, bytes: &[u8]) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let memory = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();

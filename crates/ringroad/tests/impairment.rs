@@ -29,7 +29,7 @@ fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[14..18].try_into().unwrap())
 }
 
-/// A switch with a sender and an impaired receiver, stepped by their syncs, and the clock that the delays go by.
+/// A switch with a sender and an impaired receiver, stepped by their syncs, and the clock of the delays.
 struct Net {
     net: Embedded,
     a: Port,
@@ -77,7 +77,7 @@ impl Net {
         self.receive().iter().map(|frame| number_of(frame)).collect()
     }
 
-    /// What was done, having checked that it adds up.
+    /// The counters, after a check of their sum.
     fn done(&self) -> ImpairmentCounters {
         let done = self.impairment.counters();
         assert_eq!(
@@ -544,7 +544,7 @@ fn a_worker_follows_a_manual_clock() {
     assert_eq!(impairment.counters().held, 0);
 }
 
-/// What an impaired port does, written down as plainly as can be.
+/// A model of an impaired port, as simple as possible.
 struct Model {
     planned: Impairment,
     plan: ImpairmentPlan,

@@ -23,7 +23,7 @@ pub struct LearningSwitch {
     pub table: MacTable,
     /// Ports that exist now.
     pub ports: PortSet,
-    /// What limits storms.
+    /// Limits storms in loops.
     pub loops: LoopGuard,
     now: AtomicU8,
 }
@@ -75,7 +75,7 @@ impl LearningSwitch {
         self.loops.drop_looped(batch, frames, from, plan);
     }
 
-    /// What decides for one worker.
+    /// A decider for one worker.
     #[must_use]
     pub fn decider(self: &Arc<Self>) -> Box<dyn Decide> {
         Box::new(Learning {

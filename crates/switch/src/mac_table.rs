@@ -28,7 +28,7 @@
 //! port changed, so an address costs one store a tick, and cache lines stay shared between cores.
 //!
 //! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can leave
-//! it in two entries. This does no harm: both entries were just seen, and all lookups take the same entry (lower port,
+//! it in two entries. This is harmless: both entries were just seen, and all lookups take the same entry (lower port,
 //! then lower tick). The learner that next changes one entry clears the other, one tick later at the latest if the
 //! address is still in use. An address not in use ages out of both.
 //!
@@ -73,7 +73,7 @@ pub struct MacTableConfig {
     pub entries: usize,
     /// Age in ticks up to which an entry is used, from 1 to [`Self::MAX_AGEING_TICKS`].
     pub ageing_ticks: u8,
-    /// Secret of the hash, random for each table: who does not know it cannot choose addresses that meet in one set.
+    /// Secret of the hash, random for each table: without it a sender cannot choose addresses that meet in one set.
     pub hash_key: u64,
 }
 

@@ -9,8 +9,8 @@
 //! Where a frame leaves with other headers, a mirror of received frames gets it as it came, and one of delivered frames as
 //! it leaves; one of both gets both. The port gets each form of a frame once.
 //!
-//! A mirror that samples takes one frame of each group of frames in a row, at a pseudo-random place: otherwise periodic
-//! traffic would show the same frame again and again.
+//! A mirror that samples takes one frame of each group of consecutive frames, at a pseudo-random place: otherwise
+//! periodic traffic would show the same frame again and again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Mirroring {
     own_port: Option<PortIndex>,
 }
 
-/// The ports that look on at a frame: those that get it, and those that get a record.
+/// The ports that monitor a frame: those that get it, and those that get a record.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lookers {
     frames: PortMask,
@@ -66,7 +66,7 @@ struct Lookers {
 }
 
 /// Whether a mirror that copies one of `sample` frames copies the one of this number: one of each `sample` in a row, at a
-/// place that looks like chance (n-out-of-N sampling of RFC 5475, 5.2.1).
+/// pseudo-random place (n-out-of-N sampling of RFC 5475, 5.2.1).
 fn is_sampled(number: u64, sample: u32) -> bool {
     if sample == 1 {
         return true;
@@ -135,7 +135,7 @@ impl Mirroring {
         members.but(self.outlets)
     }
 
-    /// The ports that look on at frame number `number` of the port `from`, which goes to `members`.
+    /// The ports that monitor frame number `number` of the port `from`, which goes to `members`.
     fn lookers(&self, number: u64, from: PortIndex, members: PortMask) -> Lookers {
         let mut lookers = Lookers::default();
         for mirror in &self.mirrors {

@@ -1,7 +1,7 @@
 //! The decider of a switch with ports that have settings: VLANs, isolation, storm limits.
 //!
-//! It stands in place of the learning decider, and only while some port has settings. In each VLAN it does with a frame
-//! what a switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
+//! It replaces the learning decider, but only while some port has settings. In each VLAN it treats a frame like a
+//! switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
 //! frame that is dropped for its VLAN or beyond a limit teaches nothing.
 
 mod foresight;
@@ -29,7 +29,7 @@ use crate::vlan_tag::TaggedHeader;
 pub struct Policing {
     switch: Arc<LearningSwitch>,
     policies: Arc<PortPolicies>,
-    /// What decides on frames of ports for which nothing is set, on a switch without VLANs.
+    /// Decides on frames of ports without settings, on a switch without VLANs.
     inner: Box<dyn Decide>,
     clock: Clock,
     ingress: Vec<Ingress>,
@@ -37,7 +37,7 @@ pub struct Policing {
     metered: Vec<u16>,
 }
 
-/// What a frame that is decided on can leave with, and its VLAN; `None` on a switch without VLANs, and where it goes
+/// The header with which a frame can leave, and its VLAN; `None` on a switch without VLANs, and if the frame goes
 /// nowhere.
 type Ingress = Option<(TaggedHeader, u16)>;
 
@@ -56,7 +56,7 @@ struct Lessons {
 }
 
 impl Policing {
-    /// For the switch, whose ports have these settings. Storm limits go by `clock`, which all its workers have.
+    /// For the switch, whose ports have these settings. Storm limits use `clock`, which all its workers share.
     #[must_use]
     pub fn new(switch: Arc<LearningSwitch>, policies: Arc<PortPolicies>, clock: Clock) -> Self {
         let inner = switch.decider();

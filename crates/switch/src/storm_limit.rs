@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// What comes in within a tenth of a second may come at once.
+/// Longest burst: the frames of a tenth of a second may come at once.
 const BURST_NS: u64 = NS_PER_S / 10;
 
 /// A token bucket of a port.

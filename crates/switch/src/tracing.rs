@@ -55,7 +55,7 @@ impl Decide for Tracing {
             let vlan = vlan_of(frame)?;
             Some((header, vlan, lookup(vlan, header.source)))
         }));
-        // What a batch itself teaches is known to its destinations.
+        // Addresses learned from a batch are known when its destinations are decided.
         inner.decide(from, batch, first, plan);
         trace.begin((batch, first), from, |frame, mut traced| {
             if let Some((header, vlan, was)) = before.get(frame).copied().flatten() {

@@ -5,7 +5,7 @@ use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 
 use crate::classify::FrameHeader;
 
-/// What an 802.1Q tag begins with. Tags of other kinds are a frame's content.
+/// The EtherType of an 802.1Q tag. Tags of other kinds are a frame's content.
 const TAG_PROTOCOL: u16 = 0x8100;
 const TAG_BYTES: usize = 4;
 const ADDRESSES_BYTES: usize = 12;
@@ -14,7 +14,8 @@ const TAGGED_BYTES: usize = ETHERNET_HEADER_BYTES + TAG_BYTES;
 /// The number of the VLAN in a tag.
 const VLAN_BITS: u16 = 0xfff;
 
-/// What decides on a frame of a switch with VLANs. Its bytes may change at any time, so it leaves with these ones.
+/// The bytes that decide on a frame of a switch with VLANs. The frame's own bytes may change at any time, so it leaves
+/// with these.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaggedHeader {
     /// Addresses, and flags of the frame's slot.

@@ -170,7 +170,7 @@ fn an_address_just_seen_survives_a_sweep_that_found_it_too_old() {
         });
         let mut lost = 0u32;
         for step in 1..=ROUNDS / 20 {
-            // With each step all that was learned expires, so that learner and sweeper go for the same entry.
+            // With each step all that was learned expires, so that learner and sweeper contend for the same entry.
             let now = Tick((step * 3) as u8);
             clock.store(now.0, Ordering::SeqCst);
             table.learn(address(1), PortIndex(1), now);

@@ -1,4 +1,4 @@
-//! Which ports look on at which frames.
+//! Which ports monitor which frames.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::sync::Arc;

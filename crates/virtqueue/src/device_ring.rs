@@ -134,7 +134,7 @@ impl DeviceRing {
     /// Takes the next buffer, and appends its pieces; `false` where none is available.
     ///
     /// # Errors
-    /// [`RingFault`]; the ring is of no use any more.
+    /// [`RingFault`]; the ring is unusable from then on.
     pub fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
         either!(self, ring => ring.take(access, segments))
     }
@@ -177,8 +177,8 @@ impl DeviceRing {
         either!(self, ring => ring.publish(log))
     }
 
-    /// Requests that the driver wakes the device when it makes a buffer available, or that it does not. A full fence
-    /// and another read must follow.
+    /// Sets whether the driver must wake the device when it makes a buffer available. A full fence and another read of
+    /// the ring must follow.
     pub fn wake_me(&mut self, wanted: bool) {
         either!(self, ring => ring.wake_me(wanted));
     }

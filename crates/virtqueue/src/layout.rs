@@ -29,7 +29,7 @@ pub mod features {
     pub const NET_MQ: u64 = 1 << 22;
     /// The device keeps a log of the pages that it writes (vhost, no bit of virtio's).
     pub const LOG_ALL: u64 = 1 << 26;
-    /// A legacy driver does not mind where header and frame part.
+    /// A legacy driver accepts any split between header and frame.
     pub const ANY_LAYOUT: u64 = 1 << 27;
     /// A descriptor may point to a table of descriptors.
     pub const INDIRECT_DESC: u64 = 1 << 28;

@@ -284,7 +284,7 @@ impl SplitDevice {
         if let Some(inflight) = &self.inflight {
             inflight.note_split(self.next_used);
         }
-        // What was shown, and then whether the driver sleeps; it does the reverse.
+        // First the used index is stored, then the driver's sleep is read; the driver does the reverse.
         fence(Ordering::SeqCst);
         if self.has_event_index {
             let event = self.parts.available.word16(RING_ENTRIES + 2 * usize::from(self.parts.entries));

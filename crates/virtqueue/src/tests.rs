@@ -14,7 +14,7 @@ use crate::inflight::{Inflight, InflightLayout};
 use crate::layout::*;
 
 const BYTES: u64 = 64 << 10;
-/// What the guest, and its front end, call the first byte.
+/// Addresses of the first byte for the guest, and for its front end.
 const GUEST: u64 = 0x10_0000;
 const USER: u64 = 0x7f00_0000_0000;
 // Where the parts lie, from the first byte.
@@ -426,7 +426,7 @@ fn the_next_back_end_finds_buffers_in_flight() {
         assert_eq!((take(&mut ring), take(&mut ring)), (Some(0), Some(100)));
         ring.give_back_read(1);
         ring.publish(no_log);
-        // It ends here; what the front end knows of the position may be anything.
+        // It ends here; the front end may have any position.
         let inflight = Arc::new(Inflight::map(layout, kept.as_fd(), 0).unwrap());
         let mut next = guest.ring(&place, start | 3);
         next.track(&inflight, 1).unwrap();

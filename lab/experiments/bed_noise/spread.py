@@ -142,7 +142,7 @@ def tables(trials: Sequence[Trial]) -> str:
     """Return all tables as Markdown."""
     searched = [trial.fps for trial in trials if trial.kind == "search"]
     calm = [least_disturbed(start) for start in starts(trials)]
-    lines = ["| others took of a processor | trials | median, of that of the first row | spread of a trial |", "|---|---|---|---|"]
+    lines = ["| processor time that others took | trials | median, relative to the first row | spread of a trial |", "|---|---|---|---|"]
     lines += [f"| {name} | {count} | {part:.0%} | {spread:.2f} |" for name, count, part, spread in by_disturbance(trials)]
     lines += ["", "| figure of a measurement | spread of the ratio of two in turns |", "|---|---|"]
     lines += [f"| {name} | {spread:.2f} |" for name, spread in within_spreads(trials).items()]

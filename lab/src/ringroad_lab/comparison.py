@@ -17,8 +17,8 @@ from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict, by_severity
 from ringroad_lab.trial import Frozen
 
-# Name of the metric if neither side has a figure.
-NO_FIGURE = "no figure"
+# Name of the metric if neither side has a value.
+NO_FIGURE = "no value"
 _SEVERITY = list(Verdict)
 # Facts that differ between any two runs and are irrelevant.
 _VOLATILE = frozenset({("memory", "available at the start"), ("processor", "frequency at the start")})
@@ -273,7 +273,7 @@ def _compare_metric(
         left_out = [m.outcome.status for m in measurements if not m.outcome.status.is_sample]
         if left_out:
             reasons.append(
-                f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no figure ({', '.join(sorted(set(left_out)))})"
+                f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no value ({', '.join(sorted(set(left_out)))})"
             )
     verdict = comparison.verdict
     is_bound = tuple(any(m.outcome.status is MeasurementStatus.LOWER_BOUND for m in side) for side in (before, after))

@@ -88,7 +88,7 @@ class ProcessCosts(CostMeter):
     ) -> None:
         """Set a device's processes, none if the kernel forwards. `perf` counts cycles if it is installed and the machine supports that.
 
-        `busy_s` returns the device's own count of its time processing frames, from any start.
+        `busy_s` returns the device's own count of its time processing frames, since an arbitrary start.
         """
         self._host = host
         self._processes = tuple(processes)

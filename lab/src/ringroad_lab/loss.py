@@ -18,7 +18,7 @@ _DROPS = re.compile("drop|missed|no_buffer|errors|failure|overrun")
 
 @dataclass(frozen=True)
 class EndCounts:
-    """Frame counters at one end of a cable, from any start; None: there is no such counter."""
+    """Frame counters at one end of a cable, since an arbitrary start; None: there is no such counter."""
 
     received: int | None = None
     """Frames that arrived over the cable, accepted or not."""

@@ -47,7 +47,7 @@ class MeasurementStatus(StrEnum):
     """Other programs took more of the run's processors than a limit in trials that the figure rests on: the device may do more. A
     measurement with a more severe status may be disturbed, too."""
     LOWER_BOUND = "lower-bound"
-    """The device passed the generator's ceiling, or frames were lost outside the device: the device may do more."""
+    """A load at the generator's ceiling passed, or frames were lost outside the device: the device may do more."""
     INCONCLUSIVE = "inconclusive"
     """The trials contradict each other, or the search ended before its resolution."""
     INVALID = "invalid"

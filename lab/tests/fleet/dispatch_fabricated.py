@@ -1,6 +1,6 @@
 """`ringroad-lab dispatch`, with jobs that measure nothing: `python dispatch_fabricated.py STORE FOLDER [SLURM-SETTINGS]`.
 
-The recipients are those of the folder's `notifications.toml`.
+The folder's `notifications.toml` names the recipients.
 """
 
 from __future__ import annotations

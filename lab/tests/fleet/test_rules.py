@@ -190,7 +190,7 @@ def check(*arguments: str) -> str:
         ('[[rule]]\nname = "r"\nbuild = "b"\nscenario = "BRIDGE_VETH"\nmatch.a = {glob = 1}\n', "a: write"),
         ('[[rule]]\nname = "r"\nscenario = "BRIDGE_VETH"\n', "rule r.build: is missing"),
         ("[[rule]]\n[source.a]\n", "3 problems|4 problems"),
-        ("rule = 1\n", "has to be tables"),
+        ("rule = 1\n", "must be tables"),
     ],
 )
 def test_problems_of_the_file_are_reported_with_their_place(tmp_path: Path, text: str, words: str) -> None:

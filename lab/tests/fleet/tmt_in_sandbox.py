@@ -1,4 +1,4 @@
-"""The tmt engine in a sandbox: the real tmt, and an sshd each as generator and device's machine, in their own namespaces.
+"""The tmt engine in a sandbox: the real tmt, and a generator and a device's machine, each an sshd in its own namespaces.
 
 Each machine has its own network and its own job folders, so only tmt transfers files.
 """

@@ -371,7 +371,7 @@ def test_an_attack_is_sent_with_the_load_and_is_not_counted(server: SimulatedSer
     assert not attack.get("metrics", {}).get("enable")
     ip, tcp = attack["packet"][1]["ipv4"], attack["packet"][2]["tcp"]
     assert {len(values) for values in (ip["src"]["values"], tcp["src_port"]["values"], tcp["dst_port"]["values"])} == {8192}
-    # The two cycles have no common divisor, so that all combinations of headers occur.
+    # The lengths of the two cycles are coprime, so that all combinations of headers occur.
     assert math.gcd(8192, ip["dst"]["increment"]["count"]) == 1
 
 

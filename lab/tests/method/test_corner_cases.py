@@ -72,7 +72,7 @@ def test_measurements_at_a_few_frames_per_second_end(name: str, capacity_fps: fl
         SimulatedGenerator(SimulatedDut(capacity_fps=400_000, table_size=1)),
         SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS, table_size=2048), ceiling_fps=300_000, is_stubborn=True),
     ],
-    ids=["ceiling 0", "capacity 0", "capacity below the least rate", "one in a million lost", "duplicates", "one address", "stubborn"],
+    ids=["ceiling 0", "capacity 0", "capacity below the lowest rate", "one in a million lost", "duplicates", "one address", "stubborn"],
 )
 def test_odd_devices_end_with_a_reason(name: str, generator: SimulatedGenerator) -> None:
     bench = Bench(generator)

@@ -15,7 +15,7 @@ SETTINGS = FlowCountsSettings(counts=(1, 1000), masks=(1, 20), acl_entries=500, 
 
 
 class FewerForMore(Generator):
-    """A device that carries less with more entries, and nothing where there are too many."""
+    """A device that carries less with more entries, and nothing with too many."""
 
     def __init__(self, most_entries: int = 1_000_000) -> None:
         self._most_entries = most_entries

@@ -247,7 +247,7 @@ def meet_strangers(place: Place) -> dict[str, Any]:
     argv = ["ip", "netns", "exec", "stranger", sys.executable, "-c", _STRANGER, SERVER, str(PORT)]
     stranger = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert stranger.stdout
-    # The member arrives during the attack and waits until the stranger holds its maximum of connections.
+    # One member arrives during the attack, the other when the stranger holds as many connections as it can.
     dut = place.arrive("dut", 1)
     assert stranger.stdout.readline() == b"done\n"
     wrong = place.arrive("dut2", 1, 1, secret="a secret that is wrong")

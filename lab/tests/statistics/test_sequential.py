@@ -28,7 +28,7 @@ def decided(kind: str, change: float, seed: int, scale: float) -> tuple[Verdict,
     return verdict, pairs
 
 
-def test_all_looks_together_have_the_error_probability_of_one_comparison() -> None:
+def test_all_looks_together_have_at_most_the_error_probability_of_one_comparison() -> None:
     assert look_confidence(0, 0.95) == pytest.approx(0.95)
     spent = [1 - look_confidence(look, 0.95) for look in range(1, 30)]
     assert spent[0] == pytest.approx(0.025)

@@ -1,4 +1,4 @@
-"""Beds in the store, on SQLite and PostgreSQL: one run at a time holds a bed, and requests get free beds."""
+"""Beds in the store, on SQLite and PostgreSQL: one run holds a bed, a run that lost it cannot write, and requests get free beds."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_one_of_two_simultaneous_verdicts_is_rejected(filled: ResultStore) -> No
     both_have_checked = threading.Barrier(2)
 
     def clock() -> float:
-        # Called after the check for an earlier verdict. The second thread gets here only if that check fails.
+        # Called after the check for an earlier verdict. The second thread must not pass that check.
         with contextlib.suppress(threading.BrokenBarrierError):
             both_have_checked.wait(0.3)
         return EPOCH

@@ -22,7 +22,7 @@ impl Direction {
     /// From its number.
     ///
     /// # Errors
-    /// If it is invalid.
+    /// The number is invalid.
     pub fn from_number(number: c_int) -> Result<Self, Failure> {
         match number {
             0 => Ok(Self::Receive),

@@ -103,7 +103,7 @@ impl Handle {
             return Err(busy(held));
         }
         self.check_unreserved(channel)?;
-        // What was collected lies before.
+        // Collected segments lie before.
         self.flush_channel(channel);
         let wanted = align(bytes as usize);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };

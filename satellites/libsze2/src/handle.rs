@@ -45,7 +45,7 @@ pub struct Handle {
     card: Option<Card>,
     /// Receive channels whose buffers are not as they must be: nothing is read from them any more.
     pub faulty: u32,
-    /// What this handle did.
+    /// The counters of this handle.
     pub counters: HandleCounters,
     /// Of `szedata_rx_lock_data`.
     pub receive_lock: AreaLock,
@@ -53,7 +53,7 @@ pub struct Handle {
     pub transmit_lock: AreaLock,
     /// Channel that `szedata_read_next` reads.
     pub reading: u16,
-    /// Bytes that it read there and the card does not know of.
+    /// Bytes that it read there and has not reported to the card.
     pub read_bytes: u64,
     /// Which segments it skips.
     pub filter: Option<Filter>,
@@ -65,7 +65,7 @@ pub struct Handle {
     pub reserved: [u32; MAX_CHANNELS],
     /// Bytes that `szedata_burst_write_next` collected, by channel.
     pub collected: [usize; MAX_CHANNELS],
-    /// What `szedata_prepare_packet` made last.
+    /// The last segment of `szedata_prepare_packet`.
     pub prepared: Vec<u8>,
 }
 
@@ -136,7 +136,7 @@ impl Handle {
     /// Receive channels subscribed whose buffers are in order.
     ///
     /// # Errors
-    /// There is none, or none is in order.
+    /// No receive channel is subscribed, or none is in order.
     pub fn readable(&mut self) -> Result<u32, Failure> {
         let faulty = self.faulty;
         let (subscribed, _) = self.card()?.subscribed();

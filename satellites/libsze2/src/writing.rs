@@ -113,8 +113,8 @@ impl Handle {
         channels_of(u32::MAX).for_each(|channel| self.flush_channel(channel));
     }
 
-    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `places` where each
-    /// frame is to be written before they are committed. Returns their number.
+    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `places` where to
+    /// write each frame before they are committed. Returns their number.
     ///
     /// # Errors
     /// There is no room for the first, now or ever.
@@ -126,7 +126,7 @@ impl Handle {
         places: &mut [MaybeUninit<*mut u8>],
     ) -> Result<usize, Failure> {
         self.check_lock(channel)?;
-        // What was collected lies before, and is whole.
+        // Collected segments lie before, and are whole.
         self.flush_channel(channel);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         match (writer.reserve_burst(lengths, places, |frame| frame.as_ptr()), lengths.first()) {
@@ -173,7 +173,7 @@ impl Handle {
         }
     }
 
-    /// What is reserved has to be committed before anything else is written behind it: it is not filled yet.
+    /// Reserved segments must be committed before anything else is written behind them: they are not filled yet.
     pub fn check_unreserved(&self, channel: u16) -> Result<(), Failure> {
         match self.reserved.get(usize::from(channel)) {
             Some(&count) if count > 0 => Err(busy(channel)),

@@ -60,9 +60,7 @@ pub enum CardError {
     #[error("waiting for the card: {0}")]
     Wait(std::io::Error),
     /// The card cannot be woken safely.
-    #[error(
-        "the kernel refuses asynchronous I/O, which wakes the card: {0}; raise the sysctl fs.aio-max-nr"
-    )]
+    #[error("the kernel refuses asynchronous I/O, which wakes the card: {0}; raise the sysctl fs.aio-max-nr")]
     NoWaking(std::io::Error),
 }
 
@@ -139,8 +137,8 @@ impl Card {
         ask(&self.path, &self.socket, request)
     }
 
-    /// Subscribes channels, named by masks; returns masks of those that are had now and were not before. What others
-    /// have is not among them.
+    /// Subscribes channels, named by masks; returns masks of those that are subscribed now and were not before.
+    /// Channels of others are not among them.
     ///
     /// # Errors
     /// [`CardError`].
@@ -246,7 +244,7 @@ impl Card {
         Some(self.transmit.get(usize::from(channel))?.as_ref()?.writer.memory().state())
     }
 
-    /// What of `wanted` is there, as masks of receive and transmit channels.
+    /// The part of `wanted` that is ready, as masks of receive and transmit channels.
     fn ready(&mut self, wanted: &Wanted) -> Result<(u32, u32), CardError> {
         let (mut receive, mut transmit) = (0, 0);
         for channel in channels_of(wanted.receive) {

@@ -9,7 +9,7 @@
 //! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not
 //! mention.) Addresses are those of the software card: offsets in the file of a channel's memory.
 
-/// What blocks begin on and consist of, bytes.
+/// Size of a page, bytes: blocks begin on pages and consist of whole pages.
 pub const PAGE_BYTES: u64 = 4096;
 /// Most pages of one block.
 pub const MAX_BLOCK_PAGES: u64 = 2048;
@@ -77,7 +77,7 @@ pub enum WalkError {
     #[error("a descriptor at {0:#x} is outside of the descriptors block")]
     Outside(u64),
     /// The words never repeat, or only name each other.
-    #[error("the descriptors from {0:#x} on describe no buffer that begins anew")]
+    #[error("the descriptors from {0:#x} on describe no cyclic buffer")]
     Endless(u64),
     /// The words read once are not the end of the cycle.
     #[error("the {0} descriptor(s) before the cycle are not its end")]

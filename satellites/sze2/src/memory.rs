@@ -59,10 +59,10 @@ pub enum MemoryError {
     #[error(transparent)]
     Guard(#[from] GuardError),
     /// The received descriptor is not the memory of a channel.
-    #[error("the descriptor is no channel's memory: {0}")]
+    #[error("the descriptor is not the memory of a channel: {0}")]
     NotAChannel(&'static str),
     /// Its descriptors describe no buffer.
-    #[error("the descriptor is no channel's memory: {0}")]
+    #[error("the descriptor is not the memory of a channel: {0}")]
     Descriptors(#[from] WalkError),
 }
 
@@ -244,7 +244,7 @@ impl ChannelMemory {
         ChannelState::from_number(self.control().hardware.state.load(Ordering::Acquire))
     }
 
-    /// As the card: publishes its state.
+    /// As the card: sets whether it moves data.
     pub fn set_state(&self, state: ChannelState) {
         self.control().hardware.state.store(state.to_number(), Ordering::Release);
     }
@@ -321,7 +321,7 @@ fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<Mapping, MemoryE
     // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off
     // before it unmaps.
     mapping.guard = Some(unsafe { MappingGuard::new(start, bytes) }?);
-    // A child of this process has no use for it. It is a wish.
+    // A hint: a child of this process does not need it.
     // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
     let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };
     Ok(mapping)

@@ -1,9 +1,9 @@
 //! The messages between a program and the card over the card's socket.
 //!
 //! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program sends a request, the card a reply, one after the
-//! other. With the reply to [`Request::Hello`] comes an eventfd, by which the card wakes the program; with
+//! other. With the reply to [`Request::Hello`] comes an eventfd with which the card wakes the program; with
 //! [`Reply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each
-//! transmit channel its memory and an eventfd by which the program wakes the card.
+//! transmit channel its memory and an eventfd with which the program wakes the card.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

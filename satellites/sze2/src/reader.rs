@@ -79,7 +79,7 @@ impl SegmentReader {
         Ok(self.known_bytes())
     }
 
-    /// Where the next segment begins, and how many bytes from there on are known.
+    /// Position of the next segment, which begins `known_bytes` bytes before the known end of the data.
     #[inline]
     fn before_end(&self, known_bytes: usize) -> u64 {
         self.end.wrapping_sub(known_bytes as u64) & (self.memory.buffer_bytes() - 1)
@@ -121,8 +121,8 @@ impl SegmentReader {
         self.take_rest(places, taken, describe)
     }
 
-    /// As [`Self::take_burst`], where `places` have been filled up to number `taken`: the next segment is the last that
-    /// is known of, or not like those before, or not known of yet.
+    /// As [`Self::take_burst`], after `places` have been filled up to number `taken`: the next segment is the last
+    /// known one, or not like those before, or not known yet.
     #[inline(never)]
     fn take_rest<T>(
         &mut self,
@@ -141,7 +141,7 @@ impl SegmentReader {
         Ok(taken)
     }
 
-    /// Takes segments like the one before, as many as are known of but the last. Returns how far `places` are filled.
+    /// Takes segments like the one before: all known ones except the last. Returns how far `places` are filled.
     #[inline(always)]
     fn take_alike<T>(
         &mut self,

@@ -13,7 +13,7 @@
 
 /// Bytes of the two lengths.
 pub const HEADER_BYTES: usize = 4;
-/// What segments, frames and lengths of areas are multiples of, bytes.
+/// Segments, frames and lengths of areas are multiples of this many bytes.
 pub const ALIGNMENT: usize = 8;
 /// Longest frame of a segment without metadata, bytes.
 pub const MAX_FRAME_BYTES: usize = u16::MAX as usize - ALIGNMENT;
@@ -47,7 +47,7 @@ pub struct Layout {
     pub occupied_bytes: usize,
 }
 
-/// What no segment can be.
+/// Why bytes cannot be a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {

@@ -15,12 +15,12 @@ use crate::output::Output;
 
 /// Measure Ringroad beside its peers, in turn on the same cores
 ///
-/// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs),
+/// Paths: null (the cost of the library itself), pipe (program to program, against DPDK's memif and vhost-user pairs),
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root,
-/// and makes its interfaces in network namespaces of its own), and gen (the generator, with signatures and without,
-/// against testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object
-/// and without; needs root), and netmap (a program written for netmap beside the native one, over a pipe and over a
+/// and makes its interfaces in its own network namespaces), gen (the generator, with signatures and without, against
+/// testpmd's txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object and
+/// without; needs root), and netmap (a program written for netmap beside the native one, over a pipe and over a
 /// switch). Ratios come first; absolute figures mean something only beside them. Peers need the Debian packages dpdk,
 /// dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
@@ -31,13 +31,13 @@ pub(crate) struct Bench {
     /// The points that decide, in about ten minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// All sizes and bursts; takes long and says how long before it begins
+    /// All sizes and bursts; takes long and prints an estimate before it begins
     #[arg(long)]
     full: bool,
     /// Measure these paths only
     #[arg(long, value_enum, value_name = "PATH")]
     path: Vec<Path>,
-    /// Rounds that count; each measures everybody once
+    /// Counted rounds; each measures every contestant once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Write the JSON report to this file as well
@@ -148,7 +148,7 @@ fn stop_by_signal() -> Result<StopFlag, Failure> {
     Ok(stop)
 }
 
-/// Writes the report to the file that was asked for.
+/// Writes the report to the requested file.
 fn write_report(
     path: Option<&std::path::Path>,
     json: impl Fn() -> Result<String, Failure>,

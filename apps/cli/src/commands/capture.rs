@@ -15,8 +15,8 @@ use crate::output::Output;
 ///
 /// Timestamps are in ns. A packet: port has the kernel's (or the interface's, with packet:eth0@timestamps=hardware);
 /// other ports have the time of reception, one for all frames of a burst. Ends with --count, --duration, --idle-exit or
-/// Ctrl-C. When the disk is full the file keeps all whole frames and the exit status is 1. The summary tells how many
-/// frames the datapath dropped at the port meanwhile, and why, and how many lay in the ring after the end.
+/// Ctrl-C. When the disk is full the file keeps all whole frames and the exit status is 1. The summary reports how many
+/// frames the datapath dropped at the port meanwhile, and why, and how many were in the ring after the end.
 ///
 /// With --file-size or --file-seconds the next file has a number behind its name, from 1; with --files N numbers begin
 /// with 0, and after N files the first is written over, so that the newest frames are kept.
@@ -41,10 +41,10 @@ pub(crate) struct Capture {
         help_heading = "Capture"
     )]
     snaplen: u32,
-    /// Go on in another file before a file has more bytes, such as 100M
+    /// Continue in another file before a file exceeds this size, such as 100M
     #[arg(long, value_name = "BYTES", value_parser = file_size, help_heading = "Capture")]
     file_size: Option<u64>,
-    /// Go on in another file for frames that come S seconds or more after a file's first
+    /// Continue in another file for frames that arrive S seconds or more after a file's first
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Capture")]
     file_seconds: Option<Duration>,
     /// Keep the last N files
@@ -63,7 +63,7 @@ impl Capture {
         if self.files.is_some() && !has_several {
             return Err(Failure::usage(
                 "--files without --file-size and --file-seconds: one file takes all",
-                "say when the next file begins, such as --file-size 100M",
+                "set when the next file begins, such as --file-size 100M",
             ));
         }
         if has_several && self.write == Path::new("-") {

@@ -1,4 +1,4 @@
-//! `ringroad completions`, and what shells ask of them: the command itself completes its line, so that it can offer the
+//! `ringroad completions`, and the requests of shells: the command itself completes its line, so that it can offer the
 //! ports and switches of the running daemon.
 
 use std::ffi::OsStr;
@@ -12,14 +12,14 @@ use ringroad_control::{Connection, socket_path};
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 
-/// Set by the scripts when they ask for words.
+/// Set by the scripts when they request words.
 const VARIABLE: &str = "RINGROAD_COMPLETE";
-/// How long a person who pressed Tab waits for the daemon.
+/// How long a user who pressed Tab waits for the daemon.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Print a completion script for a shell
 ///
-/// The script asks ringroad itself for the words, so names of ports and switches come from the running daemon.
+/// The script calls ringroad itself for the words, so it also offers the ports and switches of the running daemon.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// Shell
@@ -53,7 +53,7 @@ impl Completions {
     }
 }
 
-/// Answers a shell that asks for words, and ends the process then.
+/// Answers a shell that requests words, and then ends the process.
 pub(crate) fn answer_shell() {
     CompleteEnv::with_factory(|| with_names(Arguments::command())).var(VARIABLE).complete();
 }
@@ -85,7 +85,7 @@ fn ports_and_switches(begun: &OsStr) -> Vec<CompletionCandidate> {
     names(begun, true, true)
 }
 
-/// Names of the running daemon that begin so; none where no daemon answers soon.
+/// Names of the running daemon that begin like this; empty if no daemon answers soon.
 fn names(begun: &OsStr, with_ports: bool, with_switches: bool) -> Vec<CompletionCandidate> {
     let Some(begun) = begun.to_str() else { return Vec::new() };
     let status = Connection::connect_within(socket_path::default_socket_path(), PATIENCE)

@@ -33,7 +33,7 @@ enum Verb {
     },
     /// Show how the daemon differs from a configuration
     ///
-    /// Exit status: 0 where it does not differ, 1 where it does.
+    /// Exit status: 0 if it does not differ, 1 if it does.
     Diff {
         /// The configuration [default: the daemon's own file as it is now]
         #[arg(value_name = "FILE")]
@@ -112,7 +112,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display()), ""))
 }
 
-/// The daemon knows what a configuration is; its program needs no daemon for that.
+/// The daemon's program checks configurations; it needs no running daemon for that.
 fn check(file: &Path, output: &Output) -> Result<(), Failure> {
     let program = ringroad::daemon_program().ok_or_else(|| {
         Failure::new("ringroadd is not installed", "put it beside ringroad, or name it in RINGROAD_DAEMON")

@@ -33,7 +33,7 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 /// the command ends. With --netns an existing namespace gets the interface, such as that of a container: --netns
 /// docker:web. Command and daemon need root. See docs/guests.md.
 ///
-/// Exit status: that of the command.
+/// Exit status: the command's.
 #[derive(Debug, Args)]
 pub(crate) struct Container {
     /// Name of the container
@@ -87,7 +87,7 @@ struct StartedContainer {
 
 impl Container {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        // From here on a signal ends the command and not what cleans up after it.
+        // From here on a signal ends the command, but not this process, which cleans up after it.
         let signals = HeldSignals::hold()?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
         let namespace = match &self.netns {

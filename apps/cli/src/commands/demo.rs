@@ -38,7 +38,7 @@ pub(crate) struct Demo {
     /// Be one of the programs instead
     #[arg(long, hide = true, value_name = "PORT")]
     station_program: Option<String>,
-    /// Where that program records
+    /// The file in which that program records
     #[arg(long, hide = true, value_name = "FILE", requires = "station_program")]
     record: Option<PathBuf>,
     /// The stations of that program
@@ -75,13 +75,13 @@ impl Demo {
         })?;
         let folder = scratch_folder()?;
         let result = self.run_in(&folder, capture, output);
-        // What is left behind matters less than the result.
+        // Leftovers matter less than the result.
         let _ = std::fs::remove_dir_all(&folder);
         let report = result?;
         output.result(&report, text)?;
         if report.unaccounted_frames != 0 || report.programs.iter().any(|program| !program.identical) {
             return Err(Failure::new(
-                "the frames that arrived are not those of the capture",
+                "the frames that arrived differ from the capture",
                 "see the table",
             ));
         }
@@ -145,8 +145,8 @@ impl Demo {
     }
 }
 
-/// Sends the capture with its timing scaled to `duration`. The stations live elsewhere on the switch, so it is told
-/// not to learn them here.
+/// Sends the capture with its timing scaled to `duration`. The stations are on other ports of the switch, so the frames
+/// are marked not to be learned here.
 fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) -> Result<u64, Failure> {
     let mut reader = CaptureReader::open(capture)?;
     let scale = duration.as_secs_f64() / plan.seconds().max(1e-9);
@@ -157,7 +157,7 @@ fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) ->
             Duration::from_nanos(((frame.timestamp_ns.saturating_sub(plan.first_ns)) as f64 * scale) as u64);
         while begin.elapsed() < due {
             source.tx().sync()?;
-            // Frames flooded by the others are not for this program.
+            // Frames flooded by the other programs are not for this program.
             let waiting = source.rx().available();
             source.rx().release(waiting);
             source.wait(Interest::Rx, Some(due.saturating_sub(begin.elapsed())))?;
@@ -260,7 +260,7 @@ fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<
     let mut receiver = own_command(global)?.args(["recv", to, "--idle-exit", "1"]).spawn().map_err(failed)?;
     let Some(output) = receiver.stdout.take() else { return Err(Failure::new("measuring: no output", "")) };
     let mut lines = BufReader::new(output).lines();
-    // Its first line says that it is attached.
+    // Its first line reports that it is attached.
     lines.next().transpose().map_err(failed)?;
     let mut generator = own_command(global)?
         .args(["gen", from, "--duration", "2"])
@@ -271,7 +271,7 @@ fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<
     let last = lines.last().transpose().map_err(failed)?.unwrap_or_default();
     receiver.wait().map_err(failed)?;
     let summary: serde_json::Value = serde_json::from_str(&last)
-        .map_err(|error| Failure::new(format!("measuring: the receiver said {last:?}: {error}"), ""))?;
+        .map_err(|error| Failure::new(format!("measuring: the receiver wrote {last:?}: {error}"), ""))?;
     let frames = summary.get("frames").and_then(serde_json::Value::as_u64).unwrap_or(0);
     Ok(Speed { path, frame_bytes: 64, frames, frames_per_second: frames as f64 / 2.0 })
 }

@@ -17,7 +17,7 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {}
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {

@@ -36,8 +36,8 @@ impl Down {
                 .and_then(|peer| peer.pid);
             let whom = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
             return Err(Failure::new(
-                format!("the daemon{whom} said that it ends, and has not for {LONGEST_END_S} s"),
-                "look at its log, or kill that process",
+                format!("the daemon{whom} accepted the request to end, but still runs after {LONGEST_END_S} s"),
+                "read its log, or kill that process",
             ));
         }
         output.result(&Done { done: "stopped", name: None }, |_| "the daemon has stopped".to_owned())

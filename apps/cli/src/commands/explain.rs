@@ -17,16 +17,16 @@ use crate::failure::Failure;
 use crate::frame_options::frame_of;
 use crate::output::Output;
 
-/// First bytes of a frame that the daemon looks at.
+/// First bytes of a frame that the daemon examines.
 const START: usize = 256;
 
 /// Show what would happen to a frame at a switch, rule by rule
 ///
-/// For a switch with flow tables: table by table the entry that matches, what each action changes, the buckets of groups,
-/// and by which ports the frame would leave, with which headers, or why it would be dropped. For a learning switch: where
-/// its addresses send the frame. Nothing is counted, measured or learned.
+/// For a switch with flow tables: table by table the entry that matches, what each action changes, the buckets of
+/// groups, the ports that the frame would leave by, with its headers then, or why it would be dropped. For a learning
+/// switch: the ports to which its addresses send the frame. Nothing is counted, measured or learned.
 ///
-/// The frame is given by its headers, in the syntax of flows; what is not said is zero, and nw_ttl= and mpls_ttl= set the
+/// The frame is given by its headers, in the syntax of flows; unset fields are zero, and nw_ttl= and mpls_ttl= set the
 /// TTLs. It can also be given whole, by --hex or --pcap.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
@@ -36,7 +36,7 @@ pub(crate) struct Explain {
     /// Headers of the frame, such as in_port=1,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
     #[arg(value_name = "HEADERS", required_unless_present_any = ["hex", "pcap"], conflicts_with_all = ["hex", "pcap"])]
     headers: Option<String>,
-    /// Port that it comes in by: its number for flow tables, or its name
+    /// Port at which it arrives: its number for flow tables, or its name
     #[arg(long, value_name = "PORT")]
     in_port: Option<String>,
     /// The frame itself: its bytes without FCS, in hexadecimal digits
@@ -45,7 +45,7 @@ pub(crate) struct Explain {
     /// The frame of a capture file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// The one behind N others
+    /// The frame after N others
     #[arg(long, value_name = "N", default_value_t = 0, requires = "pcap")]
     number: u64,
 }
@@ -73,7 +73,7 @@ impl Explain {
         let from =
             in_port.or_else(|| value(Field::InPort).map(|port| port.to_string())).ok_or_else(|| {
                 Failure::usage(
-                    "where does the frame come in?",
+                    "at which port does the frame arrive?",
                     "add in_port=1 to its headers, or --in-port PORT",
                 )
             })?;

@@ -68,8 +68,8 @@ enum Verb {
     },
     /// Show how the flows differ from those of a file
     ///
-    /// Lines with - are only in the switch, lines with + only in the file. Exit status: 0 where they do not differ, 1
-    /// where they do.
+    /// Lines with - are only in the switch, lines with + only in the file. Exit status: 0 if they do not differ, 1 if
+    /// they do.
     Diff {
         /// Name of the switch
         switch: String,
@@ -156,7 +156,7 @@ impl Flows {
                 let there = client.flows(parse("")?.stats_request())?;
                 let (surplus, missing) = compare(&there, &wanted);
                 let adds: Vec<FlowMod> = missing.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
-                // What is only changed is added over what is there: no packet sees neither.
+                // A changed flow is added over the old one, so that every packet finds one of them.
                 let replaced: HashSet<_> = adds.iter().map(place_of_add).collect();
                 let gone = surplus.iter().copied().filter(|flow| !replaced.contains(&place_of(flow)));
                 let gone: Vec<FlowMod> = gone.map(removal).collect();
@@ -197,7 +197,7 @@ fn parse(text: &str) -> Result<Flow, Failure> {
         .map_err(|error| Failure::usage(format!("flow {text:?}: {error}"), "man ovs-ofctl has the syntax"))
 }
 
-/// A flow to be added: it says what is to be done.
+/// A flow to be added: it has actions.
 fn parse_entry(text: &str) -> Result<Flow, Failure> {
     let flow = parse(text)?;
     if flow.instructions.is_none() {
@@ -272,11 +272,11 @@ fn place_of_add(add: &FlowMod) -> Place<'_> {
 }
 
 fn removal(flow: &FlowStats) -> FlowMod {
-    // A cookie would choose, here: the place alone says which.
+    // A cookie would narrow the match here: table, priority and match alone identify the flow.
     Flow { cookie: None, ..entry(flow) }.flow_mod(FlowCommand::DeleteStrict)
 }
 
-/// What is only in the switch, and what is only in the file.
+/// Flows that are only in the switch, and flows that are only in the file.
 fn compare<'a>(there: &'a [FlowStats], wanted: &'a [Flow]) -> (Vec<&'a FlowStats>, Vec<&'a Flow>) {
     let adds: Vec<FlowMod> = wanted.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
     let wanted_places: HashMap<_, _> = adds.iter().map(|add| (place_of_add(add), add)).collect();

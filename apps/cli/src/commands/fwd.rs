@@ -160,7 +160,7 @@ impl Fwd {
         (counts(&junction), ended)
     }
 
-    /// Two threads, each a junction of one port and one end of a pipe. Addresses are exchanged where frames come in.
+    /// Two threads, each a junction of one port and one end of a pipe. Addresses are exchanged at the receiving port.
     fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
         let mut stages = match self.stages(ports) {
             Ok(stages) => stages,
@@ -262,7 +262,7 @@ impl Fwd {
         })
     }
 
-    /// Lets `work` do its turn at each port until the run is over; sleeps until `demand` where no turn moves anything.
+    /// Calls `work` for each port in turn until the run is over; sleeps until `demand` when no call moves anything.
     fn each_port(
         &self,
         ports: &mut [Port; 2],

@@ -24,20 +24,20 @@ use crate::port_argument::PortArgument;
 use crate::run::StopFlag;
 use crate::session_arguments::SessionArguments;
 
-/// Longest wait between two looks at the stop flag.
+/// Longest wait between two checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time between two drawings of the live table.
 const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
-/// How long the last frames may take to arrive, s, where nothing else is said.
+/// How long the last frames may take to arrive, s, by default.
 const DRAIN_S: f64 = 0.5;
 
 /// Send frames at full speed or at a given rate, and measure what arrives
 ///
 /// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and the signature's
 /// checksum. With --to this program receives too, and reports loss, duplicates, reordering, damage, latency and jitter;
-/// `ringroad recv --check` is a separate receiver. A frame size counts the 4 bytes of FCS, as standards do, although
-/// ports of memory carry none: a frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate
-/// does: frame with FCS, preamble and gap, 84 bytes for a frame of 64; say L2 for frames with FCS alone.
+/// `ringroad recv --check` is a separate receiver. A frame size includes the 4 bytes of FCS, as in standards, although
+/// ports of memory carry no FCS: a frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate
+/// does: frame with FCS, preamble and gap, 84 bytes for a frame of 64; write L2 for frames with FCS alone.
 #[derive(Debug, Args)]
 pub(crate) struct Gen {
     /// Port to send from
@@ -147,7 +147,7 @@ impl Gen {
         let mut next_ns = interval_ns;
         while !session.wait_sent(LOOK) && !stop.is_set() {
             let now_ns = session.elapsed_ns();
-            // A plan's loads may go on without end.
+            // A plan's loads may have no end.
             if now_ns >= limit_ns {
                 break;
             }
@@ -163,7 +163,7 @@ impl Gen {
         if let Some(live) = &mut live {
             live.clear();
         }
-        // What is left of the last interval.
+        // The rest of the last interval.
         if self.limits.interval.is_some() { tell(session, output) } else { Ok(()) }
     }
 

@@ -35,8 +35,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Takes the name for a guest that ends with this process, after removing the remains of killed guests. Starts the
-    /// daemon if none runs.
+    /// Reserves the name for a guest that ends with this process, after removing the remains of killed guests. Starts
+    /// the daemon if none runs.
     pub(super) fn claim(
         global: &Global,
         output: &Output,
@@ -127,7 +127,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         if !self.handed_over {
-            // Another failure is on its way to the user; what stays is taken away by the next guest.
+            // Another failure is already reported to the user; the next guest removes the remains.
             let _ = release(&self.registry, &self.name, &self.record);
         }
     }
@@ -148,7 +148,7 @@ pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Ou
     }
 }
 
-/// Removes a guest's resources. A missing one is no failure.
+/// Removes a guest's resources. A missing resource is not a failure.
 pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
     if !record.ports.is_empty() {
         match Connection::connect(&record.daemon_socket) {
@@ -199,8 +199,8 @@ fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failur
     }
 }
 
-/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. Nobody else
-/// may miss a daemon that was started on demand.
+/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. No other
+/// process may notice that a daemon started on demand is gone.
 fn replace_if_killed(socket: PathBuf) {
     let watch = move || {
         while let Ok(mut daemon) = Connection::connect(&socket) {

@@ -141,7 +141,7 @@ impl Link {
         Ok(namespaces)
     }
 
-    /// The name of the port that a namespace gets. A port of that name whose namespace was deleted is removed.
+    /// The name of a namespace's port. A port of that name whose namespace was deleted is removed.
     fn port_of(&self, tap: &Tap, ports: &[PortReport], daemon: &mut Connection) -> Result<String, Failure> {
         let label = tap.namespace.hold()?.label().to_owned();
         let mut number = 1;
@@ -190,7 +190,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// Sets it up, with an address if it gets one, and waits until it carries frames.
+    /// Sets it up, with an address if configured, and waits until it carries frames.
     fn set_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
         in_namespace(&self.namespace, || -> Result<(), Failure> {
             address.map_or(Ok(()), |address| add_address(&self.interface, address, bits))?;
@@ -200,7 +200,7 @@ impl Tap {
         })?
     }
 
-    /// Whether the port of `report` is this interface, or was in a namespace that is gone.
+    /// Whether the port of `report` is this interface, or was in a namespace that no longer exists.
     pub(super) fn is_served_by(&self, report: &PortReport) -> bool {
         let label = self.namespace.hold().map(|held| (!held.is_current()).then(|| held.label().to_owned()));
         let named =
@@ -213,7 +213,7 @@ impl Tap {
             }
     }
 
-    /// Removes it, once its port is gone. It may have gone with its namespace.
+    /// Removes it after its port was removed. It may have been removed with its namespace.
     pub(super) fn remove(&self) -> Result<(), Failure> {
         if self.namespace.open().is_err() {
             return Ok(());

@@ -12,15 +12,14 @@ use crate::output::table::Columns;
 
 /// Show or change the addresses of a switch
 ///
-/// A static address stays on its port: it does not age, and frames do not move it. Its port need not be there yet. It
-/// holds in all VLANs.
-/// `ringroad config save` writes static addresses into the daemon's configuration.
+/// A static address stays on its port: it does not age, and frames do not move it. Its port need not exist yet. It
+/// applies to all VLANs. `ringroad config save` writes static addresses into the daemon's configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Macs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
-    /// Put an address onto a port of the switch, where it stays
+    /// Assign an address to a port of the switch permanently
     #[arg(long, value_name = "MAC=PORT", group = "change", value_parser = placement)]
     set: Option<Placement>,
     /// Take a static address back
@@ -29,7 +28,7 @@ pub(crate) struct Macs {
     /// Forget the addresses that the switch has learned
     #[arg(long, group = "change")]
     flush: bool,
-    /// Forget those of this port alone
+    /// Forget only the addresses of this port
     #[arg(long, value_name = "PORT", requires = "flush")]
     port: Option<String>,
 }
@@ -96,7 +95,7 @@ impl Macs {
         })
     }
 
-    /// The name of a port on the switch, which may be given with the switch.
+    /// The name of a port on the switch, with or without the switch's name.
     fn on_switch(&self, port: &str) -> Result<String, Failure> {
         match port.split_once(':') {
             None => Ok(port.to_owned()),

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Write manual pages into a folder: ringroad.1 and one per command, and ringroad-ports.7
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Folder, made where it is missing; pages lie in man1 and man7 below it
+    /// Folder, created if missing; pages are written to man1 and man7 below it
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -46,7 +46,7 @@ fn write_pages(folder: &Path) -> std::io::Result<()> {
     std::fs::write(overviews.join("ringroad-ports.7"), port_names::page())
 }
 
-/// The file of a verb's page; without a verb, that of the command's.
+/// The file of a verb's page; without a verb, of the command's page.
 fn page_name(verb: &str) -> String {
     if verb.is_empty() { "ringroad.1".to_owned() } else { format!("ringroad-{verb}.1") }
 }

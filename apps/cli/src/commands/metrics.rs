@@ -11,7 +11,7 @@ use crate::output::Output;
 /// Print the daemon's counters for Prometheus, or serve them
 ///
 /// The format is OpenMetrics 1.0. With --listen the command serves it at /metrics until it is ended, and for probes
-/// /healthz (the daemon answers, and its workers live) and /readyz (no port waits for its device either). See
+/// /healthz (the daemon answers, and its workers live) and /readyz (in addition, no port waits for its device). See
 /// docs/metrics.md.
 #[derive(Debug, Args)]
 pub(crate) struct Metrics {

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// Let a port look on: copies of another port's frames, or of all frames of a switch
+/// Send a port copies of another port's frames, or of all frames of a switch
 ///
-/// Without arguments it lists the mirrors. The port that looks on gets nothing else, and frames that it sends are
-/// dropped. Neither port need be there yet. Open the port with ringroad capture, ringroad recv or any other program, or
-/// attach a device to it. `ringroad config save` writes mirrors into the daemon's configuration.
+/// Without arguments it lists the mirrors. The mirror port gets no other frames, and frames that it sends are dropped.
+/// Neither port need exist yet. Open the port with ringroad capture, ringroad recv or any other program, or attach a
+/// device to it. `ringroad config save` writes mirrors into the daemon's configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Mirror {
     /// Port whose frames are copied, such as vale0:a, or a switch, such as vale0
@@ -28,7 +28,7 @@ pub(crate) struct Mirror {
     /// Copy one of N frames of each port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "from")]
     sample: u32,
-    /// Give the port records of frames in place of the frames: number, ports, length, first 128 bytes
+    /// Send records of frames instead of the frames: number, ports, length, first 128 bytes
     #[arg(long, requires = "from")]
     records: bool,
     /// End this mirror
@@ -38,7 +38,7 @@ pub(crate) struct Mirror {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Direction {
-    /// Frames that come in by the port
+    /// Frames that the port receives
     Received,
     /// Frames that the switch delivers to the port
     Delivered,

@@ -16,7 +16,7 @@ const NAME_BYTES_MAX: usize = 15;
 /// Namespaces whose names begin alike.
 pub(super) const NAMESAKES_MAX: u32 = 99;
 
-/// A namespace as users give it.
+/// A namespace as written by users.
 pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
     match namespace_of(text)? {
         Namespace::Current => Err(Failure::usage(
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
     }
 }
 
-/// The same as the options of a port's name take it.
+/// The same, as the options of a port's name expect it.
 pub(super) fn as_text(namespace: &Namespace) -> String {
     match namespace {
         Namespace::Current => String::new(),
@@ -54,20 +54,20 @@ pub(super) fn command_prefix(namespace: &Namespace) -> String {
     launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
 }
 
-/// Makes sure that `namespace` can be entered and that `inner` is free there; tells which it is.
+/// Makes sure that `namespace` can be entered and that `inner` is free there; returns the namespace.
 pub(super) fn look(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
     let held = namespace.hold()?;
     match held.run(|| link_by_name(inner))? {
         Ok(_) => Err(Failure::new(
             format!("{namespace} has an interface {inner} already"),
-            "take it back with ringroad unlink, or choose another name with --name",
+            "remove it with ringroad unlink, or choose another name with --name",
         )),
         Err(error) if error.is_no_interface() => Ok(held.id()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A name for what belongs to a namespace, good for an interface and for a port: `rr-blue`, and for namesakes
+/// A name for the objects of a namespace, valid for an interface and for a port: `rr-blue`, and for namesakes
 /// `rr-blue-2` and so on.
 pub(super) fn name_after(namespace: &Namespace, number: u32) -> String {
     let of = match namespace {

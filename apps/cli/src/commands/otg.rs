@@ -77,7 +77,7 @@ impl Otg {
             _ if self.http => Encryption::None,
             _ => Encryption::SelfSigned,
         };
-        // Who may open a socket's file is for its permissions to say.
+        // The permissions of a socket's file decide who can open it.
         let asks = !self.no_token && matches!(self.listen, Listen::Tcp(_));
         let made = (asks && self.token_file.is_none()).then(Token::random).transpose()?;
         let given = self.token_file.as_deref().map(Token::read).transpose()?;

@@ -9,16 +9,15 @@ use crate::output::Output;
 
 /// Change the VLANs, the isolation or the storm limit of a port while it is in use
 ///
-/// The port then has the options that its name is given with here, and no others. Frames that are under way are not lost;
-/// addresses that were learned behind the port are learned anew where its VLANs change. Options that a [[port_policy]] of
-/// the configuration fixes cannot be changed. A port of the configuration begins with the configuration's options when the
-/// daemon starts again.
+/// The port then has exactly the options given here with its name. Frames in flight are not lost; if its VLANs change,
+/// the addresses behind the port are learned anew. Options that a [[port_policy]] of the configuration fixes cannot be
+/// changed. A port of the configuration begins with the configuration's options when the daemon starts again.
 #[derive(Debug, Args)]
 pub(crate) struct Port {
     /// The port with its options: vlan=, trunk=, native=, isolated, storm=, such as vale0:guest@vlan=20,isolated
     #[arg(value_name = "PORT@OPTIONS", required_unless_present = "unset")]
     name: Option<String>,
-    /// Take all these options away from a port
+    /// Remove all these options from a port
     #[arg(long, value_name = "PORT", conflicts_with = "name")]
     unset: Option<String>,
 }
@@ -27,10 +26,10 @@ impl Port {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let (name, done) = match (&self.name, &self.unset) {
             (Some(name), _) if name.contains('@') => (name, "options set"),
-            (None, Some(name)) if !name.contains('@') => (name, "options taken away"),
+            (None, Some(name)) if !name.contains('@') => (name, "options removed"),
             _ => {
-                let advice = "write the options behind the name: vale0:a@vlan=10,isolated; or --unset vale0:a for none";
-                return Err(Failure::usage("options belong to the port that is to have them", advice));
+                let advice = "append the options to the name: vale0:a@vlan=10,isolated; or --unset vale0:a for none";
+                return Err(Failure::usage("write the options with the port's name", advice));
             }
         };
         let port = name.split('@').next();

@@ -21,11 +21,11 @@ use crate::run::{Progress, Run, pin};
 
 /// Receive and count frames
 ///
-/// Ends with --count, --duration, --idle-exit or Ctrl-C. Frames that came before the end are received. Those that lie
-/// in the ring after it, or are more than --count, are reported, and so are drops at the port. Rates count from the
-/// first frame to the last.
+/// Ends with --count, --duration, --idle-exit or Ctrl-C. Frames that arrived before the end are received. Frames left
+/// in the ring after the end, or beyond --count, are reported, and so are drops at the port. Rates count from the first
+/// frame to the last.
 ///
-/// Exit status: 0; with --check 3 where frames were lost, duplicated or damaged, or none with a signature came.
+/// Exit status: 0; with --check 3 if frames were lost, duplicated or damaged, or no frame had a signature.
 #[derive(Debug, Args)]
 pub(crate) struct Recv {
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct Reception {
     /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count)]
     count: Option<u64>,
-    /// End when no frame came for S seconds after the first one
+    /// End when no frame arrives for S seconds after the first one
     #[arg(long, value_name = "S", value_parser = seconds)]
     idle_exit: Option<Duration>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ impl Recv {
     }
 }
 
-/// What is done with received frames besides counting.
+/// The processing of received frames besides counting.
 #[derive(Debug, Default)]
 pub(super) struct Purpose {
     pub(super) check: Option<Check>,
@@ -93,7 +93,7 @@ impl Reception {
             None => None,
         };
         let drops = PortDrops::start(global, &port.info().name);
-        // Whoever reads that it is ready may end it: the signals are watched before that.
+        // A program that reads "ready" may end this one: the signals are watched before that.
         let run = Run::start(&self.limits)?;
         output.ready(&[port.info()])?;
         let mut progress = Progress::new(output, &self.limits, "received");
@@ -118,7 +118,7 @@ impl Reception {
     }
 }
 
-/// Whether all frames of all streams came, once and intact.
+/// Whether all frames of all streams arrived, once and intact.
 fn is_good(frames: &MeterSummary) -> bool {
     let MeterSummary { port, total, .. } = frames;
     let of_streams = total.as_ref();
@@ -152,7 +152,7 @@ fn text(summary: &ReceiveSummary) -> String {
         ));
     }
     if summary.left_frames > 0 {
-        lines.push(format!("  {} frames more lay in the ring at the end", grouped(summary.left_frames)));
+        lines.push(format!("  {} more frames were in the ring at the end", grouped(summary.left_frames)));
     }
     if let Some(filtered) = summary.filtered_frames {
         lines.push(format!("  {} frames did not pass the filter", grouped(filtered)));

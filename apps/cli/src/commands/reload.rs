@@ -10,8 +10,8 @@ use crate::output::Output;
 
 /// Let the daemon read its configuration again
 ///
-/// The daemon opens its log file again too, as programs that rotate log files need it. The command lists the keys whose
-/// changes take effect at the daemon's next start only.
+/// The daemon also reopens its log file, for programs that rotate log files. The command lists the keys whose changes
+/// take effect at the daemon's next start only.
 #[derive(Debug, Args)]
 pub(crate) struct Reload {}
 

@@ -25,13 +25,14 @@ use crate::run::{Progress, Run, pin};
 
 /// Longest time without progress in which the other side takes the last frames.
 const DRAIN_NS: u64 = 1_000_000_000;
-/// Frames handed over at once where several are due.
+/// Frames handed over together when several are due.
 const BURST_FRAMES: usize = 256;
 
 /// Send the frames of a capture file with its timing
 ///
-/// The first frame goes at once, each further one at its time in the file, or at a rate. A frame whose timestamp lies
-/// before the previous one's goes right after it. The report shows how late frames were handed over.
+/// The first frame is sent immediately, each further one at its time in the file, or at a rate. A frame with an earlier
+/// timestamp than the previous frame's is sent right after that frame. The report shows how late frames were handed
+/// over.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Capture file, pcap or pcapng; - is standard input
@@ -55,7 +56,7 @@ pub(crate) struct Replay {
     /// Source Ethernet address for every frame
     #[arg(long, value_name = "MAC", help_heading = "Frame")]
     src_mac: Option<MacAddress>,
-    /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first that fits
+    /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first match
     /// counts
     #[arg(long, value_name = "PREFIX=PREFIX", help_heading = "Frame")]
     map_ip: Vec<PrefixMap>,
@@ -86,7 +87,7 @@ impl FromStr for Speed {
                 .ok()
                 .filter(|multiple: &f64| multiple.is_finite() && *multiple > 0.0)
                 .map(Self::Multiple)
-                .ok_or_else(|| "say original, max, or a number above 0 such as 2 or 0.5x".to_owned()),
+                .ok_or_else(|| "write original, max, or a number above 0 such as 2 or 0.5x".to_owned()),
         }
     }
 }
@@ -95,7 +96,7 @@ impl FromStr for Speed {
 #[derive(Debug)]
 struct Schedule {
     departures: Departures,
-    /// Where the file says when: times its speed.
+    /// At the times of the file, multiplied by this speed.
     multiple: Option<f64>,
     /// Timestamp before, within this round.
     last_timestamp_ns: Option<u64>,
@@ -117,7 +118,7 @@ impl Schedule {
         Ok(Self { departures, multiple, last_timestamp_ns: None, frames: 0, span_ns: 0.0, backwards: 0 })
     }
 
-    /// When a frame with this timestamp and length (without FCS) is due; `None` is at once.
+    /// When a frame with this timestamp and length (without FCS) is due; `None` is immediately.
     fn due_ns(&mut self, timestamp_ns: u64, len: usize) -> Option<u64> {
         let last = self.last_timestamp_ns.replace(timestamp_ns);
         self.backwards += u64::from(last.is_some_and(|last| timestamp_ns < last));
@@ -154,7 +155,7 @@ struct Summary {
     rounds: u64,
     /// Frames that the port can never hold.
     too_long_frames: u64,
-    /// Frames of which the file holds only the beginning; sent as they are in the file.
+    /// Frames that the file has only the beginning of; sent as they are in the file.
     truncated_frames: u64,
     /// Frames with a timestamp before the last one's.
     backwards_timestamps: u64,
@@ -224,7 +225,7 @@ impl Replay {
             last_ns: 0,
         };
         let ended = player.play(&mut reader, self.rounds);
-        // What was accepted before a fault of the file is sent all the same.
+        // Frames accepted before a fault of the file are still sent.
         let ended = player.hand_over().and(drain(player.port, &run)).and(ended);
         let summary = player.summary();
         progress.finish();
@@ -317,7 +318,8 @@ impl Player<'_> {
             if self.run.is_over(now_ns) {
                 return Ok(false);
             }
-            // A long frame may need more slots than the one that ends this wait; then the loop turns until they come.
+            // A long frame may need more slots than the one that ends this wait; then the loop repeats until they are
+            // free.
             self.port.wait(Interest::Tx, Some(self.run.wait_limit(now_ns)))?;
         }
         match due_ns {
@@ -329,7 +331,7 @@ impl Player<'_> {
         Ok(true)
     }
 
-    /// Gives the frames in the ring to the other side and notes how late they are.
+    /// Passes the frames in the ring to the other side and records how late they are.
     fn hand_over(&mut self) -> Result<(), Failure> {
         self.port.tx().sync()?;
         if self.held.len() + self.unpaced_held == 0 {
@@ -382,7 +384,7 @@ fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
             return Ok(());
         }
         if idleness.is_long() {
-            // A port wakes its program when a slot comes back, not when the last one has: look again soon.
+            // A port wakes its program when a slot comes back, not when the last one has: check again soon.
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -402,9 +404,9 @@ fn text(summary: &Summary) -> String {
         (summary.too_long_frames, "frames not sent: longer than the port can hold"),
         (
             summary.truncated_frames,
-            "frames sent as far as the file holds them: it was captured with a short snapshot length",
+            "frames sent truncated as in the file: it was captured with a short snapshot length",
         ),
-        (summary.backwards_timestamps, "frames with a timestamp before the one in front of them"),
+        (summary.backwards_timestamps, "frames with an earlier timestamp than the frame before them"),
         (summary.waited_frames, "frames found the ring full and waited"),
         (summary.unsent_slots, "slots left in the ring: the other side did not take them"),
     ] {

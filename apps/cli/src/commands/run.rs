@@ -1,4 +1,4 @@
-//! `ringroad run`: other people's programs with ports as their devices.
+//! `ringroad run`: unmodified programs with ports as their devices.
 
 mod executable;
 mod preloaded;
@@ -25,7 +25,7 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// (vale0:1, x{1, xdp:eth0), and pass on everything else. See docs/pcap.md. Programs that are statically linked, or
 /// that run with another user's rights, cannot be served.
 ///
-/// Exit status: the program's; 127 where it is not found, 126 where it cannot be run.
+/// Exit status: the program's; 127 if it is not found, 126 if it cannot be run.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Leave programs' use of netmap alone
@@ -58,7 +58,7 @@ impl Run {
             // The program may change its working directory.
             command.env(SOCKET_VARIABLE, std::path::absolute(socket).unwrap_or_else(|_| socket.clone()));
         }
-        // The daemon's program lies beside this one, not beside that one.
+        // The daemon's program is in this program's folder, not in the folder of the program to run.
         if let Some(daemon) = daemon_program() {
             command.env(DAEMON_VARIABLE, daemon);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Script {
     /// The script, and its arguments
     #[arg(value_name = "FILE ARGS", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
-    /// End after so many seconds
+    /// End after this number of seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     duration: Option<Duration>,
     /// CPUs for the tasks, in the order in which they start
@@ -67,7 +67,7 @@ impl Script {
     }
 }
 
-/// What output said of itself, for a script that must end with it.
+/// Converts a failure of the output, for a script that must end with it.
 fn as_io(failure: Failure) -> io::Error {
     let kind = if failure.is_broken_pipe() { io::ErrorKind::BrokenPipe } else { io::ErrorKind::Other };
     io::Error::new(kind, failure.to_string())

@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::run::StopFlag;
 
-/// Longest wait between two looks at the stop flag.
+/// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// Time between two attempts to reach a daemon that has ended.
 const RETRY: Duration = Duration::from_millis(500);
@@ -30,15 +30,14 @@ const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 
 /// Export samples of a switch's frames, and its counters, to an sFlow collector
 ///
-/// Sends sFlow version 5 over UDP: for one of N frames that come in by each port its first bytes, its length, and the
-/// ports that it came in by and goes to; and every --polling seconds the counters and the name of each port. Runs until
-/// Ctrl-C, and goes on when the daemon ends and comes back. The daemon must run.
+/// Sends sFlow version 5 over UDP: for one of N frames received by each port its first bytes, its length, and its
+/// ingress and egress ports; and every --polling seconds the counters and the name of each port. Runs until Ctrl-C, and
+/// resumes when the daemon restarts. The daemon must run.
 ///
 /// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its
-/// end, removes: only administrators can. Samples that the command is too slow for are dropped there, counted, and told to
-/// the collector. A collector that is not there ends nothing: datagrams that cannot leave or are refused are counted
-/// in the summary.
-/// See docs/observe.md.
+/// end, removes: only administrators can. Samples for which the command is too slow are dropped there, counted, and
+/// reported to the collector. A missing collector does not end the command: datagrams that cannot be sent or are
+/// refused are counted in the summary. See docs/observe.md.
 #[derive(Debug, Args)]
 pub(crate) struct Sflow {
     /// Switch, such as vale0
@@ -61,7 +60,7 @@ pub(crate) struct Sflow {
     /// Time between two samples of a port's counters, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     polling: Duration,
-    /// Address by which the collector knows this exporter [default: the address from which datagrams first leave]
+    /// Address that identifies this exporter to the collector [default: the source address of the first datagram]
     #[arg(long, value_name = "ADDRESS")]
     agent: Option<IpAddr>,
 }
@@ -71,7 +70,7 @@ fn sampling(text: &str) -> Result<u32, String> {
     let rate = count(text.strip_prefix("1-in-").unwrap_or(text)).ok();
     rate.and_then(|rate| u32::try_from(rate).ok())
         .filter(|rate| *rate > 0)
-        .ok_or_else(|| "give one of how many frames, such as 1-in-1000, or 1000".to_owned())
+        .ok_or_else(|| "give the sampling rate, such as 1-in-1000, or 1000".to_owned())
 }
 
 #[derive(Debug, Serialize)]
@@ -84,7 +83,7 @@ struct Ready<'a> {
 
 #[derive(Debug, Serialize)]
 struct Summary {
-    /// How often the exporter went on with its port opened anew.
+    /// How often the exporter resumed with its port opened anew.
     reconnections: u64,
     #[serde(flatten)]
     counts: Counts,
@@ -96,7 +95,7 @@ struct Session<'a> {
     mirror: Mirror,
     exporter: Exporter,
     polling: Duration,
-    /// When the daemon was last asked; `None` where that is due.
+    /// Time of the last request to the daemon; `None` if a request is due.
     polled: Option<Instant>,
     stop: StopFlag,
     output: &'a Output,
@@ -152,7 +151,7 @@ impl Sflow {
 }
 
 impl Session<'_> {
-    /// Sets the mirror, then opens its port: before its mirror a port would get others' frames.
+    /// Sets the mirror, then opens its port: a port without its mirror would get other frames.
     fn open(&self) -> Result<Port, Failure> {
         let name = &self.mirror.to;
         let mut connection = self.global.connect()?;
@@ -173,22 +172,22 @@ impl Session<'_> {
             ..OpenOptions::default()
         };
         let mut port = Port::open_with(name, &options)?;
-        // What came between the port and its mirror can be frames of anybody.
+        // Frames that arrived between the port and its mirror may be of any sender.
         port.rx().sync()?;
         let available = port.rx().available();
         port.rx().release(available);
         Ok(port)
     }
 
-    /// The port again, once there is a daemon that gives it; `None` where a signal ends the wait.
+    /// Opens the port again once a daemon provides it; `None` if a signal ends the wait.
     fn reopen(&mut self) -> Option<Port> {
         while !self.stop.is_set() {
             if let Ok(port) = self.open() {
-                // The ports are others' now.
+                // Other programs have the ports now.
                 self.polled = None;
                 return Some(port);
             }
-            // A daemon does not tell when it comes.
+            // A daemon does not announce its start.
             let end = Instant::now() + RETRY;
             while Instant::now() < end && !self.stop.is_set() {
                 std::thread::sleep(LONGEST_WAIT);
@@ -198,7 +197,7 @@ impl Session<'_> {
         None
     }
 
-    /// Exports until a signal. An error is that of the port, which is to be opened again.
+    /// Exports until a signal. An error is the port's, which must be opened again.
     fn export(&mut self, port: &mut Port) -> Result<(), Failure> {
         let mut frame = Vec::new();
         while !self.stop.is_set() {
@@ -225,7 +224,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes the daemon's counters. A daemon that does not answer is seen at the port.
+    /// Reads the daemon's counters. The port detects a daemon that does not answer.
     fn poll(&mut self) {
         if let Some(ports) = self.ports() {
             self.exporter.report(&ports, &self.mirror.to, Instant::now());
@@ -259,8 +258,8 @@ impl Session<'_> {
             )];
             let others = [
                 (counts.failed_datagrams, "datagrams could not leave, or were refused"),
-                (counts.dropped_samples, "samples were dropped before they came here"),
-                (counts.foreign_frames, "frames were no samples"),
+                (counts.dropped_samples, "samples were dropped before they arrived here"),
+                (counts.foreign_frames, "frames were not samples"),
                 (*reconnections, "reconnections to the daemon"),
             ];
             lines.extend(
@@ -279,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sampling_is_one_of_so_many() {
+    fn a_sampling_is_one_of_a_number() {
         for (text, rate) in [("1-in-1000", 1000), ("400", 400), ("1-in-64k", 64_000), ("1", 1)] {
             assert_eq!(sampling(text), Ok(rate), "{text}");
         }

@@ -60,7 +60,7 @@ fn text(status: &StatusReport) -> String {
     text
 }
 
-/// Who holds the shared memory, where it is more than one user.
+/// The users who hold shared memory, if more than one.
 fn by_user(status: &StatusReport) -> String {
     if status.shared_memory_by_user.len() < 2 {
         return String::new();

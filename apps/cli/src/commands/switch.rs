@@ -15,10 +15,10 @@ use crate::output::table::Columns;
 
 /// Have flow tables decide for a switch, under OpenFlow controllers, or learned addresses again
 ///
-/// Without options it lists the switches that have flow tables. With --openflow the switch speaks OpenFlow 1.3: it
-/// connects to the controllers, and tools such as ovs-ofctl change its flows through the socket SWITCH.mgmt beside the
-/// daemon's. Without flows it drops all frames. Ports have the numbers of their indexes, from 1. `ringroad config save`
-/// writes the settings into the daemon's configuration; flows are the controllers' affair.
+/// Without options the command lists the switches that have flow tables. With --openflow the switch speaks OpenFlow
+/// 1.3: it connects to the controllers, and tools such as ovs-ofctl change its flows through the socket SWITCH.mgmt
+/// beside the daemon's. Without flows it drops all frames. Ports have the numbers of their indexes, from 1. `ringroad
+/// config save` writes the settings into the daemon's configuration, but no flows.
 #[derive(Debug, Args)]
 pub(crate) struct Switch {
     /// Name of the switch, such as vale0
@@ -27,13 +27,13 @@ pub(crate) struct Switch {
     /// List the switches with flow tables
     #[arg(long, conflicts_with_all = ["switch", "openflow", "learn"])]
     list: bool,
-    /// Use flow tables, and connect to these controllers (none: tools alone change flows)
+    /// Use flow tables, and connect to these controllers (none: only tools change flows)
     #[arg(long, value_name = "tcp:HOST:PORT|ssl:HOST:PORT", num_args = 0.., conflicts_with = "learn")]
     openflow: Option<Vec<String>>,
     /// Listen for tools at this address too; with ssl: before it by TLS
     #[arg(long, value_name = "ADDRESS:PORT", requires = "openflow")]
     listen: Vec<String>,
-    /// What the switch does while no controller is connected
+    /// Behaviour of the switch while no controller is connected
     #[arg(long, value_name = "MODE", default_value = "secure", requires = "openflow")]
     fail_mode: FailMode,
     /// Number of the switch for controllers, hexadecimal [default: made from its name]
@@ -45,7 +45,7 @@ pub(crate) struct Switch {
     /// The switch's certificate, in PEM, with those between it and its CA
     #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "ca_cert"])]
     certificate: Option<PathBuf>,
-    /// Certificates of the CAs that sign those of controllers and tools, in PEM
+    /// Certificates of the CAs of controllers and tools, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "certificate"])]
     ca_cert: Option<PathBuf>,
     /// Use learned addresses again; all flows go
@@ -55,9 +55,9 @@ pub(crate) struct Switch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailMode {
-    /// Its flows stay, and frames that match none are dropped
+    /// Its flows stay, and frames without a matching flow are dropped
     Secure,
-    /// It is a learning switch until a controller comes
+    /// It is a learning switch until a controller connects
     Standalone,
 }
 

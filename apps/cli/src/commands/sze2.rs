@@ -16,11 +16,11 @@ use ringroad_sze2::memory::MemoryError;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Look at an SZE2 capture card in software, and set it
+/// Show and set an SZE2 capture card in software
 ///
 /// A card is a port: `ringroad attach vale0:card --driver sze2:/run/szedataII0` makes one on the switch vale0, with a
-/// socket for programs. Frames that come to the port pass the input buffer (IBUF), filter and distribution into one of
-/// the channels; frames that programs transmit leave by the output buffer (OBUF). See docs/sze2.md.
+/// socket for programs. Frames that arrive at the port pass the input buffer (IBUF), filter and distribution into one
+/// of the channels; frames that programs transmit leave by the output buffer (OBUF). See docs/sze2.md.
 #[derive(Debug, Args)]
 pub(crate) struct Sze2 {
     #[command(subcommand)]
@@ -31,9 +31,9 @@ pub(crate) struct Sze2 {
 enum Verb {
     /// Show everything about a card
     Status(status::Status),
-    /// Show or set which frames a card lets in
+    /// Show or set which frames a card accepts
     Ibuf(ibuf::Ibuf),
-    /// Show or set whether a card lets frames out
+    /// Show or set whether a card transmits frames
     Obuf(obuf::Obuf),
     /// Show or set which channels may get which frames
     Filter(filter::FilterVerb),
@@ -43,7 +43,7 @@ enum Verb {
     Dump(dump::Dump),
 }
 
-/// The card to talk to.
+/// The card to control.
 #[derive(Debug, Args)]
 struct CardArgument {
     /// Path of the card's socket
@@ -85,7 +85,7 @@ impl From<CardError> for Failure {
     }
 }
 
-/// On or off, for people.
+/// On or off, for users.
 fn switched(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }

@@ -22,8 +22,8 @@ use crate::output::Output;
 /// Run DPDK's testpmd on ports of the switch
 ///
 /// Attaches each port by vhost-user or memif, starts dpdk-testpmd with a virtio-user or memif device for each, and
-/// removes the ports when it ends: at Ctrl-C, or at enter where it says so. Its memory is of free 2 MiB pages where
-/// there are enough (256 MiB), else of ordinary ones. Arguments behind -- go to testpmd unchanged, such as
+/// removes the ports when it ends: at Ctrl-C, or at enter if it prints a prompt for that. It uses free 2 MiB pages if
+/// there are enough (256 MiB), else ordinary pages. Arguments after -- are passed to testpmd unchanged, such as
 /// --stats-period=1 or --txpkts=64.
 #[derive(Debug, Args)]
 pub(crate) struct Testpmd {
@@ -42,7 +42,7 @@ pub(crate) struct Testpmd {
     /// Queue pairs of each port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     queues: u16,
-    /// Use ordinary pages also where 2 MiB pages are free
+    /// Use ordinary pages even if 2 MiB pages are free
     #[arg(long)]
     no_huge: bool,
     /// Use virtio's packed rings
@@ -107,15 +107,15 @@ impl Testpmd {
             prefix: name,
             extra: self.extra.clone(),
         };
-        // Line by line even into a pipe: whoever reads it waits for what it says.
+        // Line by line even into a pipe: the reader waits for its lines.
         let mut words: Vec<OsString> = vec!["-oL".into(), program.into()];
         words.extend(plan.arguments());
         let mut command = Command::new("stdbuf");
-        // Its files lie beside its sockets.
+        // Its files are beside its sockets.
         command.args(&words).env("RUNTIME_DIRECTORY", guest.folder());
         let keys = if io::stdin().is_terminal() { Keys::Shared } else { Keys::PassedOn };
         if keys == Keys::PassedOn {
-            // It ends when its input does, so it gets one that lasts as long as this process.
+            // It ends when its input does, so it gets an input that stays open until this process ends.
             command.process_group(0).stdin(Stdio::piped());
         }
         if output.is_json() {

@@ -22,8 +22,9 @@ use crate::run::StopFlag;
 /// Watch the ports' rates and drops
 ///
 /// "in" counts frames that the datapath took from a port, "out" frames that it put into it; Gbit/s count L1 bits, as
-/// line rate does: frame with FCS, preamble and gap. ? lists the keys, q ends it. Where standard output is no terminal,
-/// and with --json, one interval is measured and printed. Frames on pipes pass between the programs and are not seen.
+/// line rate does: frame with FCS, preamble and gap. ? lists the keys, q ends it. If standard output is not a terminal,
+/// and with --json, one interval is measured and printed. Frames on pipes pass directly between the programs and are
+/// not counted.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Measure one interval, print it and end
@@ -35,7 +36,7 @@ pub(crate) struct Top {
     /// Order of the ports: by name, or the greatest rate first
     #[arg(long, value_enum, default_value_t = Order::Port)]
     sort: Order,
-    /// Go on when the daemon ends and comes back
+    /// Continue when the daemon restarts
     #[arg(long)]
     reconnect: bool,
 }

@@ -18,15 +18,15 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Show what happens to the next frames of a switch, step by step
 ///
-/// For each frame: the port that it came in by, its headers, what the switch knew of its source, where the switch sent
-/// it and why, and what became of it at each port. It ends after --count frames, after --duration, or with Ctrl-C. The
-/// datapath works slower meanwhile. There is one trace at a time.
+/// For each frame: the port that received it, its headers, what the switch knew of its source, the ports that the
+/// switch sent it to and why, and its fate at each port. It ends after --count frames, after --duration, or with
+/// Ctrl-C. The datapath works slower meanwhile. Only one trace can run at a time.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
-    /// Only frames that come in by this port of the switch
+    /// Only frames received by this port of the switch
     #[arg(long, value_name = "PORT")]
     from: Option<String>,
     /// Number of frames
@@ -53,7 +53,7 @@ impl Trace {
             reply => return Err(Failure::reply(&reply)),
         }
         let begin = Instant::now();
-        // Deliveries by other workers may come after the last frame: it is looked at once more.
+        // Deliveries by other workers may come after the last frame: the trace is read once more.
         let mut is_last = false;
         let mut shown = 0;
         let report = loop {
@@ -79,7 +79,7 @@ impl Trace {
             return output.result(&frames, |_| String::new());
         }
         if report.frames.is_empty() {
-            output.note("no frame came");
+            output.note("no frame arrived");
         } else if frames.is_empty() {
             output.note(&format!("none of {} frames was dropped", report.frames.len()));
         }

@@ -17,7 +17,7 @@ use crate::session_arguments::SessionArguments;
 /// Learning frames from the receiving side, a wait, the load for its time, a wait for the last frames, a verdict: pass,
 /// fail, or invalid if the generator could not carry the load.
 ///
-/// Exit status: 0 pass, 3 fail, 4 invalid; 1 where the trial could not be run.
+/// Exit status: 0 pass, 3 fail, 4 invalid; 1 if the trial could not be run.
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
     /// Port to send from
@@ -29,7 +29,7 @@ pub(crate) struct Trial {
     /// Offered rate of each direction: max, 1Mpps, 10Gbit, 1GbitL2, 50%@10G
     #[arg(long, default_value = "max")]
     rate: RateSpec,
-    /// How frames lie in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
+    /// Spacing of frames in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
     #[arg(long, default_value = "constant")]
     shape: LoadShape,
     /// How long the load lasts, s
@@ -60,7 +60,7 @@ pub(crate) struct Trial {
     frames: FrameOptions,
     #[command(flatten)]
     session: SessionArguments,
-    /// CPUs for the threads, of which each port has one for each queue; in turn
+    /// CPUs for the threads, one thread for each queue of each port; in turn
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cpu: Vec<usize>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `ringroad unlink`: what `ringroad link` made, taken back.
+//! `ringroad unlink`: undoes `ringroad link`.
 
 use clap::Args;
 use ringroad_control::{Connection, ControlError};
@@ -14,7 +14,7 @@ use crate::output::Output;
 
 /// Take namespaces off the switch that `ringroad link` joined
 ///
-/// The port goes, and the interface in the namespace with it. The namespace may be gone already.
+/// Removes the port, and with it the interface in the namespace. The namespace need not exist any more.
 #[derive(Debug, Args)]
 pub(crate) struct Unlink {
     /// The namespaces: names, or processes in them
@@ -78,7 +78,7 @@ impl Unlink {
         })
     }
 
-    /// An interface that no port of the daemon has is one that `ringroad link` made only if the daemon is gone.
+    /// An interface without a port of the daemon was made by `ringroad link` only if the daemon is gone.
     fn check_without_port(&self, tap: &Tap, has_daemon: bool) -> Result<(), Failure> {
         let Tap { namespace, interface } = tap;
         let link = in_namespace(namespace, || link_by_name(interface))??;

@@ -15,9 +15,9 @@ use crate::output::Output;
 
 /// Start the daemon
 ///
-/// Returns when it is ready. One that runs already is left as it is, which is success, unless --foreground or another
-/// configuration than the daemon's is given. Programs that need the daemon start it themselves; one started here stays
-/// until `ringroad down`.
+/// Returns when it is ready. A daemon that runs already is left as it is, which is success, unless --foreground or a
+/// configuration that differs from the daemon's is given. Programs that need the daemon start it themselves; a daemon
+/// started by this command runs until `ringroad down`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// Configuration of switches, ports, workers and permissions (TOML)
@@ -70,7 +70,7 @@ impl Up {
         })
     }
 
-    /// Makes sure that the daemon that runs already is the one that was asked for.
+    /// Makes sure that the daemon that runs already is the requested one.
     fn check_running(&self, status: &StatusReport, output: &Output) -> Result<(), Failure> {
         let runs = format!("the daemon runs already, as process {}", status.pid);
         if self.foreground {
@@ -92,7 +92,7 @@ impl Up {
         ))
     }
 
-    /// Runs the daemon in this process's place; returns only where that fails.
+    /// Replaces this process with the daemon; returns only on failure.
     fn become_daemon(&self, socket: &std::path::Path) -> Failure {
         let Some(program) = ringroad::daemon_program() else {
             return ringroad::StartError::NoProgram { socket: socket.display().to_string() }.into();

@@ -12,14 +12,14 @@ use crate::output::Output;
 
 /// Put the program that is installed now in place of the running daemon
 ///
-/// A new process goes on where the running one stops: programs keep their ports and connections, containers and
-/// guests their links, switches what they have learned and counted. Frames wait meanwhile, as long as the report says.
-/// Ports that the report calls opened anew were away for that time. If the new process cannot go on, the running one
-/// does, and the command fails. The new process reads the configuration: this is the way to change keys that a
-/// reload cannot change.
+/// A new process continues where the running one stops: programs keep their ports and connections, containers and
+/// guests their links, switches their learned addresses and counters. Frames wait meanwhile, for the time in the
+/// report. Ports that the report lists as opened anew were closed for that time. If the new process cannot take over,
+/// the running process continues, and the command fails. The new process reads the configuration: this is the way to
+/// change keys that a reload cannot change.
 #[derive(Debug, Args)]
 pub(crate) struct Upgrade {
-    /// Upgrade also where netmap programs lose their devices
+    /// Upgrade even if netmap programs lose their devices
     #[arg(long)]
     anyway: bool,
 }

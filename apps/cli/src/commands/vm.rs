@@ -15,12 +15,12 @@ use crate::output::Output;
 
 /// Start a small virtual machine on the switch, and deal with those that run
 ///
-/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed, nothing is written to a disk.
-/// Each port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and
-/// Ctrl-] ends the guest; with --detach it goes on without. Ports go with their guest. Without KVM the guest is
-/// emulated, and its speed says nothing of the switch. See docs/guests.md.
+/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed or written to a disk. Each
+/// port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and Ctrl-]
+/// ends the guest; with --detach the guest runs in the background. Ports are removed with their guest. Without KVM the
+/// guest is emulated, and its speed does not show the speed of the switch. See docs/guests.md.
 ///
-/// Exit status: with --run that of the first script that fails; of exec that of the command.
+/// Exit status: with --run the status of the first script that fails; with exec the command's.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Vm {

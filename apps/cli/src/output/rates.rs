@@ -1,5 +1,5 @@
-//! Numbers and rates as people read them. The bits that a rate counts are always named: L2 is the frame with its FCS,
-//! L1 adds preamble, delimiter and gap, 20 bytes per frame, as a link's speed counts.
+//! Numbers and rates as text. The bits that a rate counts are always named: L2 is the frame with its FCS, L1 adds
+//! preamble, delimiter and gap, 20 bytes per frame, as a link's speed counts.
 
 use ringroad::Reconnections;
 use ringroad_traffic::rate_meter::TrafficRate;

@@ -1,4 +1,4 @@
-//! Results for people: aligned columns.
+//! Results as text: aligned columns.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::rates::grouped;
 /// Most characters of a cell. Ringroad's names and reasons are shorter; only foreign text is longer.
 const MAX_CELL_CHARS: usize = 300;
 
-/// A table of `headings`, each column flush right where its heading begins with `>`.
+/// A table of `headings`, each column flush right if its heading begins with `>`.
 pub(crate) struct Columns {
     table: Table,
     right: Vec<bool>,
@@ -48,7 +48,7 @@ impl Columns {
             .collect()
     }
 
-    /// The lines, or `otherwise` where there is no row.
+    /// The lines, or `otherwise` if there is no row.
     pub(crate) fn lines_or(&self, otherwise: &str) -> String {
         if self.rows == 0 {
             return format!("{otherwise}\n");
@@ -57,7 +57,7 @@ impl Columns {
     }
 }
 
-/// Drops by cause in one cell, the greatest first; empty where there are none.
+/// Drops by cause in one cell, the greatest first; empty without drops.
 pub(crate) fn drops(by_cause: &BTreeMap<String, u64>) -> String {
     let mut causes: Vec<_> = by_cause.iter().filter(|(_, frames)| **frames > 0).collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_rows_says_so() {
+    fn a_table_without_rows_shows_the_given_text() {
         assert_eq!(Columns::new(&["port"]).lines_or("no ports"), "no ports\n");
     }
 

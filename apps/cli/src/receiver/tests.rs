@@ -76,7 +76,7 @@ fn a_frame_over_several_slots_is_one_frame_in_the_capture() {
 }
 
 #[test]
-fn frames_that_came_before_the_end_are_received() {
+fn frames_that_arrived_before_the_end_are_received() {
     let pipe = Embedded::new();
     let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
     for len in [60, 5000, 61] {

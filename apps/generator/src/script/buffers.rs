@@ -1,4 +1,4 @@
-//! Arrays of buffers as scripts hold them, and the tasks of the next send on their frames.
+//! Arrays of buffers of scripts, and the changes that the next send makes to their frames.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,16 +13,16 @@ const MOST_BYTES: usize = 256 << 20;
 /// Checksums that a send computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Offload {
-    /// None: frames go as they are.
+    /// None: frames are sent unchanged.
     #[default]
     Nothing,
-    /// That of the IPv4 header.
+    /// The IPv4 header's.
     Ip,
-    /// That of the IPv4 header, and that of the UDP, TCP or ICMP behind the IP header.
+    /// The IPv4 header's, and the UDP, TCP or ICMP checksum after the IP header.
     Transport,
 }
 
-/// The buffers of all arrays of one task. They live as long as the task: a script may hold a buffer longer than its
+/// The buffers of all arrays of one task. They live as long as the task: a script may keep a buffer longer than its
 /// array.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
@@ -59,7 +59,7 @@ pub(super) struct BufferArray {
 }
 
 impl BufferArray {
-    /// What the send that begins is to do; the next one starts anew.
+    /// Settings for the send that begins; the next send starts without them.
     pub(super) fn take_wishes(&self) -> (Offload, Option<u16>) {
         (self.offload.take(), self.stream.take())
     }

@@ -9,14 +9,14 @@ const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// Where the headers of a frame lie.
+/// Positions of the headers of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Start of the IP header and its version; none in frames of other protocols.
+    /// Start of the IP header and its version; `None` in frames of other protocols.
     ip: Option<(usize, Version)>,
-    /// Start of the transport header, its protocol and the packet's end; none behind fragments and extension headers.
+    /// Start of the transport header, its protocol and the packet's end; `None` after fragment and extension headers.
     transport: Option<(usize, u8, usize)>,
-    /// What lies behind the headers that are known.
+    /// The data after the known headers.
     pub(super) payload: usize,
 }
 
@@ -68,7 +68,7 @@ impl Layout {
         Self { transport: Some((transport, protocol, end)), payload: transport + header_bytes, ..none }
     }
 
-    /// Writes the checksum of the IPv4 header, and with `transport` that of the UDP, TCP or ICMP behind it.
+    /// Writes the checksum of the IPv4 header, and with `transport` the UDP, TCP or ICMP checksum after it.
     pub(super) fn write_checksums(&self, frame: &mut [u8], transport: bool) {
         let Some((ip, version)) = self.ip else { return };
         if version == Version::Four {
@@ -92,7 +92,7 @@ impl Layout {
                 _ => sum(addresses) + u64::from(protocol) + (end - start) as u64,
             };
             let checksum = !fold(pseudo + sum(&frame[start..end]));
-            // RFC 768: 0 says that there is no checksum.
+            // RFC 768: 0 means no checksum.
             if protocol == UDP && checksum == 0 { 0xffff } else { checksum }
         });
     }
@@ -115,7 +115,7 @@ impl Layout {
     }
 }
 
-/// Puts what `compute` makes of the frame, with zeros in the field, into the field.
+/// Sets the field to the result of `compute` for the frame with zeros in the field.
 fn write(frame: &mut [u8], at: usize, compute: impl FnOnce(&[u8]) -> u16) {
     frame[at..at + 2].fill(0);
     let checksum = compute(frame);

@@ -1,8 +1,8 @@
-//! Ports and their queues as scripts hold them.
+//! Ports and their queues in scripts.
 //!
-//! A queue of a port is one ring pair. `dev:getTxQueue(0)` and `dev:getRxQueue(0)` are its two sides, which may be used
-//! by two tasks at once: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to one
-//! queue take turns, a batch each.
+//! A queue of a port is one ring pair. `dev:getTxQueue(0)` and `dev:getRxQueue(0)` are its two sides, which two tasks
+//! can use at the same time: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to
+//! one queue take turns, a batch each.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,12 +24,12 @@ use super::run::Run;
 use super::sender::Sender;
 use super::{load, receiver};
 
-/// How often a draining port is looked at: it wakes its program when a slot comes back, not when the last one has.
+/// Interval between checks of a draining port: it wakes its program when a slot is returned, not when the last one is.
 const DRAIN_LOOK: Duration = Duration::from_micros(200);
 
 /// An open port.
 pub(super) struct Device {
-    /// The name by which the script opened it.
+    /// The name under which the script opened it.
     pub(super) name: String,
     info: PortInfo,
     mac: MacAddress,
@@ -38,18 +38,18 @@ pub(super) struct Device {
     queues: Vec<Arc<DeviceQueue>>,
 }
 
-/// One ring pair, and what is counted at it.
+/// One ring pair, and its counters.
 pub(super) struct DeviceQueue {
     /// The port's name and the queue's number, for messages: `vale0:a#0`.
     pub(super) label: String,
     ring: Mutex<Queue>,
-    /// Readable when something has come that was waited for.
+    /// Readable when an awaited event has occurred.
     readable: OwnedFd,
     sender: Mutex<Sender>,
     pub(super) meter: Mutex<Option<QueueMeter>>,
     pub(super) sent: Traffic,
     pub(super) received: Traffic,
-    /// Received frames that no buffer of the script's array held.
+    /// Received frames that fit no buffer of the script's array.
     pub(super) too_long: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl Traffic {
 }
 
 impl DeviceQueue {
-    /// The rings, for one batch. What a thread that panicked left is whole at each step.
+    /// The rings, for one batch. A thread that panics leaves them consistent at each step.
     pub(super) fn ring(&self) -> MutexGuard<'_, Queue> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,8 +81,8 @@ impl DeviceQueue {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is what `interest` asks for, something else has come, or `limit` has passed. The other side
-    /// of the queue may take the signal that was meant for this one, so the limit is to be short.
+    /// Sleeps until an event of `interest` or another event occurs, or `limit` has passed. The other side of the queue
+    /// may take the signal for this side, so the limit must be short.
     pub(super) fn wait(&self, interest: Interest, limit: Duration) -> Result<(), PortError> {
         if self.ring().arm(interest)? {
             return Ok(());
@@ -118,14 +118,15 @@ impl Device {
         Ok(Self { name: name.to_owned(), info, mac, tx_queues, rx_queues, queues })
     }
 
-    /// Opens `name` with as many queues as are asked for, or gives the device that is open already.
+    /// Opens `name` with the requested number of queues, or returns the device that is already open.
     pub(super) fn open(run: &Run, name: &str, tx_queues: u16, rx_queues: u16) -> mlua::Result<Arc<Self>> {
-        // Held while the port opens, so that of two tasks that ask for one port the second gets what the first opened.
+        // Held while the port opens, so that of two tasks that open one port the second gets the first one's device.
         let mut devices = run.devices();
         if let Some(device) = devices.iter().find(|device| device.name == name) {
             if device.tx_queues < tx_queues || device.rx_queues < rx_queues {
                 return Err(mlua::Error::runtime(format!(
-                    "device.config: {name} is open already with {} tx and {} rx queues: ask for all queues the first time",
+                    "device.config: {name} is open already with {} tx and {} rx queues: request all queues at 
+                     once",
                     device.tx_queues, device.rx_queues
                 )));
             }
@@ -137,7 +138,7 @@ impl Device {
         let device = Self::new(name, port, run, tx_queues, rx_queues)?;
         if device.queues.len() < usize::from(wanted) {
             return Err(mlua::Error::runtime(format!(
-                "device.config: {name} has {} queues, and {wanted} are asked for: ask for fewer, or name the port with \
+                "device.config: {name} has {} queues, and {wanted} are requested: request fewer, or name the port with \
                  more, like {name}@queues={wanted}",
                 device.queues.len()
             )));
@@ -151,7 +152,7 @@ impl Device {
         &self.info
     }
 
-    /// Hands over what the rings still hold, as long as that makes progress.
+    /// Hands over the frames still in the rings, until there is no more progress.
     pub(super) fn drain(&self, run: &Run) -> Result<(), PortError> {
         let mut clock = run.clock.reader();
         for queue in &self.queues {
@@ -235,7 +236,7 @@ impl Device {
                 number: number as u16,
             }),
             None => Err(mlua::Error::runtime(format!(
-                "{} has no {} queue {number}: it has {count}, numbered from 0; ask device.config for more",
+                "{} has no {} queue {number}: it has {count}, numbered from 0; request more in device.config",
                 self.name,
                 side.word()
             ))),
@@ -243,8 +244,8 @@ impl Device {
     }
 }
 
-/// The address of the interface that the port is, where that can be seen from here; else one made of the port's name,
-/// so that it is the same in each run.
+/// The address of the port's interface, if it is visible from here; else one derived from the port's name, so that it
+/// is the same in each run.
 fn address_of(info: &PortInfo) -> MacAddress {
     let interface = info.name.trim_start_matches("xdp:").trim_start_matches("packet:");
     let plain = |name: &str| !name.is_empty() && !name.contains(['/', ':', '{', '}', '^', '@', '.']);
@@ -328,7 +329,7 @@ impl std::fmt::Debug for Device {
 }
 
 impl QueueRef {
-    /// Refuses what the other side is for.
+    /// Refuses functions of the other side.
     fn expect(&self, side: Side, what: &str) -> mlua::Result<()> {
         if self.side == side {
             return Ok(());

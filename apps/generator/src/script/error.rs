@@ -10,26 +10,26 @@ pub enum ScriptError {
     /// The file cannot be read.
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    /// The script is wrong, or what it asked for failed.
+    /// The script is wrong, or one of its requests failed.
     #[error("{message}{}{traceback}", if traceback.is_empty() { "" } else { "\n" })]
     Failed {
         /// The task in which it happened: `master`, or the name of the function.
         task: String,
-        /// What happened, after file and line.
+        /// The error, after file and line.
         message: String,
         /// The calls that led there, innermost first, a line each; empty for errors of syntax.
         traceback: String,
     },
-    /// The arguments are not what the script's `configure` asked for.
+    /// The arguments do not match the script's `configure`.
     #[error("{0}")]
     Usage(
-        /// What is wrong, and the script's usage.
+        /// The problem, and the script's usage.
         String,
     ),
     /// Output cannot be written.
     #[error("writing the output: {0}")]
     Output(io::Error),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("starting a thread: {0}")]
     Thread(io::Error),
 }
@@ -41,7 +41,7 @@ impl ScriptError {
         Self::Failed { task: task.to_owned(), message, traceback }
     }
 
-    /// What happened, where there is no Lua error.
+    /// The error, if it is not a Lua error.
     pub(super) fn in_task(task: &str, message: impl Into<String>) -> Self {
         Self::Failed { task: task.to_owned(), message: message.into(), traceback: String::new() }
     }
@@ -71,7 +71,7 @@ fn words(error: &mlua::Error) -> (String, String) {
     }
 }
 
-/// The message with the place in the script that called where it is about a place in the prelude.
+/// The message; for errors in the prelude, with the place in the script that called it.
 fn placed(message: &str, traceback: String) -> (String, String) {
     let rest = message.strip_prefix("ringroad/").and_then(|rest| rest.splitn(3, ':').nth(2));
     match (rest, place(&traceback)) {

@@ -10,10 +10,10 @@ use super::memory::NumberBlock;
 
 /// Values that a script gathers before it hands them over.
 const PENDING: usize = 1024;
-/// Largest value told apart: 1000 s. Larger ones count as this.
+/// Largest recorded value: 1000 s. Larger values count as this.
 const MOST_NS: u64 = 1_000_000_000_000;
 
-/// Values, and how many were none.
+/// Values, and the number of missing values.
 #[derive(Debug)]
 pub(super) struct Values {
     histogram: Histogram<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Values {
     outside: u64,
 }
 
-/// A histogram as one task holds it. The values may be shared with other tasks.
+/// A histogram of one task. The values may be shared with other tasks.
 #[derive(Debug)]
 pub(super) struct HistogramRef {
     values: Arc<Mutex<Values>>,
@@ -38,7 +38,7 @@ impl HistogramRef {
     /// The same values in another task.
     pub(super) fn of(values: Arc<Mutex<Values>>) -> mlua::Result<Self> {
         let pending = NumberBlock::new(PENDING);
-        let pending = pending.ok_or_else(|| mlua::Error::runtime("there is no memory for a histogram"))?;
+        let pending = pending.ok_or_else(|| mlua::Error::runtime("not enough memory for a histogram"))?;
         Ok(Self { values, pending })
     }
 

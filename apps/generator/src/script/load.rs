@@ -4,10 +4,10 @@ use mlua::Value;
 use ringroad_traffic::line_rate::BitLayer;
 use ringroad_traffic::pacing::{LoadShape, RateSpec};
 
-/// A rate and a shape; none is as fast as it goes.
+/// A rate and a shape; without a rate, the maximum.
 pub(super) type Load = Option<(RateSpec, LoadShape)>;
 
-/// `setRate`: Mbit/s of frames with their FCS (L2), or a rate in text; nil is as fast as it goes.
+/// `setRate`: Mbit/s of frames with their FCS (L2), or a rate in text; nil is the maximum.
 pub(super) fn of_mbit(rate: &Value, shape: &Value) -> mlua::Result<Load> {
     of(rate, shape, "setRate", |mbit| RateSpec::Bits { rate_bps: mbit * 1e6, layer: BitLayer::L2 })
 }

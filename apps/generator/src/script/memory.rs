@@ -1,9 +1,9 @@
 //! Memory that LuaJIT code writes by itself: frames of a task, values for a histogram, the flag that ends the run.
 //!
-//! This is the one place where addresses go to scripts. A script is a program of its user, with the user's rights: like
-//! any program with pointers it can write past its buffers (`pkt.payload.uint8[100000] = 0`), and then anything can
-//! happen to this process. What happens to others is bounded by the ports: frames lie in private memory, and are copied
-//! into rings with their lengths checked. Rust reads only through addresses of its own and takes no length unchecked.
+//! Only this module passes addresses to scripts. A script is a program of its user, with the user's rights: like any
+//! program with pointers it can write past its buffers (`pkt.payload.uint8[100000] = 0`), and then anything can happen
+//! to this process. The ports limit the effect on other processes: frames lie in private memory, and are copied into
+//! rings with their lengths checked. Rust reads only through addresses of its own and takes no length unchecked.
 //!
 //! The invariant of all blocks: a script runs on the thread that owns its Lua state, and calls into Rust from there. So
 //! while Rust code holds a borrow of a block, no Lua code runs that could write it.
@@ -19,7 +19,7 @@ use mlua::{LightUserData, Lua, LuaOptions, StdLib};
 
 /// Bytes before the frame in each buffer: `ringroad_buf` in prelude/packet.lua.
 const HEADER_BYTES: usize = 64;
-/// Where in the header the arrival stands; the length stands at its start, the capacity behind that.
+/// Offset of the arrival time in the header; the length is at the header's start, followed by the capacity.
 const ARRIVAL_OFFSET: usize = 8;
 
 /// Zeroed memory of fixed place and length.
@@ -42,7 +42,7 @@ impl Block {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
         // SAFETY: just checked to lie within the block.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: `len` initialised bytes from there lie in the block; the module's invariant: nobody writes them
+        // SAFETY: the block has `len` initialised bytes from there; by the module's invariant they are not written
         // meanwhile.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
@@ -63,7 +63,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and only here given back.
+        // SAFETY: allocated with this layout, and freed only here.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
@@ -78,7 +78,7 @@ pub(super) struct FrameBlock {
 }
 
 impl FrameBlock {
-    /// `count` buffers for frames of up to `capacity` bytes. `None` where there is not so much memory.
+    /// `count` buffers for frames of up to `capacity` bytes. `None` if there is not enough memory.
     pub(super) fn new(count: usize, capacity: usize) -> Option<Self> {
         let stride = HEADER_BYTES + capacity.next_multiple_of(HEADER_BYTES);
         let mut block = Block::new(Self::bytes_for(count, capacity))?;
@@ -108,12 +108,12 @@ impl FrameBlock {
         self.count
     }
 
-    /// Longest frame that a buffer holds, bytes.
+    /// Longest frame that fits a buffer, bytes.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The length of frame `index` as the script left it. It may be more than the buffer holds.
+    /// The length of frame `index` as set by the script. It can exceed the buffer.
     #[inline]
     pub(super) fn claimed_len(&self, index: usize) -> usize {
         let mut len = [0; 4];
@@ -121,7 +121,7 @@ impl FrameBlock {
         u32::from_ne_bytes(len) as usize
     }
 
-    /// The first `len` bytes of buffer `index`, at most what it holds.
+    /// The first `len` bytes of buffer `index`, at most its capacity.
     #[inline]
     pub(super) fn frame(&self, index: usize, len: usize) -> &[u8] {
         self.block.bytes(index * self.stride + HEADER_BYTES, len.min(self.capacity))
@@ -133,7 +133,7 @@ impl FrameBlock {
         self.block.bytes_mut(index * self.stride + HEADER_BYTES, len.min(self.capacity))
     }
 
-    /// Tells the script that buffer `index` holds a frame of `len` bytes that came at `arrival_ns`.
+    /// Marks for the script that buffer `index` has a frame of `len` bytes that arrived at `arrival_ns`.
     #[inline]
     pub(super) fn received(&mut self, index: usize, len: usize, arrival_ns: u64) {
         let header = self.block.bytes_mut(index * self.stride, HEADER_BYTES);
@@ -150,7 +150,7 @@ pub(super) struct NumberBlock {
 }
 
 impl NumberBlock {
-    /// Room for `count` numbers. `None` where there is no memory.
+    /// Room for `count` numbers. `None` if there is not enough memory.
     pub(super) fn new(count: usize) -> Option<Self> {
         Some(Self { block: Block::new(count * 8)?, count })
     }
@@ -196,7 +196,7 @@ pub(super) fn flag_reader() -> LightUserData {
 
 /// A Lua state with all of LuaJIT's libraries, FFI among them.
 pub(super) fn new_state() -> Lua {
-    // SAFETY: what mlua cannot vouch for is that scripts keep to their memory when they use FFI. They are the user's
-    // own programs; see the head of this module.
+    // SAFETY: mlua cannot guarantee that scripts stay within their memory when they use FFI. They are the user's own
+    // programs; see the head of this module.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
 }

@@ -11,7 +11,7 @@ use super::StatsFormat;
 use super::context::context;
 use super::device::DeviceQueue;
 
-/// A meter and the batch that it is to take.
+/// A meter and the batch that it will take.
 #[derive(Debug)]
 pub(super) struct QueueMeter {
     pub(super) meter: Meter,
@@ -29,7 +29,7 @@ impl DeviceQueue {
 }
 
 impl MeterRef {
-    /// Lets `queue` have a meter from now on: of the streams listed, which are numbered from 0, or of all that appear.
+    /// Attaches a meter to `queue`: of the listed streams, which are numbered from 0, or of all that appear.
     pub(super) fn attach(
         queue: &Arc<DeviceQueue>,
         streams: Option<Vec<u16>>,
@@ -47,7 +47,7 @@ impl MeterRef {
     fn with<T>(&self, work: impl FnOnce(&mut Meter) -> T) -> mlua::Result<T> {
         match &mut *self.0.meter() {
             Some(metered) => Ok(work(&mut metered.meter)),
-            None => Err(mlua::Error::runtime("meter: the queue has none")),
+            None => Err(mlua::Error::runtime("meter: the queue has no meter")),
         }
     }
 
@@ -76,10 +76,10 @@ impl UserData for MeterRef {
     }
 }
 
-/// The report for people.
+/// The report for users.
 fn text(label: &str, summary: &MeterSummary) -> String {
     let mut lines = vec![format!(
-        "[{label}] {} frames, {} of others, {} damaged beyond telling whose",
+        "[{label}] {} frames, {} foreign, {} damaged beyond recognition",
         summary.port.frames, summary.port.foreign_frames, summary.port.corrupted_unattributed
     )];
     lines.extend(summary.streams.iter().map(|stream| stream_text(label, stream)));

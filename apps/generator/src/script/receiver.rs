@@ -16,7 +16,7 @@ use super::run::LONGEST_WAIT;
 /// Turns without a frame before a sleep.
 const SPINS: u32 = 64;
 
-/// What one look at the ring brought.
+/// Result of one check of the ring.
 #[derive(Default)]
 struct Taken {
     frames: usize,
@@ -31,9 +31,9 @@ impl Taken {
     }
 }
 
-/// Waits until there is a frame, at most `limit_ns`, and takes as many as there are and `array` holds. Returns their
-/// number: 0 where the time passed, or the run ended meanwhile. A run that has ended is still served, but not waited
-/// for.
+/// Waits until there is a frame, at most `limit_ns`, and takes as many as are available and fit `array`. Returns their
+/// number: 0 if the time passed, or the run ended meanwhile. After the end of a run frames are still taken, but not
+/// waited for.
 pub(super) fn receive(
     queue: &DeviceQueue,
     array: &BufferArray,
@@ -50,7 +50,7 @@ pub(super) fn receive(
         let (taken, now_ns) = {
             let mut ring = queue.ring();
             ring.rx().sync().map_err(wrong)?;
-            // Read behind the sync: what it shows left before.
+            // Read after the sync: the frames that it shows left before.
             let now_ns = context.now_ns();
             let taken = take(ring.rx(), &mut block, now_ns);
             if taken.frames > 0 || taken.too_long > 0 {

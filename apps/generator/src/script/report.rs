@@ -16,7 +16,7 @@ pub struct ScriptReport {
 /// The account of a port.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DeviceReport {
-    /// The name by which the script opened it.
+    /// The name under which the script opened it.
     pub name: String,
     /// The driver that serves it.
     pub driver: String,
@@ -33,7 +33,7 @@ pub struct QueueReport {
     pub sent_frames: u64,
     /// Bytes of these.
     pub sent_bytes: u64,
-    /// Those of them that the other side had not taken at the end.
+    /// Frames among them that the other side had not taken at the end.
     pub unsent_frames: u64,
     /// Frames received into the script's buffers.
     pub received_frames: u64,
@@ -41,13 +41,13 @@ pub struct QueueReport {
     pub received_bytes: u64,
     /// Frames received and dropped because they were longer than the script's buffers.
     pub too_long_frames: u64,
-    /// What was meant to be sent while a rate was set, and what was.
+    /// Intended and sent frames while a rate was set.
     pub offered: OfferedLoad,
-    /// How well frames kept their times; absent where no rate was set.
+    /// Accuracy of the frames' times; absent if no rate was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure: Option<DepartureErrorReport>,
-    /// What became of signed frames; absent where the script attached no meter. Streams that this run signed are
-    /// compared with what it sent.
+    /// Reception of signed frames; absent if the script attached no meter. Streams that this run signed are compared
+    /// with what it sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meter: Option<MeterSummary>,
 }

@@ -13,7 +13,8 @@ use super::transfer::Transfer;
 use super::{ScriptOptions, Source};
 use crate::clock::Clock;
 
-/// Longest sleep between two looks at the flag that ends the run: a signal handler can set it, but not wake anybody.
+/// Longest sleep between two checks of the flag that ends the run: a signal handler can set it, but cannot wake
+/// threads.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// One run of a script.
@@ -51,11 +52,11 @@ struct Tasks {
 #[derive(Default)]
 struct TaskRecord {
     ended: bool,
-    /// What the function returned, until somebody takes it.
+    /// The function's result, until it is taken.
     returned: Option<Vec<Transfer>>,
 }
 
-/// The locks guard plain values that are whole at each step, so what a panicking thread left can be used.
+/// The locks guard plain values that are consistent at each step, so they can be used after a thread panicked.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,7 +85,7 @@ impl Run {
         }
     }
 
-    /// Whether the run is to end.
+    /// Whether the run must end.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -95,7 +96,7 @@ impl Run {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run goes on, or ended less than `extra_ns` before `now_ns`.
+    /// Whether the run continues, or ended less than `extra_ns` before `now_ns`.
     pub(super) fn is_within(&self, extra_ns: u64, now_ns: u64) -> bool {
         if !self.is_over() {
             return true;
@@ -132,7 +133,7 @@ impl Run {
         }
     }
 
-    /// Lets `watch_time_limit` return.
+    /// Makes `watch_time_limit` return.
     pub(super) fn end_watch(&self) {
         lock(&self.time_limit).over = true;
         self.time_limit_changed.notify_all();
@@ -173,7 +174,7 @@ impl Run {
         lock(&self.devices)
     }
 
-    /// Says once that ports are open and traffic may come.
+    /// Reports once that ports are open and traffic can start.
     pub(super) fn announce(&self) -> Result<(), mlua::Error> {
         if self.announced.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -183,7 +184,7 @@ impl Run {
         (self.options.ready)(&infos).map_err(|error| self.output_failed(error))
     }
 
-    /// Lets `queue` number the frames of `stream`, unless another one does.
+    /// Makes `queue` number the frames of `stream`, unless another queue does.
     pub(super) fn claim_stream(&self, stream: u16, queue: &str) -> Result<(), String> {
         let mut streams = lock(&self.streams);
         match streams.get(&stream) {
@@ -209,7 +210,7 @@ impl Run {
         lock(&self.tasks).threads.push(thread);
     }
 
-    /// Notes that a task has ended, with what it returned.
+    /// Records that a task has ended, with its result.
     pub(super) fn end_task(&self, number: usize, returned: Option<Vec<Transfer>>) {
         if let Some(record) = lock(&self.tasks).records.get_mut(number) {
             record.ended = true;
@@ -222,7 +223,7 @@ impl Run {
         lock(&self.tasks).records.get(number).is_some_and(|record| !record.ended)
     }
 
-    /// Waits until the task has ended; what it returned, unless somebody took that.
+    /// Waits until the task has ended; returns its result, unless it was taken before.
     pub(super) fn wait_for_task(&self, number: usize) -> Vec<Transfer> {
         let mut tasks = lock(&self.tasks);
         while tasks.records.get(number).is_some_and(|record| !record.ended) {
@@ -239,7 +240,7 @@ impl Run {
         }
     }
 
-    /// Waits for the threads themselves, which hold the ports.
+    /// Waits for the threads themselves, which have the ports open.
     pub(super) fn join_threads(&self) {
         let threads = std::mem::take(&mut lock(&self.tasks).threads);
         for thread in threads {

@@ -1,7 +1,7 @@
 //! Sending a batch: sign, compute checksums, wait for each frame's time, copy it into a slot.
 //!
-//! The time of departure is written when the frame's slot is filled, not when the script made the frame, so that what a
-//! frame waits for its turn is no part of the latency measured with it.
+//! The time of departure is written when the frame's slot is filled, not when the script made the frame, so that the
+//! frame's wait for its turn is not part of the latency measured with it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::clock::ClockReader;
 
 /// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
 const AWAKE_NS: u64 = 100_000;
-/// Frames put into slots before they are handed over, where the next is due at once.
+/// Frames put into slots before they are handed over, if the next is due immediately.
 const FRAMES_PER_SYNC: u32 = 64;
 /// Turns without room before a sleep.
 const SPINS: u32 = 64;
@@ -55,7 +55,7 @@ impl Sender {
     /// Sets what the next batch begins with: the schedule starts there.
     pub(super) fn set_load(&mut self, load: Load) -> mlua::Result<()> {
         if let Some((rate, shape)) = &load {
-            // Says now what is out of range.
+            // Reports values out of range now.
             Departures::new(rate, shape, SHORTEST as f64, 1.0, DEFAULT_CATCH_UP_FRAMES, 0)
                 .map_err(|error| mlua::Error::runtime(error.to_string()))?;
         }
@@ -66,7 +66,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What was meant to be sent under a rate, and what was.
+    /// Intended and sent frames under a rate.
     pub(super) fn offered(&self) -> OfferedLoad {
         let Some(departures) = &self.departures else { return self.past };
         let now = departures.offered_load(departures.next_due_ns());
@@ -84,7 +84,7 @@ impl Sender {
         &self.sequences
     }
 
-    /// How well frames kept their times; none where no rate was set.
+    /// Accuracy of the frames' times; `None` if no rate was set.
     pub(super) fn departure_error(&self) -> Option<DepartureErrorReport> {
         Some(self.error.report()).filter(|report| report.frames > 0)
     }
@@ -170,7 +170,7 @@ impl Sender {
         }
     }
 
-    /// Puts frames into slots until one is not due, the ring is full, or some are to be handed over.
+    /// Puts frames into slots until one is not due, the ring is full, or a batch must be handed over.
     fn fill(&mut self, tx: &mut TxRing, batch: &mut Batch<'_>) -> Result<Step, SendError> {
         let paced = self.departures.is_some();
         let mut filled = 0;
@@ -255,7 +255,7 @@ enum Step {
     Filled,
     /// The ring is full.
     Full,
-    /// The next frame is due in so many ns.
+    /// Time until the next frame is due, ns.
     Early(u64),
 }
 
@@ -279,7 +279,7 @@ impl SendError {
     }
 }
 
-/// Looks at the lengths, which the script could write as it liked.
+/// Checks the lengths, which the script can set to any value.
 fn check(block: &FrameBlock, count: usize, queue: &DeviceQueue) -> mlua::Result<()> {
     for index in 0..count {
         let len = block.claimed_len(index);

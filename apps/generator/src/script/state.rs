@@ -15,7 +15,7 @@ use super::run::{LONGEST_WAIT, Run};
 use super::task::start_task;
 use super::transfer::{Transfer, register_classes};
 
-/// Lua modules by the name that `require` knows them by, in the order in which they are loaded.
+/// Lua modules by their name in `require`, in loading order.
 const PRELUDE: [(&str, &str); 13] = [
     ("ringroad.output", include_str!("prelude/output.lua")),
     ("ringroad.numbers", include_str!("prelude/numbers.lua")),
@@ -32,7 +32,7 @@ const PRELUDE: [(&str, &str); 13] = [
     ("software-ratecontrol", include_str!("prelude/ratecontrol.lua")),
 ];
 
-/// Further names of modules, as scripts for MoonGen and libmoon have them.
+/// Further names of modules, as used in scripts for MoonGen and libmoon.
 const ALIASES: [(&str, &str); 5] = [
     ("libmoon", "moongen"),
     ("dpdk", "moongen"),
@@ -63,7 +63,7 @@ pub(super) fn make_state(run: &Arc<Run>, task: &str, seed: u32) -> mlua::Result<
     Ok(lua)
 }
 
-/// How objects of the prelude's classes are made of what they were packed as.
+/// Functions that make objects of the prelude's classes from their packed form.
 fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
     let classes = lua.create_table()?;
     for (class, module) in [("stats.counter", "stats"), ("histogram", "histogram")] {

@@ -107,7 +107,7 @@ fn run_task(
 pub(super) enum MasterEnd {
     /// It ran.
     Done,
-    /// The user asked for help, and got it.
+    /// The user requested help, which was printed.
     Helped,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn run_master(run: &Arc<Run>) -> Result<MasterEnd, ScriptError> {
     Ok(MasterEnd::Done)
 }
 
-/// Calls `configure`, if there is one: what kind of end it came to, and its value.
+/// Calls `configure`, if there is one; returns how it ended, and its value.
 const CONFIGURE: &str = r#"
 local configure = rawget(_G, "configure")
 if type(configure) ~= "function" then return "plain" end

@@ -9,7 +9,7 @@ use super::*;
 /// Only a failure waits so long.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
-/// What a script printed.
+/// The output of a script.
 #[derive(Clone, Default)]
 struct Printed(Arc<Mutex<Vec<u8>>>);
 
@@ -24,7 +24,7 @@ impl Write for Printed {
     }
 }
 
-/// A datapath of its own for a script, and what it printed.
+/// A datapath for one script, and the script's output.
 struct Bench {
     datapath: Embedded,
     printed: Printed,
@@ -81,7 +81,8 @@ fn frames(port: &mut Port) -> Vec<Vec<u8>> {
     }
 }
 
-/// Sends frames that `build` makes of `buf` and the number `i` from one end of a pipe; what arrives at the other.
+/// Sends frames that `build` makes from `buf` and the number `i` from one end of a pipe; returns those that arrive at
+/// the other.
 fn sent(fill: &str, modify: &str, after: &str, size: usize, count: usize) -> Vec<Vec<u8>> {
     let bench = Bench::new();
     let mut far = bench.datapath.open("x}1").unwrap();
@@ -101,7 +102,7 @@ fn sent(fill: &str, modify: &str, after: &str, size: usize, count: usize) -> Vec
           assert(queue:send(bufs) == {count})
         end"#
     );
-    // The pipe's other end takes the frames while this thread runs the script's last step, so look afterwards.
+    // The pipe's other end takes the frames while this thread runs the script's last step, so check afterwards.
     bench.run(&source, &[]);
     frames(&mut far)
 }
@@ -311,7 +312,7 @@ fn a_meter_counts_signed_frames() {
         &[],
     );
     assert!(
-        bench.printed().starts_with("239\t199\t0\t199\n[x}1#0] 239 frames, 0 of others"),
+        bench.printed().starts_with("239\t199\t0\t199\n[x}1#0] 239 frames, 0 foreign"),
         "{}",
         bench.printed()
     );
@@ -443,7 +444,7 @@ fn the_end_of_the_run_ends_loops_sends_and_waits() {
         "function work(queue) tell(queue); while mg.running() do end end",
         "function work(queue) tell(queue); while mg.running() do mg.sleepMillis(3600000) end end",
         "function work(queue) tell(queue); while mg.running() do queue.dev:getRxQueue(0):recv(memory.bufArray()) end end",
-        // Nobody takes more frames than the ring holds.
+        // The ring fills up: no frames are taken.
         "function work(queue) while mg.running() do tell(queue) end end",
         "function work(queue) tell(queue); queue:setRateMpps(0.000001); while mg.running() do tell(queue) end end",
         "function work(queue) tell(queue); while mg.running(1) do queue.dev:getRxQueue(0):tryRecv(memory.bufArray(1), 1) end end",
@@ -579,9 +580,9 @@ fn errors_name_file_and_line() {
         ),
         (in_master("memory.bufArray(0)"), "number of buffers is 0"),
         (in_master("for _ = 1, 100 do memory.bufArray(65536) end"), "Make buffer arrays once"),
-        (in_master("parseMacAddress('02:00')"), "\"02:00\" is no Ethernet address"),
-        (in_master("parseIPAddress('1.2.3.256')"), "\"1.2.3.256\" is no IPv4 address"),
-        (in_master("parseIPAddress('1::2::3')"), "is no IPv6 address"),
+        (in_master("parseMacAddress('02:00')"), "\"02:00\" is not an Ethernet address"),
+        (in_master("parseIPAddress('1.2.3.256')"), "\"1.2.3.256\" is not an IPv4 address"),
+        (in_master("parseIPAddress('1::2::3')"), "is not an IPv6 address"),
         (in_master("createStack('eth', 'ipx')"), "there is no header \"ipx\""),
         (in_master("createStack('eth', 'vlan', 'vlan')"), "\"vlan\" is given twice"),
         (in_master("stats:newManualTxCounter('x', 'xml')"), "there is no format \"xml\""),
@@ -667,7 +668,7 @@ fn wrong_arguments_print_the_usage_and_help_prints_the_help() {
         (vec!["a", "--rate"], "option --rate needs a value"),
         (vec!["a", "--rate", "fast"], "--rate: \"fast\" is not a number"),
         (vec!["a", "--speed", "1"], "there is no option --speed"),
-        (vec!["a", "--mode", "c"], "--mode: \"c\" is none of a, b"),
+        (vec!["a", "--mode", "c"], "--mode: \"c\" is not one of a, b"),
         (vec!["a", "--verbose=1"], "--verbose takes no value"),
     ] {
         let error = Bench::new().try_run(CONFIGURED, &arguments).unwrap_err();

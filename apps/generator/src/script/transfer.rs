@@ -9,7 +9,7 @@ use super::histogram::{HistogramRef, Values};
 
 /// Tables within tables, at most; more is a table that contains itself.
 const MAX_DEPTH: usize = 32;
-/// Where the prelude keeps the functions that make objects of plain values, by class.
+/// Name of the prelude's table of functions that make objects from plain values, by class.
 const CLASSES: &str = "ringroad.classes";
 
 /// A value without a Lua state.
@@ -21,7 +21,7 @@ pub(super) enum Transfer {
     Number(f64),
     Text(Vec<u8>),
     Table(Vec<(Transfer, Transfer)>),
-    /// An object of the prelude: its class, and what that packs it as.
+    /// An object of the prelude: its class, and its packed form.
     Object(String, Box<Transfer>),
     Device(Arc<Device>),
     Queue(QueueRef),
@@ -29,7 +29,7 @@ pub(super) enum Transfer {
 }
 
 impl Transfer {
-    /// Takes `value` out of its state. `what` names it in errors.
+    /// Copies `value` out of its state. `what` names it in errors.
     pub(super) fn from_lua(value: Value, what: &str) -> mlua::Result<Self> {
         Self::at_depth(value, what, 0)
     }
@@ -118,7 +118,7 @@ impl Transfer {
     }
 }
 
-/// Tells the state how objects of the prelude's classes arrive.
+/// Registers in the state how objects of the prelude's classes are unpacked.
 pub(super) fn register_classes(lua: &Lua, classes: Table) -> mlua::Result<()> {
     lua.set_named_registry_value(CLASSES, classes)
 }

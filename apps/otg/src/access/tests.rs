@@ -6,7 +6,7 @@ use super::*;
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// What becomes of a request with these headers.
+/// The result of a request with these headers.
 fn status(gate: &Gate, target: &str, headers: &[(&str, &str)]) -> u16 {
     let request =
         headers.iter().fold(Request::get(target), |request, (name, value)| request.header(*name, *value));
@@ -14,7 +14,7 @@ fn status(gate: &Gate, target: &str, headers: &[(&str, &str)]) -> u16 {
 }
 
 #[test]
-fn a_token_is_256_random_bits_and_no_debug_output_has_it() {
+fn a_token_is_256_random_bits_and_not_in_debug_output() {
     let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
     assert_eq!(one.text().len(), 64);
     assert_ne!(one, other);
@@ -71,7 +71,7 @@ fn the_server_answers_only_to_its_own_names() {
     }
     assert_eq!(status(&gate, "/config", &[]), 421);
     assert_eq!(status(&gate, "/config", &[("host", "localhost"), ("host", "evil.example")]), 421);
-    // The whole URL may be given instead.
+    // The request can have the whole URL instead.
     assert_eq!(status(&gate, "http://evil.example/config", &[("host", "localhost")]), 421);
     assert_eq!(status(&gate, "http://localhost/config", &[("host", "localhost")]), 200);
 
@@ -107,16 +107,16 @@ fn a_token_file_must_be_private() {
     assert_eq!(write(&format!("{text}\n"), 0o600), Ok(text.clone()));
     assert_eq!(write(&text, 0o400), Ok(text.clone()));
     for (content, mode, words) in [
-        (text.clone(), 0o640, "others may use it"),
-        (text.clone(), 0o604, "others may use it"),
-        ("a".repeat(31), 0o600, "it holds no token"),
-        ("a".repeat(1 << 20), 0o600, "it holds no token"),
-        (format!("{text} "), 0o600, "it holds no token"),
-        (format!("{text}@"), 0o600, "it holds no token"),
-        (String::new(), 0o600, "it holds no token"),
+        (text.clone(), 0o640, "other users can read it"),
+        (text.clone(), 0o604, "other users can read it"),
+        ("a".repeat(31), 0o600, "it contains no token"),
+        ("a".repeat(1 << 20), 0o600, "it contains no token"),
+        (format!("{text} "), 0o600, "it contains no token"),
+        (format!("{text}@"), 0o600, "it contains no token"),
+        (String::new(), 0o600, "it contains no token"),
     ] {
         let error = write(&content, mode).unwrap_err();
         assert!(error.contains("/token: ") && error.contains(words), "{error}");
     }
-    assert!(Token::read(folder.path()).unwrap_err().to_string().contains("it is no file"));
+    assert!(Token::read(folder.path()).unwrap_err().to_string().contains("it is not a file"));
 }

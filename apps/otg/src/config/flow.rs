@@ -11,11 +11,11 @@ use super::packet::packet;
 use super::size::size;
 use crate::document::Node;
 
-/// Gap between frames on Ethernet, bytes: less cannot be, and more is for the rate to say.
+/// Gap between frames on Ethernet, bytes: less is impossible, and the rate sets larger gaps.
 const LINE_GAP_BYTES: u64 = 12;
 /// Longest time that a flow may name, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
-/// The rate where nothing is said, frames/s.
+/// Default rate, frames/s.
 const DEFAULT_PPS: u64 = 1000;
 
 /// A flow as it was configured.
@@ -29,10 +29,10 @@ pub(crate) struct FlowConfig {
     pub(crate) load: Load,
 }
 
-/// What is measured of a flow.
+/// The measurements of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FlowMetrics {
-    /// Whether frames carry the signature by which they are known again.
+    /// Whether frames carry the signature that identifies them.
     pub(crate) enabled: bool,
     pub(crate) loss: bool,
     pub(crate) latency: bool,
@@ -40,11 +40,11 @@ pub(crate) struct FlowMetrics {
     pub(crate) expected_copies: f64,
 }
 
-/// What flows refer to.
+/// The objects that flows refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortSpeed<'a> {
     pub(crate) name: &'a str,
-    /// Nominal speed of its link, bit/s, where the configuration says one.
+    /// Nominal speed of its link, bit/s, if the configuration has one.
     pub(crate) speed_bps: Option<f64>,
 }
 
@@ -167,7 +167,7 @@ fn rate(node: &Node<'_>, tx: &str, speed_bps: Option<f64>) -> RateSpec {
 /// Notes that a value in line time has no line to count by.
 fn no_speed(node: &Node<'_>, port: &str) {
     node.report(format_args!(
-        "port \"{port}\" has no speed to count by; give it one in layer1, like speed_10_gbps"
+        "port \"{port}\" has no speed; set its speed in layer1, like speed_10_gbps"
     ));
 }
 
@@ -186,7 +186,7 @@ fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) 
     chosen.only(own);
     let gap = chosen.get("gap");
     if gap.whole(0, u64::from(u32::MAX), LINE_GAP_BYTES) > LINE_GAP_BYTES {
-        gap.report_value("at most 12, the gap of the line: how far frames are apart is for the rate to say");
+        gap.report_value("at most 12, the gap of the line: the rate sets larger distances");
     }
     load.delay = span_ns(&chosen.get("delay"), tx, speed_bps, 0.0) / 1e9;
     let count = u64::from(u32::MAX);
@@ -202,7 +202,7 @@ fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) 
             let bursts = chosen.get("bursts").whole(0, count, 0);
             load.frames = (bursts > 0).then(|| frames.saturating_mul(bursts));
             let gap_ns = span_ns(&chosen.get("inter_burst_gap"), tx, speed_bps, 96.0).round() as u64;
-            // Without a pause bursts are frames like others.
+            // Bursts without a pause are ordinary frames.
             if gap_ns > 0 {
                 load.shape = LoadShape::Bursts { frames: frames as u32, gap_ns: Some(gap_ns) };
             }

@@ -19,7 +19,7 @@ const PATTERNS: &[&str] = &["value", "values", "increment", "decrement", "random
 const PATTERNS_OR_AUTO: &[&str] = &["value", "values", "auto", "increment", "decrement", "random"];
 const VALUE_OR_AUTO: &[&str] = &["value", "auto"];
 
-/// Reads a list of headers; one that is empty or missing stands for an Ethernet header.
+/// Reads a list of headers; an empty or missing list means an Ethernet header.
 pub(crate) fn packet(node: &Node<'_>) -> Packet {
     let mut packet = Packet::default();
     let mut items = node.items();
@@ -116,7 +116,7 @@ impl Reading<'_> {
         if let Some(first) = first {
             self.values.insert(field.to.to_owned(), field.kind.written(first));
         }
-        // In a modifier a bit is a number like others.
+        // In a modifier a bit is an ordinary number.
         let kind = if field.kind == Kind::Bit { Kind::Number(1) } else { field.kind };
         let field = format!("{}.{}", self.place, field.to);
         let count = |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count});
@@ -139,7 +139,7 @@ impl Reading<'_> {
     fn priority(&mut self, node: &Node<'_>) {
         const DSCP: Field = varies("phb", Kind::Number(63), 0, "dscp");
         const ECN: Field = varies("ecn", Kind::Number(3), 0, "ecn");
-        /// Fields of the byte before it was DSCP (RFC 791, section 3.1), and where each begins.
+        /// Fields of the byte before DSCP (RFC 791, section 3.1), and their first bits.
         const TOS: [(&str, u64, u32); 6] = [
             ("precedence", 7, 5),
             ("delay", 1, 4),
@@ -174,12 +174,12 @@ impl Reading<'_> {
 
 fn only_right(given: u128, right: &[u64]) -> String {
     match right {
-        [] => format!("{given} given, and it is always right by itself; leave it out"),
+        [] => format!("{given} given, but it is always computed; leave it out"),
         [right, ..] => format!("{given} given; only {right} is supported"),
     }
 }
 
-/// A field that is the same in all frames of a flow; 0 where nothing is said.
+/// A field that is the same in all frames of a flow; 0 by default.
 fn constant(node: &Node<'_>, kind: Kind) -> u128 {
     match pattern(node, kind, &["value"]) {
         Pattern::Value(value) => value,

@@ -11,7 +11,7 @@ use crate::document::{Node, whole};
 /// Most values of a list, and most random values that are repeated.
 pub(crate) const MAX_LIST: usize = 65536;
 
-/// What a field's values are. All of them are numbers here.
+/// Types of a field's values. All values are numbers here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A whole number up to this.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 /// The values of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// What is right by itself; also where nothing is said.
+    /// The computed value; also the default.
     Auto,
     Value(u128),
     Values(Vec<u128>),
@@ -155,7 +155,7 @@ fn counter(node: &Node<'_>, kind: Kind, make: impl Fn(Counter) -> Pattern) -> Pa
     make(Counter { start, step, count })
 }
 
-/// The model repeats `count` random values: they are drawn here, where they are not too many to hold.
+/// The model repeats `count` random values: they are drawn here, unless they are too many for memory.
 fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     node.only(&["min", "max", "seed", "count"]);
     let low = kind.read(&node.get("min"), 0);
@@ -169,7 +169,7 @@ fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     }
     let count = node.get("count").whole(1, u64::from(u32::MAX), 1);
     let seed = match node.get("seed").whole(0, u64::from(u32::MAX), 1) {
-        // The model's way to ask for numbers that differ each time.
+        // In the model this requests numbers that differ each time.
         0 => fresh_seed(),
         seed => seed,
     };
@@ -179,7 +179,7 @@ fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     if !node.may_make(count) {
         return Pattern::Auto;
     }
-    // At most 2^64 values, of which each 64-bit number takes its share.
+    // At most 2^64 values, distributed evenly over the 64-bit numbers.
     let span = high.saturating_sub(low) + 1;
     let draw = |index| low + ((u128::from(SplitMix64::at(seed, index)) * span) >> 64);
     Pattern::Values((0..count).map(draw).collect())
@@ -221,7 +221,7 @@ mod tests {
                 Kind::Mac,
                 Pattern::Decrement(counter(256, 1, 9)),
             ),
-            // One value, or no step, is no change.
+            // One value, or a step of 0, is no change.
             (json!({"f": {"choice": "increment", "increment": {"start": 7}}}), port, Pattern::Value(7)),
             (
                 json!({"f": {"choice": "increment", "increment": {"start": 7, "step": 0, "count": 5}}}),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_reported_with_the_allowed_ones() {
+    fn wrong_values_are_reported_with_the_allowed_values() {
         for (document, kind, expected) in [
             (
                 json!({"f": {"value": 65536}}),

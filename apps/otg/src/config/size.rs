@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::document::Node;
 
-/// The size where nothing is said, bytes.
+/// Default size, bytes.
 const DEFAULT_SIZE: u64 = 64;
-/// Largest frame of the model's IMIX, and of ranges where nothing is said, bytes.
+/// Largest frame of the model's IMIX, and default end of ranges, bytes.
 const LONGEST_ETHERNET: u64 = 1518;
-/// The model gives random sizes no seed.
+/// The model has no seed for random sizes.
 const RANDOM_SEED: u64 = 1;
 /// Steps of a weight, so that shares such as 58.67 % are whole numbers.
 const WEIGHT_STEPS: f64 = 100.0;

@@ -195,7 +195,7 @@ fn faults_of_a_flow_are_named_by_path() {
         ),
         (
             json!({"tx_rx": {"port": {"tx_name": "b", "rx_names": ["a"]}}, "rate": {"choice": "percentage", "percentage": 5}}),
-            "flows[0].rate.percentage: port \"b\" has no speed to count by; give it one in layer1",
+            "flows[0].rate.percentage: port \"b\" has no speed; set its speed in layer1",
         ),
         (
             json!({"duration": {"continuous": {"gap": 20}}}),

@@ -11,7 +11,7 @@ use super::*;
 use crate::crowd::MAX_CONNECTIONS;
 use crate::requests::MAX_REQUEST_BYTES;
 
-/// What a server over plain HTTP on a free port of loopback is asked for.
+/// Options of a server over plain HTTP on a free port of loopback.
 fn options(token: Option<&Token>) -> ServerOptions {
     ServerOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -53,7 +53,7 @@ impl Running {
         TcpStream::connect(address).unwrap()
     }
 
-    /// The status and the document that a request is answered with.
+    /// The status and the document of a request's answer.
     fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n{}",
@@ -62,7 +62,7 @@ impl Running {
         exchange(self.connect(), &head, body)
     }
 
-    /// The status that a request of somebody without the token is answered with.
+    /// The status of the answer to a request without the token.
     fn ask_as_stranger(&self, headers: &str, body: &str) -> u16 {
         exchange(self.connect(), &format!("POST /config HTTP/1.1\r\n{headers}"), body).0
     }
@@ -151,7 +151,7 @@ fn a_taken_address_is_named() {
     assert!(error.starts_with(&format!("listening on {}", server.listen)), "{error}");
 }
 
-/// Two ports of which one is a file.
+/// Two ports; one is a file.
 fn writing_to(file: &Path) -> Value {
     json!({"ports": [
         {"name": "p", "location": format!("pcap:out={}", file.display())},
@@ -180,7 +180,7 @@ fn requests_without_the_token_are_refused_first() {
     assert_eq!(server.ask_as_stranger(&format!("host: evil.example\r\n{authorization}"), "{}"), 421);
     let origin = "origin: https://evil.example\r\n";
     assert_eq!(server.ask_as_stranger(&format!("{json}{origin}{authorization}"), "{}"), 403);
-    // What its owner configured is in force.
+    // The owner's configuration is still applied.
     assert_eq!(server.ask("GET", "/config", JSON, "").1["ports"][0]["name"], "q");
 }
 
@@ -214,7 +214,7 @@ fn held_connections_without_token_keep_no_client_out() {
         let _ = stranger.write_all(b"POST /config HTTP/1.1\r\n");
     }
     assert_eq!(server.ask("GET", "/config", JSON, "").0, 200);
-    // The oldest of them gave way, and who is known did not.
+    // The oldest of them was closed, and the authorised client was not.
     match strangers[0].read(&mut status) {
         Ok(0) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
@@ -254,7 +254,7 @@ fn garbage_ends_its_connection() {
 }
 
 #[test]
-fn files_are_opened_only_where_the_command_line_allows_it() {
+fn files_are_opened_only_if_the_command_line_allows_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("f.pcap");
     std::fs::write(&file, "root's").unwrap();

@@ -77,7 +77,7 @@ impl Netmap {
         };
         let bound = self.bind(ports, asker, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
-            // However far it came, nothing of it stays.
+            // It is undone completely, at any stage.
             match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
                 Some(binding) => self.unbind(device, binding, ports)?,
                 None => self.reap(&key, ports)?,
@@ -277,7 +277,7 @@ impl Netmap {
         Ok(Answer { reply: NetmapReply::Bound(Box::new(bound)), descriptors })
     }
 
-    /// Lets go of the rings of a device.
+    /// Releases the rings of a device.
     pub(super) fn unbind(&mut self, device: u64, binding: Binding, ports: &mut Ports) -> Result<(), Failure> {
         let key = binding.port;
         let Some(port) = self.ports.get_mut(&key) else { return Ok(()) };

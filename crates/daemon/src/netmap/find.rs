@@ -169,7 +169,7 @@ impl Netmap {
         if ports.table.occupant(&key.to_string()).is_some() {
             return Err(fail(
                 Errno::BUSY,
-                format!("{key} is a port of the daemon, or of a program that is no netmap program"),
+                format!("{key} is a port of the daemon, or of a program that is not a netmap program"),
             ));
         }
         let persistent = self.ports.get(&PortKey::Persistent(port.to_owned()));

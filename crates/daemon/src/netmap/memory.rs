@@ -29,7 +29,7 @@ const MONITORS: u32 = 8;
 const BINDINGS: u32 = 64;
 const INTERFACE_BYTES: u32 = 1024;
 const PAGE: u64 = 4096;
-/// Rings of an EXTMEM region for which nothing is wished: netmap's minimum for private regions.
+/// Rings of an EXTMEM region without requested sizes: netmap's minimum for private regions.
 const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
 
 /// The geometry of the global region. Untouched memory costs nothing, but AF_XDP pins the buffers.

@@ -111,7 +111,7 @@ impl Asker<'_> {
         Ok(self.permissions.check(self.client.peer, &key.to_string(), Standing::Free { device })?)
     }
 
-    /// Whether they give the asker one that is.
+    /// The same for a port that exists.
     fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), Failure> {
         // What hangs on a port has its own maker, and is named with the port.
         let standing = Standing::Of(port.owner.peer.uid);
@@ -156,7 +156,7 @@ impl Netmap {
         }
     }
 
-    /// Lets the memory go for good that a device was the last to use.
+    /// Releases memory of which a device was the last user.
     fn let_go_of_memory(&self, device: u64, port: &PortKey) {
         let Some(memory) = self.ports.get(port).map(|port| &port.memory) else { return };
         let mut others = self.ports.values().filter(|port| Arc::ptr_eq(&port.memory, memory));

@@ -23,8 +23,8 @@ impl NetmapPort {
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// Its report, known as `key` and bound by `user`: an interface's own side and the host's each have an account.
-    /// `peer`: the other end, if it is an end of a pipe.
+    /// The report of the port, known as `key` and bound by `user`: an interface's own side and the host's each have an
+    /// account. `peer`: the other end, if it is an end of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,

@@ -369,7 +369,7 @@ impl Netmap {
         let Some(port) = self.ports.get(&key) else {
             let exists = interface_exists(name, asker.place) || ports.table.occupant(name).is_some();
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
-            return Err(fail(errno, format!("{name:?} is no persistent port")));
+            return Err(fail(errno, format!("{name:?} is not a persistent port")));
         };
         match &port.kind {
             Kind::Persistent { automatic: false, switch } => {
@@ -377,7 +377,7 @@ impl Netmap {
                     return Err(fail(Errno::BUSY, format!("{name} is in use")));
                 }
             }
-            _ => return Err(fail(Errno::INVAL, format!("{name:?} is no persistent port"))),
+            _ => return Err(fail(Errno::INVAL, format!("{name:?} is not a persistent port"))),
         }
         self.ports.remove(&key);
         Ok(NetmapReply::Done)
@@ -390,7 +390,7 @@ impl Netmap {
         match ports.table.occupant(&key) {
             None => Err(fail(Errno::NXIO, format!("there is no port {key}"))),
             Some(Occupant::Device { .. }) => Ok(key),
-            Some(_) => Err(fail(Errno::OPNOTSUPP, format!("{key} is no interface"))),
+            Some(_) => Err(fail(Errno::OPNOTSUPP, format!("{key} is not an interface"))),
         }
     }
 

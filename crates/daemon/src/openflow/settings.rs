@@ -29,7 +29,7 @@ pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
     let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
     let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
     if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
-        return Err(format!("{switch:?} is no name of a switch, such as vale0"));
+        return Err(format!("{switch:?} is not a name of a switch, such as vale0"));
     }
     let controllers = controllers
         .iter()
@@ -130,7 +130,7 @@ pub(super) fn fail_mode(wanted: WantedFailMode) -> FailMode {
     }
 }
 
-/// For people.
+/// Text for users.
 pub(crate) fn words(settings: &OpenFlow) -> String {
     format!("OpenFlow for {}", settings.switch)
 }
@@ -196,7 +196,7 @@ mod tests {
         assert!(refusal().contains("too long"), "{}", refusal());
         std::fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert!(refusal().contains("no regular file"), "{}", refusal());
+        assert!(refusal().contains("not a regular file"), "{}", refusal());
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Ports {
         Ok((service, needs, clock))
     }
 
-    /// Has the workers decide by flow tables.
+    /// Makes the workers forward by flow tables.
     pub(super) fn decide_by(
         &mut self,
         switch: &str,

@@ -61,8 +61,8 @@ impl Server {
         Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
     }
 
-    /// Reopens the log file, reads the configuration again and applies it. Otherwise returns the reason and leaves
-    /// invalid parts unchanged.
+    /// Reopens the log file, reads the configuration again and applies it. On an error it returns the reason and does
+    /// not change the parts concerned.
     pub(super) fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
         let path = self.parts.config_path.as_deref();
         let read = path.map_or_else(|| Ok(self.parts.config.clone()), Config::read);

@@ -114,7 +114,10 @@ impl Server {
         {
             return Err(ErrorReply::new(
                 ErrorKind::PermissionDenied,
-                format!("user {} is no administrator and may not give the option {option}", client.peer.uid),
+                format!(
+                    "user {} is not an administrator and may not set the option {option}",
+                    client.peer.uid
+                ),
                 "leave the option out",
             ));
         }

@@ -276,7 +276,7 @@ impl Server {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
             let ready = rustix::io::retry_on_intr(|| epoll::wait(&self.devices, &mut events[..], Some(&now)))
-                .map_err(system("looking at netmap devices"))?;
+                .map_err(system("polling netmap devices"))?;
             for event in events.iter().take(ready) {
                 if let Some(session) = self.sessions.remove(&event.data.u64()) {
                     self.end_session(session)?;

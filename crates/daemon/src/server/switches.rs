@@ -11,7 +11,7 @@ use crate::port_entries::ClientId;
 use crate::{mirrors, port_rules, shortcuts};
 
 impl Server {
-    /// Puts an address onto a port, or takes it back.
+    /// Sets a static address of a port, or removes it.
     pub(super) fn set_address(
         &mut self,
         switch: &str,
@@ -23,13 +23,13 @@ impl Server {
         let (switch, mac, name) = StaticAddress { mac, port: name }.parse().map_err(bad)?;
         let fabric = self.parts.ports.table.fabric_mut();
         if !fabric.set_static(&switch, mac, port.map(|_| name.as_str())) {
-            return Err(bad(format!("{mac} is no static address of {switch}")));
+            return Err(bad(format!("{mac} is not a static address of {switch}")));
         }
         info!(%switch, %mac, port = %name, "static address changed");
         Ok(Reply::Done)
     }
 
-    /// Has copies of frames go to a port.
+    /// Sends copies of frames to a port.
     pub(super) fn set_mirror(&mut self, mirror: &Mirror) -> Result<Result<Reply, ErrorReply>, ServerError> {
         let (switch, named) = match mirrors::parse(mirror) {
             Ok(parsed) => parsed,

@@ -157,7 +157,7 @@ fn a_flood_of_requests_is_answered_in_order_between_other_clients() {
     assert!(matches!(bystander.replies().unwrap()[..], [Reply::List(_)]));
     let mut answers = flooder.replies().unwrap();
     assert!(answers.len() <= TURN_REQUESTS, "{} requests in one turn", answers.len());
-    // The rest lies in the daemon's memory, where the kernel knows nothing of it.
+    // The rest lies in the daemon's memory, where the kernel does not see it.
     while answers.len() < count {
         let before = answers.len();
         site.settle();

@@ -34,9 +34,9 @@ use crate::succession::departure::Baggage;
 use crate::succession::state::{PortsState, SessionState, State};
 use crate::succession::{Channel, ChannelError, Estate, FORM, Message, STANDSTILL, START_TIME};
 
-/// How long the workers may take to send on what they have received.
+/// How long the workers may take to forward what they have received.
 const REST_TIME: Duration = Duration::from_millis(200);
-/// How long the old process may take to end. It holds no more than memory then.
+/// How long the old process may take to end. It holds only memory then.
 const END_TIME: Duration = Duration::from_secs(30);
 
 /// What an upgrade of this server ended with: where it succeeds, this process ends.
@@ -73,7 +73,7 @@ impl Server {
         };
         info!(pid = child.id(), "a new process will take over");
         let reason = self.hand_over(asking, &child, &channel)?;
-        // It has not begun, and does not any more.
+        // It has not begun, and must not begin any more.
         let _ = child.kill();
         let _ = child.wait();
         self.parts.ports.openflow.thaw();
@@ -97,7 +97,7 @@ impl Server {
         };
         let openflow = &self.parts.ports.openflow;
         if takes_flow_tables && !openflow.is_empty() {
-            // Nothing stands still yet but the tables.
+            // Only the tables are frozen yet.
             let (tables, files) = openflow.freeze();
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let deadline = Instant::now() + START_TIME;
@@ -425,7 +425,7 @@ fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, Channel),
     Ok((child, Channel::new(ours.into())))
 }
 
-/// The path of a program that may have been replaced since it was started: the kernel adds a word then.
+/// The path of a program that may have been replaced since it was started: the kernel then appends ` (deleted)`.
 fn installed(running: &Path) -> PathBuf {
     let bytes = running.as_os_str().as_bytes();
     let path = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);

@@ -32,7 +32,7 @@ use crate::revival::{CommandPort, Revival};
 /// The clients that came with the state.
 pub(crate) type Clients = BTreeMap<ClientId, Client>;
 
-/// A device that a program has open and that is opened anew once the other process has ended.
+/// A device that a program has open and that is reopened once the other process has ended.
 pub(crate) struct Reopening {
     key: String,
     request: CommandPort,
@@ -303,7 +303,7 @@ impl Ports {
         for reopening in reopenings {
             let (key, client) = (reopening.key.clone(), reopening.client.id);
             match self.wire_again(reopening, Vec::new(), Vec::new()) {
-                Ok(()) => info!(port = %key, "opened anew"),
+                Ok(()) => info!(port = %key, "reopened"),
                 Err(problem) => {
                     warn!(port = %key, %problem, "a program's device is not there any more");
                     lost.push(client);

@@ -40,8 +40,8 @@ pub(crate) fn bytes_of(file: OwnedFd) -> std::io::Result<Vec<u8>> {
 }
 
 impl FlowSwitches {
-    /// Has the threads of all switches stand still, and returns their tables, each with the file of its image. Tables that
-    /// cannot be written down stay here: the other process begins with empty ones.
+    /// Freezes the threads of all switches, and returns their tables, each with the file of its image. Tables that
+    /// cannot be written stay here: the other process begins with empty tables.
     pub(crate) fn freeze(&self) -> (Vec<FlowTablesState>, Vec<File>) {
         let (mut states, mut files) = (Vec::new(), Vec::new());
         let served = self.services().filter_map(|(switch, service)| Some((switch, service.freeze()?)));

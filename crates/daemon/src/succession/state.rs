@@ -71,9 +71,9 @@ pub(crate) struct PortsState {
     /// Ports that commands attached and whose devices must be opened again.
     pub(crate) waiting: Vec<CommandPort>,
     pub(crate) last_number: u64,
-    /// Names of ports that cannot be handed over and are not opened anew.
+    /// Names of ports that cannot be handed over and are not reopened.
     pub(crate) lost: Vec<String>,
-    /// Names of ports whose devices are opened anew.
+    /// Names of ports whose devices are reopened.
     pub(crate) reopened: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct DeviceState {
     pub(crate) request: CommandPort,
     pub(crate) rings: RingsState,
     pub(crate) ring_queues: Vec<QueueState>,
-    /// `None`: the device is opened anew.
+    /// `None`: the device is reopened.
     pub(crate) device_queues: Option<Vec<QueueState>>,
 }
 

@@ -26,8 +26,8 @@ impl Fabric {
     /// Gives a port settings: now, or when it is made. They go with the port.
     ///
     /// # Errors
-    /// [`FabricError::HasFlowTables`], [`FabricError::TableWithoutVlans`], or a worker that is gone; the settings are as
-    /// they were in the first two cases.
+    /// [`FabricError::HasFlowTables`], [`FabricError::TableWithoutVlans`], or a worker that is gone; the settings are
+    /// as they were in the first two cases.
     pub fn set_settings(
         &mut self,
         switch: &str,
@@ -67,7 +67,7 @@ impl Fabric {
         self.switches.get(switch)?.policies.get(&port).map(PortPolicy::settings)
     }
 
-    /// Has the workers of a switch know the settings of a port from now on.
+    /// Gives the workers of a switch the settings of a port.
     pub(super) fn apply_settings(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Fabric {
         let has_vlans = switch.has_vlans();
         if let Some(switch) = self.switches.get(name) {
             self.install_deciders(name, switch, &switch.mirrors)?;
-            // What was learned of the port, or without regard to VLANs, holds no more.
+            // What was learned of the port, or without regard to VLANs, is no longer valid.
             if has_vlans != had_vlans {
                 switch.learning.table.forget_learned(None);
             } else if moves {

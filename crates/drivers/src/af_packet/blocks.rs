@@ -239,7 +239,7 @@ impl Ring for BlockRing {
             }
         }
         let block = self.last * self.block_bytes;
-        // Where the chain breaks, each frame that was promised is one that is missing.
+        // After a break in the chain, each promised frame counts as missing.
         let (frame, following) =
             self.frame(block, self.next).unwrap_or((Frame { len: 1, ..Frame::default() }, usize::MAX));
         look_ahead(self.memory.description(block), self.next, following, self.left - 1);

@@ -77,7 +77,7 @@ pub struct PacketWish {
     /// Whether each frame is seen as soon as it is there (TPACKET_V2); else the kernel packs frames into the same
     /// memory as densely as it can and shows them when a block of it is full or some milliseconds old (TPACKET_V3).
     pub immediate: bool,
-    /// Who notes when frames came; `None` gives them without a time.
+    /// The source of arrival times; `None` gives frames without a time.
     pub timestamps: Option<TimestampSource>,
     /// How frames are shared out to queues, where there are several.
     pub fanout: Fanout,
@@ -108,9 +108,9 @@ impl PacketWish {
 pub struct PacketDevice {
     /// One per requested queue.
     pub queues: Vec<PacketQueue>,
-    /// What is in use, in words for people.
+    /// The mechanism in use, in words for people.
     pub mode: String,
-    /// What the owner should know.
+    /// Notes for the owner.
     pub notes: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ pub enum PacketError {
 
 impl PacketDevice {
     /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as
-    /// they are: whether it hears frames for other stations is not decided here.
+    /// they are: whether it receives frames for other stations is not decided here.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -213,7 +213,7 @@ impl PacketDevice {
     }
 }
 
-/// Gives `socket` the ring wished for.
+/// Gives `socket` the requested ring.
 fn receiver(wish: &PacketWish, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
     let timestamps = wish.timestamps.is_some();
     Ok(if wish.immediate {

@@ -83,7 +83,7 @@ impl PacketQueue {
         }
     }
 
-    /// Whether nothing comes any more. Of an interface that is gone the kernel may still show what it has received.
+    /// Whether nothing comes any more. The kernel may still show received frames of an interface that is gone.
     fn is_over(&self) -> bool {
         self.gone && !either!(&self.receiver, receiver => receiver.has_hidden())
     }

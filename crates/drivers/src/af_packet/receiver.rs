@@ -35,7 +35,7 @@ enum Place {
     Long(Range<usize>),
 }
 
-/// What is borrowed of a frame that is not given as it lies in the ring, and of those before it that are.
+/// Counts the borrowed fragments of a frame that is not passed unchanged, and the unchanged frames before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lent {
     plain_before: u32,
@@ -49,9 +49,9 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Receiver<R> {
     ring: R,
-    /// For each frame taken from the ring that is not given as it lies there.
+    /// For each frame taken from the ring that is not passed unchanged.
     lent: VecDeque<Lent>,
-    /// Frames behind those that are given as they lie in the ring, and borrowed.
+    /// Later frames that are passed unchanged, and borrowed.
     plain_lent: u32,
     /// The frame taken last, if it is not all cut yet.
     cutting: Option<(Cut, Place, u64)>,
@@ -109,7 +109,7 @@ impl<R: Ring> Receiver<R> {
         self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
     }
 
-    /// Whether there certainly is none.
+    /// Whether there is certainly no frame.
     #[inline]
     pub(super) fn is_empty(&mut self) -> bool {
         self.cutting.is_none() && self.ring.is_empty()

@@ -1,4 +1,4 @@
-//! What the two kinds of receive ring have in common: memory that the kernel fills and this process empties, handed
+//! The common part of the two kinds of receive ring: memory that the kernel fills and this process empties, handed
 //! over by status words (`PACKET_RX_RING`, linux/if_packet.h).
 #![allow(unsafe_code)]
 
@@ -96,7 +96,7 @@ pub(super) trait Ring {
     /// Whether there is a frame to take.
     fn has_frame(&mut self) -> bool;
 
-    /// Whether there certainly is none: as [`Ring::has_frame`], but may use an earlier check.
+    /// Whether there is certainly no frame to take. May use an earlier check, unlike [`Ring::has_frame`].
     fn is_empty(&mut self) -> bool {
         !self.has_frame()
     }
@@ -107,8 +107,8 @@ pub(super) trait Ring {
     /// The next frame; one that is copied only if those are wanted now.
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
-    /// The frames that come next, up to the first that is not as nearly all are: as it was on the wire, and at most
-    /// `longest` bytes long. [`Ring::take`] has that one; it has others too. They are taken with [`Ring::take_plain`].
+    /// The next plain frames, as nearly all are: as they were on the wire, and at most `longest` bytes long. Ends
+    /// before the first other frame, which is for [`Ring::take`]. [`Ring::take_plain`] takes the plain ones.
     fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>>;
 
     /// Takes the `frames` frames that [`Ring::plain`] gave; `following` comes from the last of them.

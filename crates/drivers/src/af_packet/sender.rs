@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_as_on_its_way_is_no_less_than_what_is_charged() {
+    fn bytes_counted_as_in_flight_are_no_less_than_bytes_charged() {
         for len in 14..=65535 {
             assert!(most_charged(1, len) >= charge(len), "{len}");
         }

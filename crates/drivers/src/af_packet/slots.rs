@@ -75,7 +75,7 @@ impl Ring for SlotRing {
 
     #[inline]
     fn has_frame(&mut self) -> bool {
-        // Slots that are taken have not been handed back: the kernel has not come by since.
+        // Taken slots have not been handed back, so the kernel has not written them since.
         let status = self.memory.shared_word(self.next);
         self.taken_bytes < self.memory.bytes() && status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Missing in some versions of the libc crate.
 const PACKET_COPY_THRESH: libc::c_int = 7;
-/// Where a filter finds what the kernel knows of a packet (`SKF_AD_OFF` and its fields).
+/// Where a filter finds the kernel's data about a packet (`SKF_AD_OFF` and its fields).
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 const PACKET_MARK: u32 = 0xffff_f000 + 20;
 /// Instructions of a filter: load a word, jump where equal, return.
@@ -49,13 +49,13 @@ fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<()> {
     checked(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, &raw mut size) })
 }
 
-/// A packet socket that hears nothing yet.
+/// A packet socket that receives nothing yet.
 pub(crate) fn open() -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
 }
 
-/// Binds `socket` to interface `ifindex`; it hears frames of `protocol` from now on, none for 0.
+/// Binds `socket` to interface `ifindex`; it receives frames of `protocol` from now on, none for 0.
 pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,

@@ -72,7 +72,7 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
 #[test]
 fn frames_of_a_large_mtu_pass_whole_and_longer_ones_are_refused() {
     over_each_ring(|pair| {
-        // Too long for any slot: such frames come by way of the socket's queue.
+        // Too long for any slot: such frames come through the socket's queue.
         let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
         let far = RawSocket::open("rrp1", LOCAL);
         let frames: Vec<_> =
@@ -113,7 +113,7 @@ fn several_queues_share_the_frames_and_no_frame_comes_twice() {
         for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
             let wish = PacketWish { queues: 2, fanout, ..wish.clone() };
             let mut device = PacketDevice::open(&wish).unwrap();
-            // A second device is in a group of its own, and hears everything too.
+            // A second device is in its own group, and receives everything too.
             let mut other = PacketDevice::open(&wish).unwrap();
             let far = RawSocket::open("rrp1", LOCAL);
             (0..200).for_each(|number| far.send(&test_frame(1, number, 60)));
@@ -360,7 +360,7 @@ fn datagrams_with_partial_checksums_arrive() {
 }
 
 #[test]
-fn a_second_open_hears_the_same_frames() {
+fn a_second_open_receives_the_same_frames() {
     over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let (mut one, mut two) = (open_one(&wish), open_one(&wish));
@@ -393,7 +393,7 @@ fn the_kernel_puts_frames_where_runs_expect_them() {
 }
 
 #[test]
-fn frames_are_sent_as_they_are_listed_whatever_was_sent_before() {
+fn frames_are_sent_as_listed_after_any_earlier_frames() {
     in_own_namespace(|| {
         let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
         let far = RawSocket::open("rrp1", LOCAL);

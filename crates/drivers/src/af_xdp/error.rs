@@ -1,4 +1,4 @@
-//! What can go wrong when an interface is opened through AF_XDP.
+//! Errors of opening an interface through AF_XDP.
 
 use ringroad_bpf::error::BpfError;
 use ringroad_netdev::NetdevError;

@@ -92,13 +92,13 @@ impl Ledger {
         self.lent.get_mut(first..).unwrap_or(&mut [])
     }
 
-    /// Puts the buffers at the next `count` addresses on the ring; they stay their source's.
+    /// Puts the buffers at the next `count` addresses on the ring; their source keeps them.
     #[inline]
     pub(super) fn advance(&mut self, count: usize) {
         self.lent_ever += count as u64;
     }
 
-    /// Puts the buffer at `address` on the ring; it stays its source's. The caller has checked [`Ledger::lendable`].
+    /// Puts the buffer at `address` on the ring; its source keeps it. The caller has checked [`Ledger::lendable`].
     pub(super) fn lend(&mut self, address: u64) {
         if let Some(place) = self.run_mut().first_mut() {
             *place = address;
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lent_buffers_return_in_order_whatever_the_order_of_completion() {
+    fn lent_buffers_return_in_order_for_any_order_of_completion() {
         let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
         [5, 6, 7].into_iter().for_each(|buffer| ledger.lend(buffer));
         assert_eq!(ledger.lent(), 3);

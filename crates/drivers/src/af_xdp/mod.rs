@@ -136,8 +136,9 @@ impl Attempt {
         }
     }
 
-    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are
-    /// lost. In generic mode frames can be longer than any on the wire: it comes after the kernel has joined them.
+    /// The attempts that `mode` allows, best first. Frames in several buffers matter more than the mode: without them,
+    /// long frames are lost. In generic mode frames can be longer than any on the wire: the program runs after the
+    /// kernel has joined them.
     fn all(mode: XdpMode, long_frames: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);

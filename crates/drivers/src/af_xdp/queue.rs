@@ -1,4 +1,4 @@
-//! What the datapath serves: one queue of an interface.
+//! One queue of an interface, which the datapath serves.
 #![allow(unsafe_code)]
 
 mod transmit;
@@ -151,7 +151,7 @@ impl XdpQueue {
                 })
             });
             socket.rx.take(taken as u32);
-            // Once more where the ring begins anew.
+            // Again if the run ended at the end of the ring.
             if taken == 0 || taken < waiting || socket.rx.available() == 0 {
                 return;
             }
@@ -229,7 +229,7 @@ impl XdpQueue {
     }
 }
 
-/// The next of the frames from `first` on that is not, at a look, one with which nothing is left to do.
+/// The next of the frames from `first` on that a quick check does not prove finished.
 #[inline(never)]
 fn next_unclear(batch: &Batch, first: usize) -> Option<usize> {
     if !batch.is_single() {
@@ -251,7 +251,7 @@ impl PortQueue for XdpQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        // What a full queue of the interface kept from being sent is tried again.
+        // Frames that a full queue of the interface refused are retried.
         if self.unsent {
             self.kick();
         }
@@ -441,7 +441,7 @@ impl Diagnose for XdpQueue {
         if let Some(failure) = self.failure(Way::Either) {
             return Some(failure);
         }
-        // Queried again: no frame may have been sent since the interface changed.
+        // Queried again, since possibly nothing was sent after the interface changed.
         match self.socket.send() {
             Err(Errno::NETDOWN) => {
                 return Some(format!(

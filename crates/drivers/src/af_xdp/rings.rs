@@ -153,7 +153,7 @@ impl<T: Copy> ProducerRing<T> {
     /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave.
     #[inline]
     pub(super) fn put_all<S>(&mut self, mut sources: &[S], entry: impl Fn(&S) -> T) {
-        // Once more where the ring begins anew.
+        // Again if the run ended at the end of the ring.
         while !sources.is_empty() {
             let run = self.run_mut(sources.len() as u32);
             let count = run.len();
@@ -180,7 +180,7 @@ impl<T: Copy> ProducerRing<T> {
             }
             self.advance(count as u32);
             put += count;
-            // Once more where the ring begins anew.
+            // Again if the run ended at the end of the ring.
             if count == 0 || put == sources.len() {
                 return put;
             }
@@ -280,8 +280,8 @@ impl<T: Copy> ConsumerRing<T> {
         Some(unsafe { place.read() })
     }
 
-    /// Entries known to be there that follow each other in memory, the next one first: all of them up to where the ring
-    /// begins anew, at most `most`.
+    /// Entries known to be there that follow each other in memory, the next one first: all of them up to the end of the
+    /// ring, at most `most`.
     #[inline]
     pub(super) fn run(&self, most: u32) -> &[T] {
         let first = self.taken & self.ring.mask;

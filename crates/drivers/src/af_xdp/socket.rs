@@ -23,8 +23,8 @@ const PREFER_BUSY_POLL: i32 = 69;
 const BUSY_POLL_BUDGET: i32 = 70;
 /// Frames that one busy poll may process.
 const BUSY_POLL_FRAMES: i32 = 64;
-/// How long a queue may stay busy: the kernel lets go of a queue some time after the socket that had it was closed, and
-/// nothing announces that.
+/// How long a queue may stay busy: the kernel releases a queue some time after its socket was closed, and nothing
+/// announces that.
 const BUSY_ATTEMPTS: u32 = 9;
 
 /// How to bind a socket.
@@ -83,7 +83,7 @@ impl XdpSocket {
         let tx = ProducerRing::map(socket, XDP_PGOFF_TX_RING, &offsets.tx, size)
             .map_err(at("mapping the tx ring"))?;
 
-        // Wishes: what sends more per call or waits less is not there on every kernel.
+        // Hints: not every kernel has the options that send more per call or wait less.
         let _ = set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, size.min(i32::MAX as u32).cast_signed());
         // Frames in flight are limited by the tx ring; a socket's own limit would stop sending in the middle of it.
         let in_flight = (size as usize).saturating_mul(2 * umem.chunk_bytes() as usize);

@@ -66,7 +66,7 @@ pub fn is_of_a_namespace(base: &PortBase) -> bool {
 }
 
 /// Checks what the device that `name` names needs. An interface is looked up in the namespace of its name, else here.
-/// `queues` is their requested number if the name does not state it.
+/// `queues` is the requested number of queues if the name does not state it.
 ///
 /// # Errors
 /// [`DeviceError`] if it is already clear that it cannot be opened.

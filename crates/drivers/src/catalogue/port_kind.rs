@@ -32,7 +32,7 @@ pub struct PortKind {
     pub target: Target,
     /// The options that it has beside those of every port.
     pub options: &'static [&'static PortOption],
-    /// Who opens it.
+    /// Which process opens it.
     pub access: Access,
     /// Checks what a port needs.
     pub(crate) plan: fn(&Planning<'_>) -> Result<DevicePlan, DeviceError>,
@@ -45,9 +45,9 @@ pub struct PortKind {
 pub enum Spelling {
     /// A scheme and a colon stand before the target.
     Scheme(&'static str),
-    /// The target stands alone.
+    /// The target alone.
     Bare,
-    /// A character stands behind the target.
+    /// A character follows the target.
     Suffix(char),
 }
 
@@ -77,16 +77,16 @@ pub enum InterfaceUse {
     HostStack,
 }
 
-/// Who opens the ports of a kind.
+/// Which process opens the ports of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The program that wants one, in itself: it needs no privilege, and no other program has a use for it.
+    /// The program that uses it: it needs no privilege, and is of no use to other programs.
     Program,
-    /// The daemon, for users who are permitted to have one.
+    /// The daemon, for permitted users.
     Daemon,
 }
 
-/// What a driver plans a port by.
+/// The input for a driver's plan of a port.
 pub(crate) struct Planning<'a> {
     pub(crate) target: &'a str,
     pub(crate) options: &'a PortOptions,
@@ -111,7 +111,7 @@ impl Planning<'_> {
     }
 }
 
-/// What a driver opens a port by.
+/// The input of a driver that opens a port.
 pub(crate) struct Opening<'a> {
     pub(crate) target: &'a str,
     pub(crate) options: &'a PortOptions,
@@ -119,7 +119,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) role: Role,
     /// The region that the device shares with its program or with others.
     pub(crate) home: Option<&'a Arc<ShmRegion>>,
-    /// What another process leaves of the same port, queue by queue; nothing where the port is new.
+    /// The state that another process leaves of the same port, queue by queue; empty for a new port.
     pub(crate) left: Vec<HandOver>,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Debug for PortKind {
 }
 
 impl Target {
-    /// Checks what stands for the target in a name, and spells it in its one way.
+    /// Checks the target in a name, and returns it in its canonical form.
     pub(crate) fn read(self, text: &str) -> Result<String, String> {
         match self {
             Self::CaptureFiles => return Ok(CaptureFiles::read(text)?.to_string()),

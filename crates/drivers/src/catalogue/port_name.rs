@@ -52,7 +52,7 @@ impl PipeSide {
     }
 }
 
-/// What kind of port a name means.
+/// The kind of port that a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PortBase {
     /// A port of a switch.
@@ -75,7 +75,7 @@ pub enum PortBase {
     Device(DeviceName),
 }
 
-/// Wishes that a name can carry; `None` leaves the default.
+/// Options that a name can carry; `None` leaves the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PortOptions {
     /// Name of a port whose region this one shares, so that buffers can be exchanged between them.
@@ -98,7 +98,7 @@ pub struct PortOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortName {
     pub base: PortBase,
-    /// Wishes.
+    /// The options in the name.
     pub options: PortOptions,
 }
 
@@ -298,14 +298,14 @@ fn keys_of(options: &[&PortOption]) -> String {
     options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
 }
 
-/// The kind whose scheme stands at the beginning of a name, and what follows it.
+/// The kind whose scheme a name begins with, and the rest of the name.
 fn scheme_of(text: &str) -> Option<(&'static PortKind, &str)> {
     let (scheme, target) = text.split_once(':')?;
     let kind = kinds().find(|kind| matches!(kind.spelling, Spelling::Scheme(own) if own == scheme))?;
     Some((kind, target))
 }
 
-/// The problem of a name whose base is wrong, with what names look like.
+/// The problem of a name whose base is wrong, with the forms of names.
 fn with_forms(problem: String) -> String {
     format!("{problem}; names look like vale0:a, x{{1, x}}1, {}", forms())
 }
@@ -367,7 +367,7 @@ pub fn check_plain_name(name: &str) -> Result<(), String> {
     check_identifier("the port", name, ".-")
 }
 
-/// Checks what stands behind the brace of a pipe's name.
+/// Checks the part behind the brace of a pipe's name.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -498,7 +498,7 @@ mod tests {
             ("vale0:a@vlan=4095", "1 to 4094"),
             ("vale0:a@vlan=10,20", "1 to 4094"),
             ("vale0:a@vlan", "needs a value"),
-            ("vale0:a@trunk=10,4095", "\"4095\" is no VLAN"),
+            ("vale0:a@trunk=10,4095", "\"4095\" is not a VLAN"),
             ("vale0:a@trunk=20-10", "begins behind its end"),
             ("vale0:a@trunk=", "needs a value"),
             ("vale0:a@vlan=10,trunk=20", "choose one of them"),

@@ -11,7 +11,7 @@ pub struct PortOption {
     pub key: &'static str,
     /// Which values it takes.
     pub value: ValueKind,
-    /// What holds where a name does not give it, for people.
+    /// The default, for people.
     pub default: &'static str,
     /// Its effect, in a line.
     pub help: &'static str,
@@ -121,7 +121,7 @@ impl OptionValues {
         }
     }
 
-    /// What the word that is given stands for: `meanings` has one entry for each word of the option, in their order.
+    /// The meaning of the given word: `meanings` has one entry for each word of the option, in their order.
     #[must_use]
     pub fn word<T: Copy>(&self, option: &PortOption, meanings: &[T]) -> Option<T> {
         meanings.get(self.number::<usize>(option)?).copied()

@@ -143,7 +143,7 @@ fn a_host_behind_a_forwarding_program_still_reaches_the_network() {
         let peer = Host::new();
         peer.take("rrp1", "10.9.0.2/24");
         let mut rings = HostRings::open(&wish).unwrap();
-        // What the wire brings is taken from the host, but for what the host ring brings.
+        // Frames of the wire are kept from the host, except those delivered through the host ring.
         let steal = TcxProgram::drop_unless_marked(HOST_MARK).unwrap();
         let _stolen = Link::attach_tcx(&steal, wish.ifindex, TcxSide::Ingress).unwrap();
         let ignoring =

@@ -30,8 +30,8 @@ pub(super) enum End {
 }
 
 impl End {
-    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a
-    /// word.
+    /// The reason for users. `serving`: whether the connection had been made, so that a peer may leave without a
+    /// message.
     pub(super) fn told(&self, serving: bool) -> Option<String> {
         match self {
             Self::Stopped => None,
@@ -73,7 +73,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message while a connection is being made. The peer's disconnect is one.
+    /// Waits for the next message while a connection is being made. A disconnect of the peer ends the connection.
     pub(super) fn next(&self, stop: &StopBell) -> Result<(Message, Option<OwnedFd>), End> {
         match stop.wait([self.as_fd()], Some(PATIENCE)) {
             None => Err(End::Stopped),
@@ -123,7 +123,7 @@ impl AsFd for Channel {
     }
 }
 
-/// What is wrong with a message that does not belong where it came.
+/// The error text for an unexpected message.
 pub(super) fn unexpected(message: &Message) -> End {
     let name = match message {
         Message::Ack => "ack",

@@ -64,7 +64,7 @@ impl Connections {
         }
     }
 
-    /// Connects to the server at `path`, again and again, until the stop bell rings.
+    /// Connects to the server at `path` repeatedly, until the stop bell rings.
     pub(super) fn visit(&self, path: &Path, wish: &Wish) {
         loop {
             let failed = |error| self.watch.disconnected(Some(error));

@@ -26,12 +26,12 @@ const MAX_UNNAMED: usize = 64;
 /// How long to wait where the process has no descriptors left for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// What a port takes.
+/// What a port accepts from clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) queues: u16,
     pub(super) max_log2_ring_size: u8,
-    /// What clients have to know; empty where nothing.
+    /// The secret that clients must send; empty for none.
     pub(super) secret: Vec<u8>,
 }
 

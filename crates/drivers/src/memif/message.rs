@@ -53,7 +53,7 @@ pub struct Init {
     pub id: u32,
     /// What the interface carries ([`MODE_ETHERNET`]).
     pub mode: u8,
-    /// What the client knows, up to the first NUL.
+    /// The secret, up to the first NUL.
     pub secret: Vec<u8>,
     /// Name of the program.
     pub name: String,

@@ -88,7 +88,7 @@ pub enum MemifError {
     },
 }
 
-/// The name by which peers know this program.
+/// This program's name for peers.
 fn program_name() -> String {
     concat!("Ringroad ", env!("CARGO_PKG_VERSION")).to_owned()
 }
@@ -186,7 +186,7 @@ fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), Mem
     plan.region_bytes().map(|_| ()).ok_or(too_large)
 }
 
-/// What ends with a port.
+/// The parts that end with a port.
 #[derive(Debug)]
 struct MemifPort {
     /// First, no more clients are accepted.

@@ -31,7 +31,7 @@ impl OwnBuffers {
         self.start + u32::from(position & self.mask) * self.stride
     }
 
-    /// What describes it while it is empty.
+    /// The descriptor of the buffer at `position` while it is empty.
     #[inline]
     pub(super) fn empty(&self, position: u16) -> Descriptor {
         Descriptor { has_next: false, region: 0, bytes: self.bytes, offset: self.offset(position) }
@@ -102,7 +102,7 @@ impl OwnRegion {
         self.plan.region_bytes().unwrap_or(0)
     }
 
-    /// What the peer maps.
+    /// The file that the peer maps.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

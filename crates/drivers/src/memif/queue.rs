@@ -111,7 +111,7 @@ impl MemifQueue {
         self.line.report(format!("the {direction} ring {} was stopped: {fault}", self.number));
     }
 
-    /// The thread wants the rings. They are given as soon as what had come before is served and nothing is borrowed.
+    /// The thread requests the rings. They are returned once all earlier frames are served and nothing is borrowed.
     #[cold]
     fn give_back(&mut self, has_room: bool) {
         if !self.is_ending {

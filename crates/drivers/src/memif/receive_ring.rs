@@ -32,9 +32,9 @@ pub(super) struct ReceiveRing {
     released: u16,
     /// The same, as the peer knows it.
     published: u16,
-    /// Where it ends: what comes behind is not taken any more.
+    /// Index at which it ends: later frames are not taken.
     last: Option<u16>,
-    /// What the peer had published when its last frame was not whole.
+    /// The peer's index when its last frame was not whole.
     unfinished_at: Option<u16>,
     longest_bytes: usize,
     event: Arc<OwnedFd>,
@@ -71,7 +71,7 @@ impl ReceiveRing {
         }
     }
 
-    /// What the peer wakes us by.
+    /// The eventfd with which the peer wakes us.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -172,7 +172,7 @@ impl ReceiveRing {
             let flags = if descriptor.has_next { MORE_FRAGMENTS } else { 0 };
             let bytes = self.buffer(position, descriptor)?;
             // SAFETY: the regions stay mapped while this ring lives, which outlives what is borrowed from it: the ring
-            // is only let go of once all was released.
+            // is only dropped once all was released.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, slots == 0);
             slots += 1;
             frame_bytes += descriptor.bytes as usize;

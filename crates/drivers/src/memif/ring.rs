@@ -97,7 +97,7 @@ impl Ring {
             .ok_or_else(|| format!("a ring lies outside region {region}"))?;
         let start = NonNull::new(part.as_ptr()).ok_or("a ring lies nowhere")?;
         if !start.cast::<AtomicU64>().is_aligned() {
-            return Err(format!("a ring begins at {offset}, which is no multiple of 8"));
+            return Err(format!("a ring begins at {offset}, which is not a multiple of 8"));
         }
         Ok(Self { start, mask: ((1u32 << log2_size) - 1) as u16, regions: Arc::clone(regions) })
     }
@@ -151,13 +151,13 @@ impl Ring {
         self.half_word(FLAGS_AT)
     }
 
-    /// What the client moves.
+    /// The index that the client moves.
     #[inline]
     pub(super) fn head(&self) -> &AtomicU16 {
         self.half_word(HEAD_AT)
     }
 
-    /// What the server moves.
+    /// The index that the server moves.
     #[inline]
     pub(super) fn tail(&self) -> &AtomicU16 {
         self.half_word(TAIL_AT)

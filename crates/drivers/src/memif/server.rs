@@ -16,7 +16,7 @@ use super::transmit_ring::TransmitRing;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::check_eventfd;
 
-/// What a client has shown so far.
+/// The memory that a client has announced so far.
 #[derive(Debug, Default)]
 struct Shown {
     regions: Vec<ForeignMemory>,

@@ -1,6 +1,6 @@
 //! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
-//! One of the two always owns the state. The thread puts the wanted state on a *desk* and rings. The worker looks at
+//! One of the two always owns the state. The thread puts the wanted state on a *desk* and rings. The worker reads
 //! one flag per batch; after a change it exchanges its state for the one on the desk, as soon as no frame is borrowed.
 
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ pub(crate) struct Held<T> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Whether the worker has to look.
+    /// Whether the worker must check the desk.
     is_wanted: AtomicBool,
     state: Mutex<State<T>>,
     exchanged: Condvar,
@@ -69,7 +69,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Desk<T> {
-    /// What ends the thread's wait when its port ends.
+    /// A handle that ends the thread's wait when its port ends.
     pub(crate) fn closer(&self) -> Closer<T> {
         Closer(Arc::clone(&self.shared))
     }
@@ -123,7 +123,7 @@ impl<T> Held<T> {
         self.shared.is_wanted.load(Ordering::Acquire)
     }
 
-    /// Puts the state down and takes up what the thread wants instead. Nothing may be borrowed from the state.
+    /// Puts the state down and takes the one that the thread offers. Nothing may be borrowed from the state.
     #[cold]
     pub(crate) fn exchange(&mut self) {
         let mut shared = self.shared.lock();
@@ -139,7 +139,7 @@ impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         let mut shared = self.shared.lock();
         shared.is_gone = true;
-        // What was put down before and not fetched yet comes first.
+        // A state that was put down before and not fetched yet has precedence.
         let last = self.current.take();
         shared.back = shared.back.take().or(last);
         self.shared.exchanged.notify_all();

@@ -1,4 +1,4 @@
-//! What another process leaves of a port with a peer, read in the order in which it was written.
+//! The state of a port with a peer that another process leaves, read in the order in which it was written.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,7 +3,7 @@
 //! Such a port has its own thread, which speaks the protocol of the socket, and queues, which a worker serves. The
 //! thread makes the state of a ring and hands it over ([`handover`]); so the worker's path has no lock, and memory is
 //! unmapped when no worker uses it. The thread ends with its port ([`peer_thread`]). [`socket`] connects the two
-//! programs, again and again; [`inheritance`] is the state that a port leaves to another process; [`wake_set`] wakes a
+//! programs, repeatedly; [`inheritance`] is the state that a port leaves to another process; [`wake_set`] wakes a
 //! sleeping worker; [`watch`] reports the peer's state to users; [`options`] are the options of all these ports.
 
 pub(crate) mod handover;

@@ -1,4 +1,4 @@
-//! The UNIX socket by which a port and its peer connect, repeatedly.
+//! The UNIX socket that connects a port and its peer, also after a disconnect.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

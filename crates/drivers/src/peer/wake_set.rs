@@ -51,7 +51,7 @@ impl WakeSet {
         let _ = epoll::delete(&self.set, event);
     }
 
-    /// What is readable when the worker is wanted.
+    /// A descriptor that is readable when the worker is needed.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
@@ -69,13 +69,13 @@ impl WakeSet {
 /// Checks that a descriptor from a peer is an eventfd. It may block: no code relies on the flag.
 ///
 /// # Errors
-/// What it is instead, for people.
+/// The kind of the other descriptor, for people.
 pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
     use std::os::fd::AsRawFd;
     match std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) {
         Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => Ok(()),
-        Ok(kind) => Err(format!("a descriptor to wake by is {}, not an eventfd", kind.display())),
-        Err(error) => Err(format!("a wake-up descriptor cannot be polled: {error}")),
+        Ok(kind) => Err(format!("a wake-up descriptor is {}, not an eventfd", kind.display())),
+        Err(error) => Err(format!("a wake-up descriptor cannot be checked: {error}")),
     }
 }
 

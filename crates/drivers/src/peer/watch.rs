@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ringroad_ring::eventfd;
 
-/// Where a port stands with its peer.
+/// The state of a port's connection with its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerStatus {
     /// Whether one is connected.

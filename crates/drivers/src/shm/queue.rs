@@ -116,7 +116,7 @@ impl ShmQueue {
         Ok(this)
     }
 
-    /// A queue of these ends, whichever there are.
+    /// A queue of the given ends.
     #[must_use]
     pub fn of_ends(
         region: &Arc<Region>,
@@ -156,7 +156,7 @@ impl ShmQueue {
         self
     }
 
-    /// Which ring stands still, and why.
+    /// Which ring has stopped, and why.
     fn violation(&self) -> Option<(&'static str, RingViolation)> {
         let tx = self.take.as_ref().and_then(TxTakeEnd::violation).map(|violation| ("tx", violation));
         tx.or_else(|| self.put.as_ref().and_then(RxPutEnd::violation).map(|violation| ("rx", violation)))
@@ -456,7 +456,7 @@ struct Kind {
     header_bytes: usize,
 }
 
-/// What of `list` comes from place `from` on.
+/// The part of `list` from place `from` on.
 #[inline]
 fn behind<T>(list: &[T], from: usize) -> &[T] {
     list.get(from..).unwrap_or(&[])

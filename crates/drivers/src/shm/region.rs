@@ -30,7 +30,7 @@ const LARGE_BYTES: u64 = 32 << 20;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// What a port is like, and each port in a region.
+/// The shape of a port, which all ports of a region share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortShape {
     /// Queues.
@@ -48,7 +48,7 @@ pub struct PortShape {
 }
 
 impl PortShape {
-    /// The shape of a port without wishes.
+    /// The default shape of a port.
     pub const DEFAULT: Self = Self {
         queues: 1,
         slots: DEFAULT_SLOTS,
@@ -58,7 +58,7 @@ impl PortShape {
         huge_pages: HugePages::Auto,
     };
 
-    /// The name's wishes, else the program's, else the defaults.
+    /// The values in the name, else the program's, else the defaults.
     #[must_use]
     pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl PortShape {
     }
 }
 
-/// Gives up a region. What takes the kernel long does not hold up the caller.
+/// Releases a region. The caller does not wait while the kernel frees a large one.
 pub(crate) fn release(region: Arc<Region>) {
     let blocks = rustix::fs::fstat(&*region).map_or(0, |status| status.st_blocks);
     if u64::try_from(blocks).unwrap_or(0) * BLOCK_BYTES >= LARGE_BYTES {
@@ -110,7 +110,7 @@ pub(crate) fn release(region: Arc<Region>) {
 #[derive(Debug)]
 pub struct ShmRegion {
     region: Arc<Region>,
-    /// What ports that are placed as a whole are like.
+    /// The shape of the ports that are placed as a whole.
     shape: PortShape,
     allocator: Mutex<RegionAllocator>,
 }

@@ -26,7 +26,7 @@ pub(super) struct Card {
     pub(super) transmit: Vec<TransmitChannel>,
 }
 
-/// What is locked stays whole: nothing that can panic is done under a lock.
+/// Locks a value. It stays consistent: no code that can panic runs under a lock.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,7 +77,7 @@ impl Card {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Changes the settings. Batches that are under way are treated by the old ones.
+    /// Changes the settings. Batches in progress use the old ones.
     pub(super) fn change(&self, change: impl FnOnce(&mut Settings)) {
         let mut settings = lock(&self.settings);
         change(Arc::make_mut(&mut settings));

@@ -15,7 +15,7 @@ use ringroad_sze2::writer::SegmentWriter;
 
 use super::card::lock;
 
-/// What is known of a channel's subscribers.
+/// The state of a channel's subscribers.
 #[derive(Debug, Default)]
 struct Record {
     /// The session that has it now, and its memory.
@@ -179,7 +179,7 @@ impl TransmitChannel {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The program has gone. The queue takes what it had published, and lets go.
+    /// The program has gone. The queue takes what it had published, and releases the channel.
     pub(super) fn end(&self) {
         if let Some((.., progress)) = lock(&self.record).present.take() {
             progress.is_ended.store(true, Ordering::Release);

@@ -43,7 +43,7 @@ const DEFAULT_CHANNELS: u16 = 8;
 const DEFAULT_BUFFER_BYTES: u64 = 32 << 20;
 /// Its blocks: the most that the cards' driver requests from the kernel.
 const DEFAULT_BLOCK_BYTES: u64 = 4 << 20;
-/// What the cards' addresses begin with (Liberouter).
+/// Prefix of the cards' hardware addresses (Liberouter).
 const ADDRESS_PREFIX: [u8; 3] = [0x00, 0x11, 0x17];
 
 /// Why a card cannot be made.

@@ -207,7 +207,7 @@ impl CardQueue {
         shared.counters.add(&tally);
     }
 
-    /// Takes up the ends that are there for the lanes, and lets go of those that are done with.
+    /// Takes new ends for the lanes, and releases finished ones.
     #[inline]
     fn look_at_lanes(&mut self) {
         for number in 0..self.lanes.len() {
@@ -264,7 +264,7 @@ fn cause_of(rejection: Rejection) -> DropCause {
     }
 }
 
-/// What was taken from a lane.
+/// The result of taking frames from a lane.
 #[derive(Debug, Default)]
 struct Taken {
     tally: ChannelCounters,
@@ -294,7 +294,7 @@ fn take_from(
         };
         let frame = segment.frame();
         if is_enabled {
-            // SAFETY: the memory stays mapped while the lane has this end, which it lets go of only when nothing is
+            // SAFETY: the memory stays mapped while the lane has this end, which it releases only when nothing is
             // borrowed.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             taken.longest_bytes = taken.longest_bytes.max(frame.len());

@@ -23,7 +23,7 @@ const MAX_SESSIONS: usize = 256;
 /// How long the server pauses when the process has no descriptors left for a newcomer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What serves the socket.
+/// Serves the socket.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: ListeningSocket,

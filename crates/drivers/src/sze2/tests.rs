@@ -67,7 +67,7 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7) as u8 & 0xFE).collect()
 }
 
-/// What waits in a channel, given back.
+/// The frames that wait in a channel, which are given back.
 fn received(card: &mut Card, channel: u16) -> Vec<Vec<u8>> {
     let reader = card.reader(channel).unwrap();
     let mut frames = Vec::new();
@@ -165,7 +165,7 @@ fn a_channel_belongs_to_one_program_until_it_leaves() {
         given = (given.0 | more.0, given.1 | more.1);
     }
     second.start().unwrap();
-    // What the first had published goes before what the second has.
+    // Frames that the first had published go before those of the second.
     transmit(&mut second, 0, &frame(8, 60));
     let mut went = site.go(0);
     went.extend(site.go(0));
@@ -225,7 +225,7 @@ fn a_program_that_breaks_a_rule_is_stopped_alone() {
     assert_eq!(site.device.queues[0].diagnosis().unwrap().violations(), 1);
     transmit(&mut good, 1, &frame(3, 60));
     assert_eq!(site.go(0), [frame(3, 60)]);
-    // A new subscription begins anew.
+    // A new subscription starts from the beginning.
     bad.stop().unwrap();
     assert_eq!(bad.subscribe(0, 0b01).unwrap(), (0, 0b01));
     bad.start().unwrap();

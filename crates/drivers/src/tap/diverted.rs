@@ -22,7 +22,7 @@ pub(crate) trait Diversion: Debug + Send + Sync {
     }
 }
 
-/// One queue: that of the TAP, with an eye on the interface behind it.
+/// One queue of the TAP, which also watches the interface behind it.
 #[derive(Debug)]
 pub struct DivertedQueue {
     /// Before the TAP, so that the programs are gone before the interface to which they lead.
@@ -64,7 +64,7 @@ impl PortQueue for DivertedQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        // The kernel would take the frames and drop them on the way from the TAP to the interface, without a word.
+        // The kernel would take the frames and drop them on the way from the TAP to the interface, without an error.
         if !self.link.is_up() {
             let mut delivery = Delivery::default();
             delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);

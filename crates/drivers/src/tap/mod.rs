@@ -211,7 +211,7 @@ impl TapDevice {
         notes: Vec<String>,
     ) -> Result<Self, TapError> {
         let ifindex = link_by_name(&name)?.index;
-        // What the kernel drops it counts for the interface: the first queue accounts for it.
+        // The kernel counts its drops per interface: the first queue accounts for them.
         let mut account = Some(LinkProbe::open(ifindex)?);
         let queues = descriptors
             .into_iter()

@@ -42,7 +42,7 @@ pub struct TapQueue {
     next: usize,
     /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
     borrowed: usize,
-    /// Requests the drops of the whole interface; one queue has it.
+    /// Reads the drops of the whole interface; one queue has it.
     account: Option<LinkProbe>,
     known_drops: u64,
     /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
@@ -264,7 +264,7 @@ impl Sleep for TapQueue {
     }
 
     fn drain_wake(&mut self) {
-        // What wakes may be the end of the interface rather than a frame.
+        // The cause of the wake-up may be the end of the interface instead of a frame.
         self.has_waiting();
     }
 }

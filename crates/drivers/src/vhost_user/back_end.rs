@@ -36,8 +36,8 @@ mod succession;
 const MAX_MEMORY_SLOTS: usize = 509;
 /// The network card's configuration (virtio 1.2, section 5.1.4): address, status, pairs of queues, MTU.
 const CONFIG_BYTES: usize = 12;
-/// Most regions whose files are kept for another process: as many as every front end may have. A guest with more is
-/// met anew after a hand-over.
+/// Most regions whose files are kept for another process: as many as every front end may have. A guest with more
+/// must reconnect after a hand-over.
 const MAX_KEPT_FILES: usize = 8;
 const LINK_UP: u16 = 1;
 
@@ -51,7 +51,7 @@ struct VringSetup {
     is_enabled: bool,
     /// Whether the worker has it.
     runs: bool,
-    /// Whether it broke a rule: it stays where it is until it is set up anew.
+    /// Whether it broke a rule: it stays where it is until it is set up again.
     is_broken: bool,
     kick: Option<OwnedFd>,
     call: Option<Arc<OwnedFd>>,
@@ -278,7 +278,7 @@ fn place_of(region: &VhostUserMemoryRegion) -> RegionPlace {
     }
 }
 
-/// A descriptor to wake by or be woken by.
+/// A descriptor for wake-ups, in either direction.
 fn event(file: Option<File>) -> Result<Option<OwnedFd>> {
     let Some(file) = file else { return Ok(None) };
     check_eventfd(file.as_fd()).map_err(refuse)?;

@@ -62,8 +62,8 @@ pub(super) struct Card {
 }
 
 impl Card {
-    /// A card whose front ends come to `listener`, or are connected to; `current` is the socket of the one that another
-    /// process leaves.
+    /// A card whose front ends connect to `listener`, or to which it connects; `current` is the socket of a front end
+    /// that another process leaves.
     pub(super) fn new(
         listener: Option<ListeningSocket>,
         back_end: BackEnd,
@@ -115,7 +115,7 @@ impl Card {
     }
 
     /// What pair `queue` leaves to another process, with its rings in the front end's order; the first one leaves the
-    /// sockets as well. `None`: messages are still taken, the socket's file is gone, or the guest has to be met anew.
+    /// sockets as well. `None`: messages are still taken, the socket's file is gone, or the guest must reconnect.
     pub(super) fn leave(&self, queue: usize, rings: [Option<&Vring>; 2]) -> Option<HandOver> {
         if self.is_ours.load(Ordering::Acquire)
             || self.listener.as_ref().is_some_and(|listener| !listener.is_in_place())
@@ -311,10 +311,10 @@ impl Host {
         }
     }
 
-    /// What answers the messages that come by `socket`.
+    /// Answers the messages that come by `socket`.
     ///
-    /// It knows only those features that were agreed before its eyes. So a front end that was met by another process
-    /// acknowledges them once more here, by a socket in whose place its own is put then.
+    /// The handler knows only features that were acknowledged through it. So the messages of a front end that another
+    /// process has served are repeated here, through a socket pair that the front end's own socket then replaces.
     fn handler(&self, socket: UnixStream) -> std::io::Result<BackendReqHandler<Mutex<BackEnd>>> {
         let back_end = Arc::clone(&self.card.back_end);
         let acknowledged = self.card.back_end().acknowledged();

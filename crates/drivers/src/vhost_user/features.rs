@@ -1,11 +1,11 @@
-//! What is offered to a guest's front end, and what was agreed, in words.
+//! The features offered to a guest's front end, and the text for the agreed ones.
 
 use ringroad_virtqueue::layout::features::*;
 use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
 
 /// Offloads that the datapath can do for a guest, or leave to it. UDP segmentation is not among them.
 pub(super) const OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN | TAKES_UNFINISHED;
-/// What a guest must have agreed to before it gets frames that are left unfinished.
+/// Features that a guest must have acknowledged before it gets unfinished frames.
 pub(super) const TAKES_UNFINISHED: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
 
 /// The virtio features on offer.
@@ -43,7 +43,7 @@ pub(super) fn offered_protocol() -> Protocol {
         | Protocol::CONFIGURE_MEM_SLOTS
 }
 
-/// What was agreed, for people.
+/// The agreed features, for people.
 pub(super) fn describe(features: u64) -> String {
     let has = |bits: u64| features & bits == bits;
     let words = [

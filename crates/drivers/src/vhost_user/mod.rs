@@ -32,7 +32,7 @@ pub mod queue;
 mod tests;
 mod vring;
 
-/// Longest frame that a guest's card takes, bytes: what it can leave to be cut.
+/// Longest frame that a guest's card accepts, bytes: the longest that it can leave to segmentation.
 const MAX_FRAME_BYTES: u32 = 65535 + 14;
 
 const OFFLOADS: PortOption = PortOption::new(

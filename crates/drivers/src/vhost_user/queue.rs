@@ -15,7 +15,7 @@ use super::vring::{Lent, Vring};
 use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
 
-/// What a guest's receive buffer holds at least where frames are merged from several: a frame of the usual MTU behind
+/// Least size of a guest's receive buffer if frames are merged from several: a frame of the usual MTU behind
 /// its header, bytes.
 const USUAL_BUFFER_BYTES: usize = 1526;
 
@@ -61,7 +61,7 @@ impl VhostQueue {
         }
     }
 
-    /// Takes up what the connection's thread wants, where that can be done now.
+    /// Exchanges the rings on request of the connection's thread, if that is possible now.
     #[inline]
     fn follow(&mut self) {
         if self.from_guest.is_recalled() && self.lent.is_empty() {
@@ -73,7 +73,7 @@ impl VhostQueue {
     }
 }
 
-/// Gives a ring back to the connection's thread, with all that was done in it shown to the guest.
+/// Gives a ring back to the connection's thread, with all its work published to the guest.
 #[cold]
 fn put_down(held: &mut Held<Vring>, violations: &mut u64) {
     if let Some(vring) = held.get() {

@@ -227,7 +227,7 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
     let first = BUFFERS + 20 * BUFFER_BYTES;
     assert_eq!(site.read(first, 12), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
     assert_eq!([site.read(first + 12, 52), site.read(first + BUFFER_BYTES, 48)].concat(), long);
-    // What they hold stands in the used ring: 64 and 48.
+    // Their lengths are in the used ring: 64 and 48.
     assert_eq!(site.used(RECEIVE), 2);
     assert_eq!(site.read(USED + 8, 4), [64, 0, 0, 0]);
     assert_eq!(site.read(USED + 16, 4), [48, 0, 0, 0]);
@@ -257,7 +257,7 @@ fn unfinished_frames_go_only_to_guests_that_accept_them() {
     assert!(batch.is_unfinished());
     assert_eq!(batch.meta(0).unfinished.to_header(), unfinished[..10]);
     assert!(!site.queue.takes_unfinished());
-    // Who did not agree cannot mean it.
+    // From a guest that did not agree to the feature, the header is ignored.
     let mut site = Site::with_guest(MODERN | super::features::TAKES_UNFINISHED);
     site.send(0, &unfinished, &[1; 60]);
     assert!(!site.receive().has_meta());
@@ -277,7 +277,7 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
     site.offer(TRANSMIT, 1, 25, 0, Some(address));
     let batch = site.receive();
     assert_eq!(frames_of(&batch), [b"in old memory", &b"in new memory"[..]]);
-    // Memory is not pulled from under who reads it: the front end waits, here in a thread, until the frames are
+    // Memory is not removed while the worker reads it: the front end waits, here in a thread, until the frames are
     // released.
     site.queue.release(batch.slots());
     site.ask(|front| front.remove_mem_region(&plugged)).unwrap();
@@ -345,7 +345,7 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
     }
     let batch = site.receive();
     assert_eq!(batch.frames(), 3);
-    // One is used; with the others under way the back end ends, as far as the guest can see.
+    // One is used; the back end ends while the others are in flight, as far as the guest can see.
     site.queue.release(1);
     site.queue.flush();
     let Site { file, queue, device, .. } = site;
@@ -446,7 +446,7 @@ fn memory_that_shrinks_stops_its_guest_alone() {
 }
 
 #[test]
-fn a_ring_with_a_violation_stops_until_it_is_set_up_anew() {
+fn a_ring_with_a_violation_stops_until_it_is_set_up_again() {
     let mut site = Site::with_guest(MODERN);
     site.offer(TRANSMIT, 0, 60, 0, Some(1));
     assert_eq!(site.receive().frames(), 0);

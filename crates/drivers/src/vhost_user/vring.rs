@@ -36,7 +36,7 @@ pub(super) struct Lent {
 #[derive(Debug)]
 pub(super) struct Vring {
     pub(super) ring: DeviceRing,
-    /// What wakes the driver; `None` where it polls.
+    /// The eventfd that wakes the driver; `None` if it polls.
     pub(super) call: Option<Arc<OwnedFd>>,
     /// The eventfd that signals that the ring has failed.
     pub(super) error: Option<Arc<OwnedFd>>,
@@ -50,7 +50,7 @@ pub(super) struct Vring {
     pub(super) reads_offloads: bool,
     /// Whether the guest takes unfinished frames.
     pub(super) takes_unfinished: bool,
-    /// Why it stands still.
+    /// Why it has stopped.
     pub(super) fault: Option<RingFault>,
     /// Whether that was not counted yet.
     pub(super) is_uncounted: bool,
@@ -84,7 +84,7 @@ impl Scratch {
 #[inline]
 fn bytes_of(segment: &Segment) -> SharedBytes<'_> {
     // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are
-    // let go of only when nothing is borrowed.
+    // released only when nothing is borrowed.
     unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
 }
 
@@ -99,8 +99,8 @@ impl Vring {
         }
     }
 
-    /// Begins after another process may have served it. Wake-ups for earlier used buffers may be lost: one call too
-    /// many is harmless, one too few would leave the guest asleep.
+    /// Begins after another process may have served it. The guest is woken now, since the wake-up for earlier used
+    /// buffers may be lost: one call too many is harmless, one too few would leave the guest asleep.
     pub(super) fn begin(&mut self) {
         self.ring.wake_me(false);
         if let Some(call) = &self.call {
@@ -108,7 +108,7 @@ impl Vring {
         }
     }
 
-    /// Whether it stands still. Looks whether the guest's memory is still there.
+    /// Whether it has stopped. Also checks that the guest's memory still exists.
     #[inline]
     pub(super) fn is_stopped(&mut self) -> bool {
         if self.ring.memory().is_lost() {

@@ -1,6 +1,6 @@
 //! The thread of a virtio-user port: finds the back end, agrees with it on features and memory (the vhost-user
 //! protocol, as its front end), gives the rings to the workers, and takes them back when the connection ends. Then it
-//! begins anew.
+//! starts again.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -38,9 +38,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long a port that ends waits for the back end to take the last frames.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// What a frame may be sent with unfinished, if all of it was agreed.
+/// Offloads with which a frame may be sent unfinished, if all of them were agreed.
 const HOST_OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN;
-/// What may be received so.
+/// Offloads with which frames may be received unfinished.
 const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
 
 /// How the two come together.
@@ -59,7 +59,7 @@ pub(super) struct QueueDesk {
     pub(super) wakes: Arc<WakeSet>,
 }
 
-/// What the thread owns.
+/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) meeting: Meeting,
@@ -165,7 +165,7 @@ impl Connection {
             }
         }
         match (fault, ended) {
-            (Some(fault), _) => Err(format!("the back end broke a rule of virtio: {fault}; connecting anew")),
+            (Some(fault), _) => Err(format!("the back end broke a rule of virtio: {fault}; reconnecting")),
             (None, Some([true, _])) if has_message(&stream) => {
                 Err("the back end sent an unexpected message; reconnecting".to_owned())
             }

@@ -1,5 +1,5 @@
-//! The driver's half of a split virtqueue that both directions share: what is made available, what comes back, and who
-//! wakes whom.
+//! The driver's half of a split virtqueue that both directions share: available buffers, returned buffers, and the
+//! wake-ups of both sides.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -25,10 +25,10 @@ pub(super) enum RingFault {
 pub(super) struct DriverRing {
     pub(super) memory: RingMemory,
     has_event_indexes: bool,
-    /// What stands at each place of the available ring. What is there already is not written again: buffers that come
-    /// back in order leave the ring as it is, and its lines stay in both caches.
+    /// The content of each place of the available ring. A value that is there already is not written again: buffers
+    /// that come back in order leave the ring unchanged, and its lines stay in both caches.
     placed: Box<[u16]>,
-    /// Descriptors made available, counted on and on.
+    /// Descriptors made available, a counter that wraps around.
     next: u16,
     /// Those that were published to the back end.
     published: u16,

@@ -27,7 +27,7 @@ const DATA_BYTES: usize = 34 * LINE_BYTES;
 const STRIDE_BYTES: usize = LINE_BYTES + DATA_BYTES;
 /// Where in its place a buffer begins.
 const HEADER_OFFSET: usize = LINE_BYTES - NET_HEADER_BYTES;
-/// What a buffer holds, header included, bytes.
+/// Size of a buffer, header included, bytes.
 pub(super) const BUFFER_BYTES: usize = NET_HEADER_BYTES + DATA_BYTES;
 
 /// Where the parts of one ring lie, in bytes from the start of the memory.
@@ -233,13 +233,13 @@ impl RingMemory {
         self.avail_word(1).store(number.to_le(), Ordering::Release);
     }
 
-    /// Sets whether the back end sends no wake-ups, without event indexes.
+    /// Suppresses the back end's wake-ups, or allows them; for rings without event indexes.
     pub(super) fn set_quiet(&self, quiet: bool) {
         let flags = if quiet { AVAIL_NO_INTERRUPT } else { 0 };
         self.avail_word(0).store(flags.to_le(), Ordering::Relaxed);
     }
 
-    /// Sets the used entry at which the back end wakes us, with event indexes.
+    /// Sets the used entry at which the back end wakes us; for rings with event indexes.
     pub(super) fn set_used_event(&self, number: u16) {
         self.avail_word(2 + usize::from(self.entries())).store(number.to_le(), Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@
 //!
 //! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used
 //! rings, and the headers of received frames, are read, each once and checked before use. A back end that breaks a rule
-//! loses the connection and may connect anew.
+//! loses the connection and may reconnect.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(super) struct Descriptor {
 }
 
 impl BackEnd {
-    /// One ring, and who serves it.
+    /// One ring, with the side that serves it.
     pub(super) fn with_ring() -> (Self, RingMemory) {
         let memory = CardMemory::new(1, ENTRIES).unwrap();
         let ring = memory.ring(0).unwrap();

@@ -5,7 +5,7 @@ use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
 use crate::layout::{Layout, Network, ip_proto, u16_at};
 
 impl Packet {
-    /// Has checksums follow a change of bytes, of which the first in the packet that differs may be `at`.
+    /// Updates checksums after a change of bytes; `at` is the place of the first byte that may differ.
     pub(super) fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport, .. } = self.layout;
         let Some(offset) =

@@ -104,7 +104,7 @@ impl FlowState {
         self.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
     }
 
-    /// What was counted for all that an image has, in its order.
+    /// The counts of everything in an image, in its order.
     #[must_use]
     pub fn counts(&self, image: &Image) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(image.counters.len() * COUNT_BYTES);
@@ -186,7 +186,7 @@ impl FlowState {
         Ok(())
     }
 
-    /// Has all that an image has begin with what was counted for it before.
+    /// Sets the counters of everything in an image to their earlier values.
     pub fn resume_counts(&mut self, image: &Image, counts: &[u8]) {
         // Workers have not counted yet: the last of them, the agent, begins with all of it.
         let agent = self.turns.len().saturating_sub(1);

@@ -54,7 +54,7 @@ fn is_known(option_type: u32) -> bool {
 
 impl OptionList {
     /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. What was read before an
-    /// error is in the list too, for its statuses are written all the same.
+    /// error is in the list too, since its statuses are written nevertheless.
     ///
     /// # Errors
     /// EFAULT, EINVAL for type 0 or a known type given twice, EMSGSIZE for too many.

@@ -261,7 +261,7 @@ pub(super) fn pools_fields(pools: &ringroad_control::netmap::Pools) -> PoolsBody
     }
 }
 
-/// Pools as programs wish for them.
+/// Pools as requested by programs.
 pub(super) fn wished_pools(body: &PoolsBody) -> ringroad_control::netmap::Pools {
     let pool = |fields: &PoolFields| Pool {
         offset: fields.offset,

@@ -179,7 +179,7 @@ fn syncs_take_any_argument() {
 fn null_and_invalid_arguments_have_different_errors() {
     let device = RecordingDescriptor::new();
     for request in [NIOCCTRL, NIOCREGIF, NIOCGINFO, NIOCCONFIG].map(u64::from) {
-        // Compilers sign-extend what they think is an int.
+        // Compilers sign-extend what they treat as an int.
         for request in [request, request | 0xFFFF_FFFF_0000_0000] {
             assert_eq!(control(&device, request, 0), Err(Errno::INVAL), "{request:#x}");
             assert_eq!(control(&device, request, 1), Err(Errno::FAULT), "{request:#x}");

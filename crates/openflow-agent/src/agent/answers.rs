@@ -14,7 +14,7 @@ use ringroad_openflow::table_id;
 use super::{Agent, SessionId};
 use crate::session::{Ended, Peer, Session};
 
-/// A turn of a connection ends after so long, so that others are answered meanwhile.
+/// A turn of a connection ends after this time, so that others are answered meanwhile.
 const TURN_TIME: Duration = Duration::from_millis(5);
 /// Maximum number of flows in one message.
 const FLOWS_A_MESSAGE: usize = 256;
@@ -171,7 +171,7 @@ impl Agent {
 
     fn role(&mut self, id: SessionId, xid: u32, wanted: RoleMessage) -> Result<(), ErrorCode> {
         if matches!(wanted.role, Role::Master | Role::Slave) {
-            // A number that is behind is of a master that was (OpenFlow 1.3.5, 6.3.6).
+            // A smaller generation number is from a former master (OpenFlow 1.3.5, 6.3.6).
             if self
                 .generation
                 .is_some_and(|generation| (wanted.generation.wrapping_sub(generation) as i64) < 0)

@@ -66,8 +66,8 @@ impl Wire for Hello {
 pub struct ErrorMessage {
     /// The reason.
     pub code: ErrorCode,
-    /// The beginning of the request; a text if no versions are in common; the experimenter's number, and what it likes,
-    /// for [`ErrorCode::EXPERIMENTER`].
+    /// The beginning of the request; a text if no versions are in common; the experimenter's number, and any data, for
+    /// [`ErrorCode::EXPERIMENTER`].
     pub data: Vec<u8>,
 }
 
@@ -147,8 +147,8 @@ wire_struct! {
         pub generation: u64,
     }
 
-    /// Which messages a switch sends of itself: a bit for each reason. The first of each is for a master or an equal, the
-    /// second for a slave.
+    /// Which messages a switch sends of itself: a bit for each reason. The first of each is for a master or an equal,
+    /// the second for a slave.
     pub struct AsyncMasks {
         /// By [`PacketInReason`](super::PacketInReason).
         pub packet_in: [u32; 2],

@@ -41,7 +41,7 @@ wire_flags! {
         SEND_FLOW_REM = 1,
         /// It is refused if it overlaps another.
         CHECK_OVERLAP = 2,
-        /// Counters begin anew when it changes.
+        /// Its counters are reset when it changes.
         RESET_COUNTS = 4,
         /// Its packets need not be counted.
         NO_PACKET_COUNTS = 8,

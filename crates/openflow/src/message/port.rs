@@ -25,7 +25,7 @@ wire_flags! {
         NO_RECV = 4,
         /// Nothing is sent to it.
         NO_FWD = 32,
-        /// Its packets do not go to the controller for want of a match.
+        /// Table misses of its packets do not go to the controller.
         NO_PACKET_IN = 64,
     };
 

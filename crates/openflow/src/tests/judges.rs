@@ -58,7 +58,7 @@ fn has(field: Field) -> bool {
 
 /// A flow that Open vSwitch can have: it has no PBB and copies no TTL, and refuses actions that do not fit the match.
 fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
-    // It has neighbour discovery only with code 0, and does not want to hear that.
+    // It has neighbour discovery only with code 0, and warns about that.
     let is_discovery =
         flow.matching.fields().iter().any(|matched| (31..=33).contains(&(matched.field as u8)));
     let known = |field: Field| has(field) && !(is_discovery && field == Field::Icmpv6Code);
@@ -92,7 +92,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
             }
         }
     }
-    // It does not count a list without actions.
+    // It treats an empty list of actions as no list.
     for list in [&mut instructions.apply, &mut instructions.write] {
         *list = list.take().filter(|actions| !actions.is_empty());
     }

@@ -32,7 +32,7 @@ impl<'a> ActionReader<'a> {
                 ErrorCode::ACTION_BAD_OUT_PORT => "nothing can be sent to this port".to_owned(),
                 ErrorCode::ACTION_BAD_SET_TYPE => "this field cannot be set".to_owned(),
                 ErrorCode::ACTION_BAD_SET_ARGUMENT => "the field cannot have this value".to_owned(),
-                ErrorCode::ACTION_BAD_ARGUMENT => "this is no Ethernet type for such a tag".to_owned(),
+                ErrorCode::ACTION_BAD_ARGUMENT => "this is not an Ethernet type for such a tag".to_owned(),
                 other => other.to_string(),
             })
         })?;

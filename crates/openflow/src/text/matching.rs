@@ -26,7 +26,7 @@ const PROTOCOLS: [(&str, u128, Option<u128>); 15] = [
     ("icmpv6", 0x86dd, Some(58)),
 ];
 
-/// Other names of fields; where one name is of several fields, what is matched beside it decides.
+/// Other names of fields; if one name is of several fields, the other fields of the match decide.
 const NAMES: [(&str, &[Field]); 26] = [
     ("dl_src", &[Field::EthSrc]),
     ("dl_dst", &[Field::EthDst]),
@@ -61,7 +61,7 @@ const PORT_SOURCES: [Field; 5] =
 const PORT_DESTINATIONS: [Field; 5] =
     [Field::TcpDst, Field::UdpDst, Field::SctpDst, Field::Icmpv4Code, Field::Icmpv6Code];
 
-/// The field of a name, beside `known` fields. `None`: no field has this name.
+/// The field of a name, in a match with `known` fields. `None`: no field has this name.
 pub(super) fn field(name: Word, known: &Match) -> Option<Field> {
     let (_, candidates) = match Field::ALL.iter().position(|field| field.name() == name.text) {
         Some(at) => return Field::ALL.get(at).copied(),

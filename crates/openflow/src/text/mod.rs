@@ -28,7 +28,7 @@ pub use group::Group;
 pub use headers::Headers;
 pub use meter::Meter;
 
-/// A word that does not mean what it should.
+/// An invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// The word.
@@ -95,7 +95,7 @@ impl<'a> Word<'a> {
         let number = number
             .ok()
             .filter(|_| !self.text.contains('+'))
-            .ok_or_else(|| self.wrong("this is no number"))?;
+            .ok_or_else(|| self.wrong("this is not a number"))?;
         T::try_from(number).map_err(|_| self.wrong("this number is too large here"))
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
     }
     if !word.text.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(
-            word.wrong("this is no port: a number, or LOCAL, IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER")
+            word.wrong("this is not a port: a number, or LOCAL, IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER")
         );
     }
     // The reserved numbers of OpenFlow 1.0, which people still write.
@@ -26,7 +26,7 @@ pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
 }
 
 fn mac(word: Word) -> Result<u128, TextError> {
-    let wrong = || word.wrong("this is no MAC address, as 00:11:22:33:44:55");
+    let wrong = || word.wrong("this is not a MAC address, as 00:11:22:33:44:55");
     let mut bytes = word.text.split(':').map(|byte| {
         let digits = (1..=2).contains(&byte.len()) && byte.bytes().all(|digit| digit.is_ascii_hexdigit());
         u8::from_str_radix(byte, 16).ok().filter(|_| digits)
@@ -45,11 +45,13 @@ fn one(notation: Notation, word: Word) -> Result<u128, TextError> {
         Notation::Mac => mac(word),
         Notation::Ipv4 => {
             let parsed: Result<Ipv4Addr, _> = word.text.parse();
-            parsed.map(|address| u32::from(address).into()).map_err(|_| word.wrong("this is no IPv4 address"))
+            parsed
+                .map(|address| u32::from(address).into())
+                .map_err(|_| word.wrong("this is not an IPv4 address"))
         }
         Notation::Ipv6 => {
             let parsed: Result<Ipv6Addr, _> = word.text.parse();
-            parsed.map(u128::from).map_err(|_| word.wrong("this is no IPv6 address"))
+            parsed.map(u128::from).map_err(|_| word.wrong("this is not an IPv6 address"))
         }
     }
 }

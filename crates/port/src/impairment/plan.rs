@@ -88,7 +88,7 @@ pub struct Corruption {
     pub frames: Pattern,
     /// Where the bit lies.
     pub within: Within,
-    /// Chooses the bit, anew for each frame.
+    /// Seed for the choice of the bit, which differs for each frame.
     pub seed: u64,
 }
 
@@ -156,7 +156,7 @@ pub struct PlanError {
     pub allowed: String,
 }
 
-/// Who draws a number: the same seed gives each another sequence.
+/// The stage that draws a number: one seed gives each stage its own sequence.
 #[derive(Clone, Copy)]
 enum Stage {
     Drop = 1,

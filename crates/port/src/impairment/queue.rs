@@ -294,7 +294,7 @@ impl PortQueue for ImpairedQueue {
         Delivery { taken_over: frames.len() as u32, ..Delivery::default() }
     }
 
-    /// What is held may leave when the queue behind takes only finished frames.
+    /// False: held frames may leave when the next queue takes only finished frames.
     fn takes_unfinished(&mut self) -> bool {
         false
     }
@@ -311,14 +311,14 @@ impl PortQueue for ImpairedQueue {
         Some(self)
     }
 
-    /// What is held would be lost.
+    /// None: held frames would be lost.
     fn hand_over(&mut self) -> Option<HandOver> {
         None
     }
 }
 
 impl Backpressure for ImpairedQueue {
-    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for later frames, so if there
+    /// Held frames need room of their own when they leave. Frames that stepped aside wait for later frames, so if there
     /// are no others they do not hold a source back.
     fn room(&mut self, frame_bytes: usize) -> usize {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));

@@ -223,7 +223,7 @@ fn frames_beyond_the_shorter_slice_are_neither_learned_nor_written() {
 }
 
 #[test]
-fn a_source_that_is_no_port_is_switched_and_not_learned() {
+fn a_source_that_is_not_a_port_is_switched_and_not_learned() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     for index in [254, 255] {

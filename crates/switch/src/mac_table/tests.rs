@@ -235,7 +235,7 @@ fn a_static_address_neither_ages_nor_moves_nor_makes_room() {
     table.set_static(pinned, PortIndex(7), Tick(0));
     table.learn(pinned, PortIndex(3), Tick(0));
     assert_eq!((table.lookup(pinned, Tick(0)), table.refused_moves()), (Some(PortIndex(7)), 1));
-    // One set, which others fill again and again.
+    // One set, which other addresses fill repeatedly.
     for tick in 0..=255 {
         table.sweep(Tick(tick));
         for last in 2..20 {

@@ -9,7 +9,7 @@ use crate::classify::FrameHeader;
 use crate::port_policies::NO_VLAN;
 use crate::vlan_tag::TaggedHeader;
 
-/// What would become of a frame.
+/// The fate that a frame would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreseen {
     /// Its addresses and its VLAN, 0 where it is of none; `None` where the switch does not look for its destination.
@@ -18,7 +18,7 @@ pub struct Foreseen {
     pub outcome: Result<Vec<Departure>, DropCause>,
 }
 
-/// Ports by which a frame leaves in one form.
+/// Ports that a frame leaves through in one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
     /// The ports.
@@ -30,7 +30,7 @@ pub struct Departure {
 }
 
 impl Policing {
-    /// What would become of a frame from a port that begins with these bytes, at least 18 of a longer frame.
+    /// The fate of a frame from a port that begins with these bytes, at least 18 of a longer frame.
     #[must_use]
     pub fn foresee(&self, from: PortIndex, start: &[u8]) -> Foreseen {
         let (header, ingress) = match self.read_start(from, start) {

@@ -40,7 +40,7 @@ done
 for folder in usr/lib/*/dpdk; do [ ! -d "$folder" ] || printf 'drivers\\t%s\\n' "$folder"; done
 for kernel in boot/vmlinuz*; do [ ! -e "$kernel" ] || printf 'kernel\\t%s\\n' "$kernel"; done
 """
-# The path at which DPDK searches its drivers is compiled into it.
+# The path at which DPDK searches for its drivers is compiled into it.
 _MOUNT = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh")
 _ELF = "7f454c46"
 # ELF's e_machine of architectures with packages.
@@ -60,7 +60,7 @@ class Build:
     is_unpacked: bool = False
     """Whether the lab unpacked it into a folder whose name differs in each run."""
     drivers: str | None = None
-    """Folder of the machine at which its DPDK searches its own drivers."""
+    """Folder of the machine at which its DPDK searches for its own drivers."""
     kernel: PurePosixPath | None = None
     """Folder with a guest's kernel and its modules."""
 
@@ -117,7 +117,7 @@ class _Folder:
     loader: str | None = None
     """The dynamic loader, if the build contains its C library: only its own loader matches it."""
     drivers: tuple[str, str] | None = None
-    """Folder of DPDK's drivers, and the path at which its DPDK searches them."""
+    """Folder of DPDK's drivers, and the path at which its DPDK searches for them."""
     has_kernel: bool = False
 
     @classmethod
@@ -190,7 +190,7 @@ def _command(host: Host, program: str, folder: _Folder, name: str) -> list[str]:
     if folder.drivers and any("librte_eal" in line for line in listed.splitlines()):
         if host.run(["test", "-d", folder.drivers[1]], check=False).status:
             raise BuildError(
-                f"{name}: its DPDK searches drivers in {folder.drivers[1]}, which {host.name} does not have: install the package dpdk there"
+                f"{name}: its DPDK searches for drivers in {folder.drivers[1]}, which {host.name} lacks: install the package dpdk there"
             )
         return [*_MOUNT, *folder.drivers, *command]
     return command

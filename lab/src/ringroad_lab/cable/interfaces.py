@@ -12,7 +12,7 @@ from ringroad_lab.host.interface import Host
 
 ETHERNET_HEADER_BYTES = 14
 USUAL_MTU_BYTES = 1500
-# Offloads by which the kernel would change, split or merge frames.
+# Offloads with which the kernel would change, split or merge frames.
 OFFLOADS_OFF = ("tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off")
 
 

@@ -88,7 +88,7 @@ def serve(
         try:
             asyncio.run(main())
         except OSError as error:
-            raise LabError(f"{state}: the state cannot be kept: {error.strerror}") from error
+            raise LabError(f"{state}: the state cannot be saved: {error.strerror}") from error
 
 
 def arrive(

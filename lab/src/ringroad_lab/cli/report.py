@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reporter_of(file: Path) -> Reporter:
-    """Return the reporter for a file's ending; that of HTML for unknown endings."""
+    """Return the reporter for a file's ending; the HTML reporter for unknown endings."""
     kinds = REPORTERS.loadable().values()
     of_ending = (kind for kind in kinds if not isinstance(kind, PluginError) and kind.suffix == file.suffix)
     return next(of_ending, REPORTERS["html"])()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ringroad_lab.fleet.request import Wanted
     from ringroad_lab.fleet.rules import Rule
 
-"""The variable names the file for runs that a dispatcher starts, as the option does."""
+# The environment variable names the file for the runs that a dispatcher starts.
 FleetFile = Annotated[
     Path | None,
     typer.Option(

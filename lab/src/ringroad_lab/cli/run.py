@@ -121,7 +121,7 @@ def begin_run(
 def resume_run(
     name: str, store: str | None, baseline: str | None, ending: Ending, bed_name: str | None = None, fleet: Path | None = None
 ) -> NoReturn:
-    """Measure what is missing of a run, and exit."""
+    """Make the missing measurements of a run, and exit."""
     with ResultStore(store) as results:
         run_id = results.resolve(name)
         stored = results.get_run(run_id)

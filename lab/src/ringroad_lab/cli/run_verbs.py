@@ -104,7 +104,7 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
         as_json: AsJson = False,
     ) -> None:
-        """Measure what is missing of a stopped run, on its bed if it was started on a bed."""
+        """Make the missing measurements of a stopped run, on its bed if it was started on a bed."""
         from ringroad_lab.cli.run import Ending, resume_run
 
         recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))

@@ -66,7 +66,7 @@ def runs(
 
 
 def export_runs(
-    run: Annotated[list[str], typer.Argument(help="Runs, each by id or the beginning of it, baseline, latest or last-stable.")],
+    run: Annotated[list[str], typer.Argument(help="Runs, each by its id or the beginning of the id, a baseline, latest or last-stable.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.")] = STANDARD_OUTPUT,
     store: StoreOption = None,
 ) -> None:

@@ -24,8 +24,8 @@ StoreOption = Annotated[
         show_default="your own",
     ),
 ]
-STORED_RUN_HELP = "Id of a run or the beginning of it, a baseline, latest or last-stable."
-RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable, or a file FILE.json."
+STORED_RUN_HELP = "Id of a run or the beginning of an id, a baseline, latest or last-stable."
+RUN_HELP = "Id of a run or the beginning of an id, a baseline, latest, last-stable, or a file FILE.json."
 
 
 def is_file(name: str) -> bool:

@@ -196,7 +196,7 @@ class Dut(ABC):
         return self._launched
 
     def busy_s(self) -> float | None:
-        """Return the time that the forwarding threads spent processing frames, from any start; None if the device does not report it.
+        """Return the forwarding threads' time spent on frames, s, since an arbitrary start; None if the device does not report it.
 
         Raises:
             DutError: the device does not answer.

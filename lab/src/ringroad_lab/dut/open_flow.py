@@ -20,7 +20,7 @@ from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 
 # In set_field of `vlan_vid`: the bit for a present tag (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
-# Time limit for loading a table: its entries at this least rate, plus LOADING_S.
+# Time limit for loading a table: its entries at this minimum rate, plus LOADING_S.
 LEAST_ENTRIES_PER_S = 1_000
 LOADING_S = 60.0
 

@@ -446,7 +446,7 @@ class OvsDpdk(OpenVSwitch):
 
     def _start_settings(self) -> dict[str, str]:
         prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
-        # DPDK must probe only the cards of the ports: no device has this address.
+        # DPDK must probe only the cards of the ports: no card has this address.
         pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
             # No page more: the other reserved pages are for the guests.

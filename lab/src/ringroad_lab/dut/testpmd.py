@@ -217,7 +217,7 @@ class Testpmd(Dut):
         except HostError as error:
             raise DutError(f"{self.title} does not accept commands: {error}") from error
         if self._process is None or (why := self._process.why_silent(last, ANSWER_TIMEOUT_S)):
-            raise DutError(f"{self.title} does not report what it forwarded: it {why}")
+            raise DutError(f"{self.title} does not report its forward statistics: it {why}")
         return self._process.output()
 
     def versions(self) -> dict[str, str]:

@@ -39,7 +39,7 @@ class PeriodicSampler(ABC):
         self._thread.join()
 
     def series(self) -> tuple[Series, ...]:
-        """Return what was sampled so far."""
+        """Return the series of samples so far."""
         with self._lock:
             return tuple(
                 Series(name=name, subject=subject, unit=unit, points=tuple(points))

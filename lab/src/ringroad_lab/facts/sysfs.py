@@ -22,7 +22,7 @@ def read_files(host: Host, patterns: Sequence[str]) -> dict[str, str]:
     completed = host.run(["sh", "-c", f"exec grep -sIH '' {' '.join(patterns)}"], check=False)
     files: dict[str, list[str]] = {}
     for line in completed.stdout.splitlines():
-        # A path with a colon, such as a path with a PCI address, would be cut: no pattern must match such a path.
+        # A path with a colon, such as a path with a PCI address, would be cut: patterns must not match such paths.
         path, colon, text = line.partition(":")
         if colon:
             files.setdefault(path, []).append(text)

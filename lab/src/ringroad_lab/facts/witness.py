@@ -20,7 +20,7 @@ from ringroad_lab.trial import Disturbance
 
 _NS = 1e9
 # Number of programs that are reported by name; the sum includes all.
-_PROGRAMS_TOLD = 3
+_PROGRAMS_NAMED = 3
 # Indices of the fields of /proc/PID/stat after the name in parentheses. proc(5) counts from 1, and includes the PID and the name.
 _PPID, _UTIME, _CSTIME, _PROCESSOR = 1, 11, 14, 36
 # Fields of a line of /proc/stat.
@@ -116,7 +116,7 @@ class Witness:
             processor=worst,
             steal_s=stolen.get(worst, 0.0),
             others_s=others.get(worst, 0.0),
-            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda item: -item[1])[:_PROGRAMS_TOLD]),
+            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda item: -item[1])[:_PROGRAMS_NAMED]),
             wait_s=sum(waits) / _NS if waits else None,
             throttles=max(0, after.throttles - before.throttles),
             frequency_ratio=min(frequencies) / max(frequencies) if any(frequencies) else None,

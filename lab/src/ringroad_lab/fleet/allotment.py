@@ -70,7 +70,7 @@ def _promised(session: Session) -> list[frozenset[str]]:
 
 
 def _has_place(may_have: frozenset[str], promised: Sequence[frozenset[str]], free: frozenset[str]) -> bool:
-    """Whether a bed is left after each promised job has taken one, whichever beds the jobs choose."""
+    """Whether the jobs can share the free beds so that this job also gets one, besides the promised jobs."""
     jobs = [*promised, may_have]
     job_of: dict[str, int] = {}
 

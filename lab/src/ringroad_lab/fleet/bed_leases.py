@@ -261,7 +261,7 @@ def _put_into_quarantine(row: models.Bed, reason: str, by: str, now: float) -> N
 
 
 def _waited_s(session: Session, request: models.Request, now: float) -> float:
-    """How long a request waited since it was last queued and its retry time had come, s."""
+    """How long a request waited, s: since it was last queued, or since its `not_before` if that is later."""
     change = models.RequestChange
     put = select(func.max(change.changed_at)).where(change.request_id == request.id, change.new == "new", change.old != "new")
     return max(0.0, now - max(session.scalar(put) or request.created_at, request.not_before))

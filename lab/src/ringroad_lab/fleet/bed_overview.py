@@ -57,7 +57,7 @@ class BedLine:
 
 @dataclass(frozen=True)
 class ClassLine:
-    """The requests for a class of bed."""
+    """The requests for a bed class."""
 
     bed_class: str
     beds: int

@@ -47,7 +47,9 @@ class Calibration:
         self._done: set[tuple[str, str]] = set()
 
     def judge(self, ceiling: GeneratorCeiling) -> None:
-        """Store the load that the generator of the bed carries alone, unless it was stored before in this run or measured during the run.
+        """Compare the load that the generator of the bed carries alone with earlier loads, and store it.
+
+        Ignores a load that this run has stored before, and a load that was measured again during the run (`ceiling.cause`).
 
         Raises:
             BedError: the load is too low.

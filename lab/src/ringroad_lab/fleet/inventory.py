@@ -36,7 +36,7 @@ class Bed(Frozen):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if GENERATOR not in self.machines:
-            raise ValueError(f"has no machine of the role '{GENERATOR}', on which the laboratory runs")
+            raise ValueError(f"has no machine of the role '{GENERATOR}', which runs the laboratory")
         return self
 
     def fits(self, bed_class: str, scenario: str) -> bool:

@@ -96,8 +96,8 @@ class Leases:
 
         Requests of one owner and one priority form a queue, oldest first. The queue that has waited longest is served first, counted from
         when the queue was last served or its request arrived. Each step of priority counts as another half an hour of a bed. So owners take
-        turns, however many requests they make. And no queue waits for ever: a queue n steps below one that is always served still
-        gets about every n-th bed, if runs take half an hour.
+        turns, however many requests they make. And no queue waits for ever: a queue n steps below a queue that is always
+        served still gets about every n-th bed, if runs take half an hour.
         """
         table, served = models.Request, aliased(models.Request)
         same_queue = (served.owner == table.owner, served.priority == table.priority)
@@ -140,7 +140,7 @@ class Leases:
     def adopt(self, may_adopt: Callable[[Request, bool], bool]) -> list[Request]:
         """Take over requests that other dispatchers of this engine left.
 
-        Calls `may_adopt` for each request whose holder or lease ended, also with whether the holder is known to have ended.
+        Calls `may_adopt` for each request whose holder or lease ended. Its second argument: whether the holder is known to have ended.
         """
         adopted = []
         for request in self._of_others():

@@ -39,7 +39,7 @@ class DeliveryState(StrEnum):
     """The state of a delivery."""
 
     WAITING = "waiting"
-    """To be sent, or sent again after a failure."""
+    """Waits to be sent, or to be sent again after a failure."""
     DELIVERED = "delivered"
     UNDELIVERED = "undelivered"
     """Rejected permanently, or given up; `last_error` has the reason."""
@@ -184,7 +184,7 @@ class Outbox:
             before.state == DeliveryState.WAITING.value,
             before.id < table.id,
         )
-        # This process has not begun to send a notification that it still holds and claims again.
+        # A notification that this process already holds is free, too: it claimed it, but did not begin to send it.
         is_free = or_(table.holder.in_(("", self._holder)), table.held_until < now)
         return (table.state == DeliveryState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
 

@@ -80,7 +80,7 @@ class OutboxSender:
         self._begin()
 
     def attend(self, stopping: threading.Event, for_s: float) -> None:
-        """Continue for a time, until `stopping` is set.
+        """Record deliveries as they end, and start due ones, for `for_s` seconds or until `stopping` is set.
 
         Raises:
             StoreFailedError: the rest is done at the next call.
@@ -160,7 +160,7 @@ class OutboxSender:
         except UnsentError as error:
             begun.error = error
         except Exception as error:
-            # A fault of the notifier's kind or of the store: it can be fixed.
+            # A fault of the notifier's kind or of the store, which may be fixed later.
             begun.error = TemporaryError(f"{type(error).__name__} while sending: {error}")
         self._ended.put(target.name)
 

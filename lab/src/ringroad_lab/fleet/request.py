@@ -152,7 +152,7 @@ class Request:
     created_at: float
     changed_at: float
     beds: tuple[str, ...]
-    """The beds of which its job can take one."""
+    """Its job can take one of these beds."""
 
     @property
     def may_be_retried(self) -> bool:

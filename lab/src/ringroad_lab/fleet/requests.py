@@ -70,7 +70,7 @@ class RequestFilter:
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """How many messages of a source had an outcome."""
+    """Number of messages of a source with one outcome."""
 
     source: str
     outcome: str
@@ -258,7 +258,7 @@ class Requests:
             _renew(session, row, self._clock(), actor, "retried")
 
     def replay(self, request_id: int, wanted: Sequence[Wanted], actor: str) -> list[Added]:
-        """Add what the message of a request leads to under the current rules; its given-up and new requests are updated.
+        """Add the measurements that a request's message leads to under the current rules; update its given-up and new requests.
 
         Raises:
             StoreError: the request does not exist, or a job of it is still being stopped.

@@ -21,11 +21,11 @@ class Forgotten:
 
     requests: int = 0
     occupancies: int = 0
-    """Of beds."""
+    """Occupancies of beds."""
 
 
 def forget(store: ResultStore, before: float) -> Forgotten:
-    """Delete requests that ended, and bed occupancies that began, before a time (seconds since 1970).
+    """Delete requests that ended, and ended bed occupancies that began, before a time (seconds since 1970).
 
     A request stays while one of its notifications waits, or a dispatcher holds it. The same message later makes another request.
 

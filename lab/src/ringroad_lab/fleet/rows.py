@@ -23,7 +23,7 @@ _STAGES = {
     RequestState.RUNNING: Stage.RUNNING,
     RequestState.DONE: Stage.COMPLETE,
 }
-# Advisory locks of PostgreSQL: any numbers except that of the migrations, the same in every process.
+# Advisory locks of PostgreSQL: any numbers except the migrations' lock, the same in every process.
 _ADDING_LOCK = 2545
 _BEDS_LOCK = 2546
 
@@ -34,7 +34,7 @@ def lock_for_adding(session: Session) -> None:
 
 
 def lock_for_beds(session: Session) -> None:
-    """Let one transaction at a time assign beds: two that search a free bed at once must see each other."""
+    """Let one transaction at a time assign beds: two that search for a free bed at once must see each other."""
     _take_turns(session, _BEDS_LOCK)
 
 

@@ -90,7 +90,7 @@ def _named(
     tables = tree.get(section, {})
     found: dict[str, T] = {}
     if not isinstance(tables, dict):
-        problems.append(Problem((section,), f"has to be tables, as [{section}.NAME]"))
+        problems.append(Problem((section,), f"must be tables, as [{section}.NAME]"))
         return found
     if len(tables) > _MAX_TABLES:
         problems.append(Problem((section,), f"has {len(tables)} tables, more than {_MAX_TABLES}"))
@@ -125,7 +125,7 @@ def _engine(table: Any, here: KeyPath, problems: list[Problem]) -> Frozen | None
 
 def _rules(tables: Any, problems: list[Problem]) -> tuple[Rule, ...]:  # noqa: ANN401
     if not isinstance(tables, list):
-        problems.append(Problem(("rule",), "has to be tables, as [[rule]]"))
+        problems.append(Problem(("rule",), "must be tables, as [[rule]]"))
         return ()
     rules, library = [], Library.of_this_machine()
     for number, table in enumerate(tables, 1):

@@ -1,9 +1,9 @@
-"""The attack on tuple space search: a white list, and frames of which nearly each adds a mask to the cache of the classifier.
+"""The attack on tuple space search: a white list, and frames, nearly each of which adds a mask to the cache of the classifier.
 
 For a frame that no rule of the list matches, a caching classifier stores the fewest bits that distinguish it from the rules: the first
 bits of each field up to the bit that differs. So there are as many masks as combinations of such lengths, 16 * 32 * 16 here, and each
 further frame is compared under all of them (L. Csikor et al., "Tuple Space Explosion: A Denial-of-Service Attack Against a Software Packet
-Classifier", CoNEXT 2019; CVE-2019-25076). The frames need no privilege and a low rate: the paper's attacker needs a few Mbit/s.
+Classifier", CoNEXT 2019; CVE-2019-25076). Any user can send the frames, and a low rate suffices: the paper's attacker needs a few Mbit/s.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
 
 class Generator(ABC):
-    """Offers loads to the device under test, one trial after the other, and counts what it forwards."""
+    """Offers loads to the device under test, one trial after the other, and counts the frames that it forwards."""
 
     @abstractmethod
     def trial(self, request: TrialRequest) -> TrialResult:
@@ -123,4 +123,4 @@ class GeneratorDriver(ABC):
         return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
-        """Stop what was started, and disconnect; can be called at any point, any number of times."""
+        """Stop all started programs, and disconnect; can be called at any point, any number of times."""

@@ -69,7 +69,7 @@ class QemuTestpmdGuest(QemuGuest):
         self._files()
 
     def _modules(self) -> Sequence[str]:
-        # The cards need no kernel driver.
+        # No virtio modules: the cards must stay without a network driver of the kernel, so that DPDK can drive them.
         return ("uio", "uio_pci_generic")
 
     def _files(self) -> Sequence[str]:

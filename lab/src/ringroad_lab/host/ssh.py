@@ -110,7 +110,7 @@ class SshHost(Host):
         machine whose host key is not in that file is rejected.
 
         Raises:
-            HostError: the machine cannot be reached, has an unknown host key, or refuses the user.
+            HostError: the machine cannot be reached, has an unknown or wrong host key, or refuses the user.
         """
         self.name = place.name
         self._processes: list[SshProcess] = []

@@ -47,7 +47,7 @@ class AddressCachingMethod(TrialMethod):
         return (NO_THIRD_PORT, NO_AGEING)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
-        """Search for the greatest number of stations that the device stores completely."""
+        """Search for the greatest number of stations of which the device stores all."""
         settings = self.settings
         teach_fps = min(settings.teach_fps, series.context.max_fps)
         teacher = AddressTeacher(series, teach_fps)

@@ -46,7 +46,10 @@ class JudgedTrial:
 
     @property
     def reports_ratio(self) -> bool:
-        """Whether the device's loss ratio is the ratio at the requested load. A trial that fails at a lower load still fails."""
+        """Whether the loss ratio is valid for the requested load: that load reached the device.
+
+        A trial that fails at a lower load still fails.
+        """
         ahead = self.result.loss.ahead_of_device if self.result.loss else 0
         return self.counts and ahead <= OUTSIDE_TOLERANCE * self.result.sent_frames
 

@@ -27,7 +27,7 @@ CONDITIONS = (
 )
 
 
-# Per frame; the kernel's clock of whole ticks resolves no less in a trial.
+# Resolution of the cost per frame, ns: the kernel's clock counts whole ticks, and cannot resolve less in a trial.
 _NS_RESOLUTION = 1.0
 
 

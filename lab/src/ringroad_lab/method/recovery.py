@@ -98,7 +98,7 @@ class RecoveryMethod(TrialMethod):
             series.check_alive()
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
-                f"{points[-1][0]:.1f} s after the overload the device still loses frames at {settings.recovery_ratio:.0%} of its load",
+                f"{points[-1][0]:.1f} s after the overload the device still loses frames at {settings.recovery_ratio:.0%} of that load",
             )
         return Outcome(
             status=MeasurementStatus.OK,

@@ -110,7 +110,8 @@ class TrialSeries:
             acceptable_loss_ratio: Greatest loss ratio that passes.
             loss_repeats: How often a trial with too much loss is repeated before it counts (ETSI GS NFV-TST 009, binary search with
                 loss verification).
-            may_be_silent: Whether no frames in a direction or in both is a valid result, not a sign of a dead device.
+            may_be_silent: Whether a trial in which no frame arrives in one or both directions is a valid result, not a sign of a dead
+                device.
             loss_alone_counts: Whether a disturbed trial that passes is valid, because disturbances can only add loss.
             may_repeat: Whether a repetition tests the same; not if the device has state, or time matters.
             load: Additional fields of the load.

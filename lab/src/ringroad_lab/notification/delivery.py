@@ -47,13 +47,13 @@ class _Sending:
     target: Target
     delivery: str
     thread: threading.Thread | None = None
-    problem: str = "not sent within the time limit"
+    problem: str = "delivery timed out"
 
 
 def notify(recipients: Sequence[Target], notice: Notice, *, first_wait_s: float = _FIRST_WAIT_S) -> list[str]:
     """Send a notice to all recipients in parallel; return a message for each failure.
 
-    The longest time limit of the recipients applies to the call: a server that answers byte by byte does not hold it up.
+    The call takes no longer than the recipients' longest time limit: the thread of a server that answers byte by byte is abandoned.
     """
     sendings = [_Sending(target, str(uuid.uuid4())) for target in recipients]
     began = time.monotonic()
@@ -74,7 +74,7 @@ def _send(sending: _Sending, notice: Notice, first_wait_s: float) -> None:
     except UnsentError as error:
         sending.problem = str(error)
     except Exception as error:
-        sending.problem = f"{type(error).__name__} during sending"
+        sending.problem = f"{type(error).__name__} while sending"
 
 
 def retry(attempt: Callable[[float], None], within_s: float, first_wait_s: float = _FIRST_WAIT_S) -> None:

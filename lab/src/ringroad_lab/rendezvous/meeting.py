@@ -112,7 +112,7 @@ class Meeting(Frozen):
 
         Args:
             now: Seconds since 1970.
-            silent: By name, for each member without contact for too long, the text "silent for 40 s" or similar.
+            silent: By name of each member without contact for too long, a text such as "silent for 40 s".
         """
         if self.abort or self.deadline is None:
             return self

@@ -5,7 +5,8 @@ This file is self-contained: it needs only Python 3.6 or newer with its standard
 
 Each request uses its own TCP connection, and the server holds a request for a few seconds at most. So there is no long-lived connection to
 lose: after a network failure, a changed address, a reboot or a server restart, the member sends its next request. The greeting of the
-server contains a single-use number. Request and answer carry an HMAC-SHA256 with the secret: over that number, and over the request's HMAC.
+server contains a single-use number. Request and answer carry an HMAC-SHA256 with the secret. The HMAC of a request covers that number and
+the request; the HMAC of an answer covers the request's HMAC and the answer.
 
     server: ringroad-rendezvous 1 NUMBER
     member: HMAC {"ask": "arrive", "member": "dut", "barrier": 2, ...}
@@ -55,7 +56,7 @@ class _NoAnswerError(Exception):
 
 
 def sign(secret: bytes, about: str, text: str) -> str:
-    """Return the HMAC of a request, over the server's number, or of an answer, over the request's HMAC."""
+    """Return the HMAC of `text` and `about`: the server's number for a request, the request's HMAC for an answer."""
     return hmac.new(secret, "{} {}".format(about, text).encode(), hashlib.sha256).hexdigest()
 
 

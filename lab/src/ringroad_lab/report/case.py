@@ -119,4 +119,4 @@ def _reasons(measurements: Iterable[Measurement], status: MeasurementStatus) -> 
 
 
 def _side(name: str, samples: Sequence[float], unit: str) -> str:
-    return f"{name}: {quantity(statistics.median(samples), unit)}, median of {len(samples)}" if samples else f"{name}: no figure"
+    return f"{name}: {quantity(statistics.median(samples), unit)}, median of {len(samples)}" if samples else f"{name}: no value"

@@ -62,7 +62,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     data: list[dict[str, Any]] = []
     for dut in grid.duts:
         cells = [grid.cells.get((dut, name)) for name in frames]
-        # A cell without a figure has room for its mark, but no bar.
+        # A cell without a value has room for its mark, but no bar.
         values = [None if cell is None else (cell.median or 0.0) / scale.divisor for cell in cells]
         above = [(max(cell.values) - (cell.median or 0)) / scale.divisor if cell and cell.values else 0 for cell in cells]
         below = [((cell.median or 0) - min(cell.values)) / scale.divisor if cell and cell.values else 0 for cell in cells]
@@ -102,8 +102,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     return Chart(
         f"{what} in {scale.unit}",
         {"data": data, "layout": layout},
-        "Medians of the repetitions; the lines span the lowest to the highest. \u2265 marks a lower bound, ? an inconclusive figure, "
-        "\u00d7 a missing figure." + (" Line rates beyond the axis are in the table." if is_cut else ""),
+        "Medians of the repetitions; the lines span the lowest to the highest. \u2265 marks a lower bound, ? an inconclusive value, "
+        "\u00d7 a missing value." + (" Line rates beyond the axis are in the table." if is_cut else ""),
     )
 
 
@@ -354,7 +354,7 @@ def _mark(cell: Cell) -> str:
 
 def _value_text(value: float | None, line_rate: float | None, unit: str) -> str:
     if value is None:
-        return "no figure"
+        return "no value"
     return quantity(value, unit) + (f", {100 * value / line_rate:.3g} % of the line rate" if line_rate else "")
 
 

@@ -92,13 +92,13 @@ class StatusGroup:
 
     @property
     def why(self) -> str:
-        """For people: the first reasons."""
+        """The first reasons, for display."""
         more = len(self.reasons) - _REASONS_SHOWN
         return " / ".join(self.reasons[:_REASONS_SHOWN]) + (f" / and {more} more, listed with the trials" if more > 0 else "")
 
 
 def sentence_case(text: str) -> str:
-    """Return an identifier as capitalized words."""
+    """Return an identifier as words, the first one capitalized."""
     return text.replace("-", " ").replace("_", " ").capitalize()
 
 

@@ -135,7 +135,7 @@ def comparison_blocks(comparison: RunComparison) -> list[str]:
 def _grid_blocks(part: GridSection) -> list[str]:
     grid = part.grid
     if not grid.metric:
-        return [f"### {_plain(grid.title)}", "No measurement has a figure."]
+        return [f"### {_plain(grid.title)}", "No measurement has a value."]
     head = ["Frames", *grid.duts, *(["Line rate"] if part.line_rates else [])]
     rows = []
     for mix in grid.frames:

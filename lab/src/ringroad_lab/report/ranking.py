@@ -15,8 +15,8 @@ from ringroad_lab.statistics.verdict import Comparison, Verdict
 def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric: str, title: str) -> str:
     """Return the order of the devices for a method and frame size, as part of a sentence.
 
-    A device is called the highest only if no trial behind the figures was disturbed, and if for each other device the interval of the
-    ratio excludes the contrary.
+    A device is called the highest only if no trial behind the figures was disturbed, and if the comparison with each other device shows
+    a difference.
     """
     kept = [
         _with_one_metric(m, metric) for m in record.measurements if _matches(m, topology, method, frame) and metric in m.outcome.metrics

@@ -52,7 +52,7 @@ class GridSection:
     is_wide: bool
     """Whether there are too many bars for two charts side by side."""
     line_rates: dict[str, float]
-    """Frames/s by name of the frame size; empty where the links have no speed."""
+    """Frames/s by name of the frame size; empty if the links have no nominal speed."""
     losses: tuple[str, ...]
     """Where frames were lost, a sentence for each device with loss."""
 

@@ -88,7 +88,7 @@ class BedGuard:
         if self._leases.clock() >= self._until:
             self._lose(
                 BedLostError(
-                    f"the lease of run {self._lease.run_id[:8]} on bed {self._lease.bed} expired: the run hung, "
+                    f"the lease of run {self._lease.run_id[:8]} on bed {self._lease.bed} expired: the run hung or was suspended, "
                     "or the store cannot be reached"
                 )
             )
@@ -123,10 +123,10 @@ class BedGuard:
         self._leases.check_in(session, self._lease)
 
     def see(self, event: Event) -> None:
-        """Compare the generator's ceiling with earlier ceilings.
+        """Judge the calibration of the bed by the result of a generator's self-test.
 
         Raises:
-            BedError: the ceiling is lower.
+            BedError: the self-test failed, or the ceiling is too low.
         """
         try:
             if isinstance(event, SelfTestFailed):
@@ -184,7 +184,7 @@ def occupied(
 
 def _hand_back(guard: BedGuard, leases: BedLeases, lease: BedLease, before: Traces) -> None:
     if guard.is_lost:
-        # Another run has the bed now: its processes would be mistaken for those of this run.
+        # Another run has the bed now: its processes would be mistaken for processes of this run.
         return
     left = left_behind(before, lease.run_id, with_huge_pages=guard.uses_huge_pages)
     unclean = f"clean-up failed: run {lease.run_id[:8]} left {', '.join(left)}" if left else ""

@@ -51,14 +51,14 @@ class BedReady(Frozen):
 
 
 class CeilingFound(Frozen):
-    """The generator tested itself, and has a ceiling."""
+    """A self-test of the generator found its ceiling."""
 
     kind: Literal["ceiling-found"] = "ceiling-found"
     ceiling: GeneratorCeiling
 
 
 class SelfTestFailed(Frozen):
-    """The generator tested itself, and carried no traffic."""
+    """A self-test of the generator failed: it carried no traffic."""
 
     kind: Literal["self-test-failed"] = "self-test-failed"
     text: str

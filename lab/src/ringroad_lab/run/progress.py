@@ -116,7 +116,7 @@ def describe(measurement: Measurement, *, is_reported: bool = False) -> str:
     style = _STYLES[outcome.status]
     headline = outcome.metrics.get(outcome.headline)
     figure = quantity(headline.value, headline.unit) if headline else "-"
-    # Mark a bound, which is not a result.
+    # Mark a lower bound: the device may be faster.
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     size = f"{measurement.frame.name} B" if measurement.frame.name.isdigit() else measurement.frame.name
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""

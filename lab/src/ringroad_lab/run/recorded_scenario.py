@@ -14,7 +14,7 @@ _SCENARIOS = TypeAdapter(tuple[Scenario, ...])
 
 
 def described(scenarios: Sequence[Scenario], looks: int) -> JsonObject:
-    """Return scenarios for a record; `looks` is the number of interim comparisons of a run that continues until it is decided, else 0."""
+    """Return scenarios for a record; `looks` counts the comparisons of a run that continues until it is decided, 0 for other runs."""
     document: JsonObject = {"scenarios": [each.model_dump(mode="json") for each in scenarios]}
     return document | {"looks": looks} if looks else document
 

@@ -228,7 +228,7 @@ class _Tally:
         self._head = record
         self._measurements: dict[int, Measurement] = {measurement.number: measurement for measurement in record.measurements}
         self._duts: dict[str, DutRecord] = {dut.label: dut for dut in record.duts}
-        # Ceilings that were measured again are kept beside the first, by cause.
+        # Ceilings that were measured again do not replace the first: the key has their cause.
         self._ceilings: dict[tuple[str, str, str], GeneratorCeiling] = {(c.transport, c.frame.name, c.cause): c for c in record.ceilings}
         self._series: list[Series] = list(record.series)
         self._logs: list[LogExcerpt] = list(record.logs)

@@ -99,7 +99,7 @@ class Sandbox:
         return status if status >= 0 else 128 - status
 
     def close(self, timeout_s: float = 10.0) -> int:
-        """Close its input, give it time to end, kill what is left, and return its status."""
+        """Close its input, give it time to end, kill the rest, and return its status."""
         with suppress(BrokenPipeError):
             self.stdin.close()
         status = self.wait(timeout_s)

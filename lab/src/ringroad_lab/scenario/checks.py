@@ -181,12 +181,12 @@ def _check_guest(scenario: Scenario, registries: Registries, problems: list[Prob
 
 def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
     """Warn about a guest that the layer of the topologies, or a later layer, sets although no topology has a guest."""
-    guest, chosen = merged.origin(("guest",)), merged.origin(("topologies",))
-    if table.guest is None or guest is None or chosen is None or guest.rank < chosen.rank:
+    origin, chosen = merged.origin(("guest",)), merged.origin(("topologies",))
+    if table.guest is None or origin is None or chosen is None or origin.rank < chosen.rank:
         return []
     if any(topology.guests for topology in table.topologies):
         return []
-    return [f'guest {table.guest} is not used: {_names(table.topologies)} has no guest; topologies = ["PVP"] has one ({guest})']
+    return [f'guest {table.guest} is not used: {_names(table.topologies)} has no guest; topologies = ["PVP"] has one ({origin})']
 
 
 def _check_queues(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:

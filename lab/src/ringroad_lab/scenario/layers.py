@@ -64,7 +64,7 @@ class Merged:
     """Origin of each leaf: a value that is neither a table nor inside a list."""
 
     def origin(self, path: KeyPath) -> Origin | None:
-        """Return the origin of the setting at a path; inside a list, that of the list; for a table, that of its latest setting."""
+        """Return the origin of the setting at a path; inside a list, of the list; for a table, of its latest setting."""
         for length in range(len(path), 0, -1):
             if found := self.origins.get(path[:length]):
                 return found

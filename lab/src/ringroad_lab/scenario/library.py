@@ -83,7 +83,7 @@ class Library:
         return Layer(LayerKind.USER, self._read(profiles[name]))
 
     def scenario_files(self) -> dict[str, Path]:
-        """Return the files of all scenarios, by name; the user's own override those of the package."""
+        """Return the files of all scenarios, by name; the user's own scenarios override the package's."""
         with _reading(self.folder):
             own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix == SUFFIX}
         return {path.stem: path for path in sorted((self.package / "catalogue").glob("*.toml"))} | own

@@ -29,7 +29,7 @@ class PlannedMeasurement:
     method: str
     frame: FrameMix
     trials: int
-    """An estimate: the length of a search is not known before."""
+    """An estimate: the length of a search is not known in advance."""
     expected_s: float
 
 
@@ -65,7 +65,7 @@ class Plan:
     self_test_s: float
     """Expected time of the generator's own tests, s."""
     deviations: tuple[str, ...]
-    """Where the methods differ from the RFCs."""
+    """Deviations of the methods from the RFCs."""
 
     @property
     def expected_s(self) -> float:

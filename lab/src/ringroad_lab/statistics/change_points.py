@@ -172,7 +172,7 @@ def _stretch(points: Points) -> tuple[tuple[int, ...], float]:
 
 
 def _p_value(points: Points, starts: Indexes, ends: Indexes) -> float:
-    """Return the share of random orders of the points whose greatest contrast is at least that of the series."""
+    """Return the share of random orders of the points whose greatest contrast is at least the series' own."""
     found = stats.permutation_test(
         (points,),
         lambda each, axis: _contrasts(each, starts, ends).max(axis=axis),

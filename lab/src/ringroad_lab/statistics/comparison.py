@@ -20,7 +20,7 @@ DEFAULT_PAIRS = 12
 """Pairs that find a difference of 5 % in 9 of 10 cases if single measurements have a standard deviation of up to 2.5 %."""
 # A little higher than the documented 9 of 10: the spread of few samples is only roughly known.
 _POWER = 0.95
-# Ratios of smaller or greater samples exceed the range of floating-point numbers.
+# Ratios of smaller or greater samples can leave the range of floating-point numbers.
 _LEAST_SAMPLE = 1e-30
 _GREATEST_SAMPLE = 1e30
 # A narrower interval is treated as this wide, to avoid a division by 0.
@@ -80,7 +80,7 @@ def compare(
     samples = [*baseline, *candidate]
     if not baseline or not candidate:
         sides = [name for name, side in (("baseline", baseline), ("candidate", candidate)) if not side]
-        return result(Verdict.INVALID, f"no valid figure for the {' and the '.join(sides)}")
+        return result(Verdict.INVALID, f"no valid value for the {' and the '.join(sides)}")
     if not all(sample == 0 or _LEAST_SAMPLE <= sample <= _GREATEST_SAMPLE for sample in samples):
         return result(Verdict.INVALID, "a sample is negative or not a measurable number")
     needed, fewest = needed_samples(confidence), min(len(baseline), len(candidate))

@@ -9,9 +9,9 @@ from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
 
 
 def noise_floor_interval(first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of the ratio of the same build to itself, from pairs that were measured like those of a comparison.
+    """Return the interval of the ratio of the same build to itself, from pairs measured in the same way as for a comparison.
 
-    With too few pairs for a confidence interval, return the range of their ratios. The interval is symmetric: both builds are the same.
+    With too few pairs for a confidence interval, return the range of their ratios. The interval is (1 / x, x): both builds are the same.
 
     Raises:
         ValueError: there are no pairs, or a sample is not above 0.

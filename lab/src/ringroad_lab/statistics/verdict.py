@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """The samples are too few or too widely spread for a decision."""
     INVALID = "invalid"
-    """One side has no valid figure."""
+    """A side has no valid value."""
 
 
 def by_severity(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:

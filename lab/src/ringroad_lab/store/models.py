@@ -210,7 +210,7 @@ class Request(Base):
     order: Mapped[str] = mapped_column(Text)
     """Layers, settings, labels and baseline of the run, JSON."""
     package: Mapped[str] = mapped_column(Text)
-    """Of its builds with the same tag the newest supersedes the others; empty: no build supersedes another."""
+    """The newest build of this package and tag supersedes the others; empty: no build supersedes another."""
     tag: Mapped[str] = mapped_column(Text)
     built_at: Mapped[float] = mapped_column(Double)
     """Build time from the message; else the time at which the message was received."""
@@ -285,7 +285,7 @@ class Notification(Base):
     reason: Mapped[str] = mapped_column(Text)
     happened_at: Mapped[float] = mapped_column(Double)
     delivery: Mapped[str] = mapped_column(String(36))
-    """Id by which the recipient recognizes duplicates: the same at each attempt."""
+    """The recipient can recognize duplicates by this id: it is the same at each attempt."""
     attempts: Mapped[int] = mapped_column(Integer)
     last_error: Mapped[str] = mapped_column(Text)
     asked_at: Mapped[float] = mapped_column(Double)

@@ -254,7 +254,7 @@ class ResultStore:
             return session.scalar(select(func.count()).select_from(models.Run).where(*run_conditions(which or RunFilter()))) or 0
 
     def metric_points(self, which: MetricFilter) -> list[MetricPoint]:
-        """Return metrics, by start of the run and number of the measurement."""
+        """Return metrics, sorted by start of the run and number of the measurement."""
         run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
         query = (
             select(run, measurement, metric)
@@ -330,7 +330,7 @@ class ResultStore:
     def last_stable(self, name: str | None = None, facts: Mapping[str, Mapping[str, str]] | None = None) -> str | None:
         """Return the id of the newest finished run whose last judgement is `pass`; None if there is none.
 
-        If given: with this name, and on the machine that these facts describe.
+        If `name` is given, only runs with this name count; if `facts` is given, only runs on the machine that the facts describe.
         """
         which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False)
         for summary in self.summaries(which, limit=1 if facts is None else self.count(which)):

@@ -20,7 +20,7 @@ class ComparisonQuery(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     baseline: Text = None
-    """Id of a run, the beginning of it, name of a baseline, `latest` or `last-stable`."""
+    """Id of a run, the beginning of an id, name of a baseline, `latest` or `last-stable`."""
     candidate: Text = None
     baseline_dut: Text = None
     """Label of a device; `candidate_dut` is then a device of the same run."""

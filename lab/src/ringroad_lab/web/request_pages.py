@@ -120,7 +120,10 @@ def request_pages(site: Site) -> APIRouter:
         """Return a request with its history and its notifications."""
         site.api_reader(request)
         changes = [asdict(each) for each in requests.changes(request_id)]
-        return existing(request_id).as_json() | {"changes": changes, "notifications": [each.as_json() for each in outbox.of_request(request_id)]}
+        return existing(request_id).as_json() | {
+            "changes": changes,
+            "notifications": [each.as_json() for each in outbox.of_request(request_id)],
+        }
 
     @router.get("/api/requests/{request_id}/payload")
     def payload(request: Request, request_id: RequestId) -> Response:

@@ -21,7 +21,7 @@ use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::writer::{SegmentWriter, Side};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// What each frame comes with.
+/// Metadata of each frame.
 pub const METADATA: &[u8] = b"from the plug";
 /// Frames that begin with this are garbled in the receive buffer, as a broken card would.
 pub const GARBLE: &[u8] = b"garble";
@@ -41,7 +41,7 @@ struct Transmit {
     event: OwnedFd,
 }
 
-/// What the card has; each channel with the number of its program.
+/// The card's channels, each with the number of its program.
 struct State {
     receive: HashMap<u16, (u64, Receive)>,
     transmit: HashMap<u16, (u64, Transmit)>,

@@ -44,9 +44,10 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Of an input buffer. All frames are let in, lost before a full channel, or kept out for one of the other reasons.
+    /// Of an input buffer. All frames are accepted, lost before a full channel, or rejected for one of the other
+    /// reasons.
     SharedIbufCounters, IbufCounters {
-        /// Frames let in, and put into a channel.
+        /// Frames accepted, and put into a channel.
         frames,
         /// Their bytes, without FCS.
         bytes,
@@ -92,7 +93,7 @@ counters! {
 }
 
 impl IbufCounters {
-    /// Counts a frame that was not let in.
+    /// Counts a rejected frame.
     pub fn reject(&mut self, rejection: Rejection) {
         *match rejection {
             Rejection::Disabled => &mut self.disabled,

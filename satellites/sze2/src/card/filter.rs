@@ -116,7 +116,7 @@ impl Condition {
             "ethertype" => Self::Ethertype(number(&value()?, u16::MAX)?),
             "smac" => Self::SourceStation(station(&value()?)?),
             "dmac" => Self::DestinationStation(station(&value()?)?),
-            other => return Err(format!("{other:?} is no condition")),
+            other => return Err(format!("{other:?} is not a condition")),
         })
     }
 }
@@ -125,7 +125,7 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no IP address or prefix");
+        let wrong = || format!("{text:?} is not an IP address or prefix");
         let (address, bits) =
             text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
@@ -143,7 +143,9 @@ fn number(text: &str, most: u16) -> Result<u16, String> {
         None if is_plain(text) => text.parse().ok(),
         _ => None,
     };
-    parsed.filter(|&number| number <= most).ok_or_else(|| format!("{text:?} is no number from 0 to {most}"))
+    parsed
+        .filter(|&number| number <= most)
+        .ok_or_else(|| format!("{text:?} is not a number from 0 to {most}"))
 }
 
 fn range(text: &str, most: u16) -> Result<RangeInclusive<u16>, String> {
@@ -153,7 +155,7 @@ fn range(text: &str, most: u16) -> Result<RangeInclusive<u16>, String> {
 }
 
 fn station(text: &str) -> Result<[u8; 6], String> {
-    let wrong = || format!("{text:?} is no hardware address");
+    let wrong = || format!("{text:?} is not a hardware address");
     let mut address = [0; 6];
     let mut pairs = text.split(':');
     for byte in &mut address {
@@ -382,10 +384,10 @@ mod tests {
             ("deny", 1, "ends with `if`"),
             ("deny if", 1, "ends with `if`"),
             ("deny if sport", 1, "needs a value"),
-            ("deny if sport +5", 1, "no number"),
-            ("deny if src 10.0.0.0/33", 1, "no IP address"),
-            ("deny if dmac 2:0:0:0:0:1", 1, "no hardware address"),
-            ("deny if color red", 1, "no condition"),
+            ("deny if sport +5", 1, "not a number"),
+            ("deny if src 10.0.0.0/33", 1, "not an IP address"),
+            ("deny if dmac 2:0:0:0:0:1", 1, "not a hardware address"),
+            ("deny if color red", 1, "not a condition"),
         ] {
             let error = text.parse::<Filter>().unwrap_err();
             assert_eq!(error.line, line, "{text:?}: {error}");

@@ -42,7 +42,7 @@ fn check(ibuf: &IbufSettings, destination: Option<[u8; 6]>, frame_bytes: usize) 
 }
 
 impl Settings {
-    /// Whether anybody looks further into a frame than its first six bytes.
+    /// Whether any setting needs more of a frame than its first six bytes.
     #[inline]
     #[must_use]
     pub fn needs_key(&self) -> bool {

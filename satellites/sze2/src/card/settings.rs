@@ -70,7 +70,7 @@ pub struct IbufSettings {
     pub enabled: bool,
     /// By destination.
     pub address_check: AddressCheck,
-    /// What [`AddressCheck::Listed`] and the others let in; the first is the card's own.
+    /// The addresses that [`AddressCheck::Listed`] and the others accept; the first is the card's own.
     pub addresses: Vec<[u8; 6]>,
     /// Shortest frame, bytes without FCS.
     pub min_frame_bytes: u32,
@@ -122,7 +122,7 @@ pub struct Settings {
     pub ibuf: IbufSettings,
     /// Whether the output buffer (OBUF) lets anything out.
     pub obuf_enabled: bool,
-    /// Which frames of those let in which channels may get.
+    /// Which channels may get which accepted frames.
     pub filter: Filter,
     /// Which of these channels gets a frame.
     pub distribution: Distribution,

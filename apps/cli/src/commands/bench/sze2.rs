@@ -12,15 +12,14 @@ use crate::output::Output;
 
 /// The driver's file.
 const PLUGIN: &str = "librte_net_szedata2.so";
-/// Where it is, from the folder of this program: installed, and as `make dpdk-szedata2` leaves it.
+/// Its paths, relative to the folder of this program: installed, and as built by `make dpdk-szedata2`.
 const PLACES: [&str; 2] = ["../lib/ringroad", "../dpdk-szedata2"];
 
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
-/// As the documents that described the szedata2 driver have it: testpmd receives, sends, or does both, with the copy
-/// between buffer and mbuf and without; Mpps, share of 100G line rate and cycles for each frame, beside what was
-/// published of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package
-/// dpdk.
+/// Measures as the documents of the szedata2 driver did: testpmd receives, sends, or does both, with the copy between
+/// buffer and mbuf and without; Mpps, share of 100G line rate and cycles for each frame, beside the published figures
+/// of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package dpdk.
 #[derive(Debug, Args)]
 pub(super) struct BenchSze2 {
     /// All sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour a round
@@ -44,7 +43,7 @@ pub(super) struct BenchSze2 {
     /// Length of a turn's measurement, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// The driver, librte_net_szedata2.so [default: where it is installed or built]
+    /// The driver, librte_net_szedata2.so [default: the installed or built file]
     #[arg(long, value_name = "FILE")]
     plugin: Option<PathBuf>,
     /// Draw the cycles as SVG into this file
@@ -116,7 +115,7 @@ fn find_plugin(program: &Path) -> Result<PathBuf, Failure> {
         let places = PLACES.map(|place| folder.join(place).display().to_string());
         Failure::new(
             format!("{PLUGIN} is not in {}", places.join(" or in ")),
-            "make dpdk-szedata2 builds it, --plugin says where else it is",
+            "make dpdk-szedata2 builds it, --plugin sets another path",
         )
     })
 }

@@ -30,7 +30,7 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
         frame[12..14].copy_from_slice(&ANNOUNCEMENT);
         port.tx().send(&frame)?;
     }
-    // The switch has learned them when it has given the slots back.
+    // The switch has learned them when it has returned the slots.
     port.tx().sync()?;
     while port.tx().pending() > 0 {
         port.wait(Interest::Tx, Some(Duration::from_millis(10)))?;
@@ -47,7 +47,7 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
 
     let mut frame = Vec::new();
     loop {
-        // The order matters: what was delivered before the word to finish is taken after it was seen.
+        // The order matters: frames delivered before the request to finish are taken after the request was seen.
         let last = finish.load(Ordering::Acquire);
         port.rx().sync()?;
         while port.rx().receive(&mut frame).is_some() {

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// An Ethernet address as it stands in a frame.
+/// An Ethernet address as in a frame.
 pub(super) type Address = [u8; 6];
 
-/// The capture, and where its stations live.
+/// The capture, and the ports of its stations.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) frames: u64,
@@ -28,7 +28,7 @@ pub(super) struct Expectation {
     pub(super) program: char,
     /// Frames that belong to it.
     pub(super) expected_frames: u64,
-    /// Those of them addressed to its stations.
+    /// The frames addressed to its stations.
     pub(super) own_frames: u64,
     /// Frames in its recording.
     pub(super) recorded_frames: u64,
@@ -77,8 +77,8 @@ impl Plan {
         own.map(|(station, _)| write_address(*station)).collect()
     }
 
-    /// Compares a program's recording with what the capture says it must have received: frames to its stations, and
-    /// those to everybody or to stations that never spoke.
+    /// Compares a program's recording with what the capture says it must have received: frames to its stations,
+    /// broadcasts, and frames to stations that never sent.
     pub(super) fn compare(
         &self,
         letter: char,
@@ -95,7 +95,7 @@ impl Plan {
             identical: true,
         };
         while let Some(frame) = reader.next_frame()? {
-            // A frame that is no Ethernet frame is dropped by the switch, counted too_short.
+            // The switch drops a frame that is not an Ethernet frame, counted too_short.
             let Some(destination) = address(frame.bytes, 0).filter(|_| frame.bytes.len() >= 14) else {
                 continue;
             };

@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::Check;
 use super::machine::version;
 
-/// First kernel with tcx, by which host rings lead traffic off and back.
+/// First kernel with tcx, which host rings use to redirect traffic.
 const HOST_RINGS_KERNEL: (u32, u32) = (6, 6);
 
 /// All of them.

@@ -112,7 +112,7 @@ fn hypervisor(cpuinfo: &str) -> Check {
     Check::ok("hypervisor", "none seen")
 }
 
-/// Share of time that the hypervisor gave to others since the start (proc(5), /proc/stat, eighth value).
+/// Share of time that the hypervisor gave to other guests since the start (proc(5), /proc/stat, eighth value).
 fn steal(stat: &str) -> Option<Check> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let times: Vec<u64> = line.split_whitespace().filter_map(|time| time.parse().ok()).collect();
@@ -122,7 +122,7 @@ fn steal(stat: &str) -> Option<Check> {
     let percent = stolen as f64 * 100.0 / total.max(1) as f64;
     let finding = format!("{percent:.2} % of the time since the start");
     Some(if percent > 1.0 {
-        Check::warn("stolen time", finding, "other guests use this machine's CPUs: ask for dedicated ones")
+        Check::warn("stolen time", finding, "other guests use this machine's CPUs: request dedicated ones")
     } else {
         Check::ok("stolen time", finding)
     })

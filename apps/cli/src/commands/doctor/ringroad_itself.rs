@@ -29,7 +29,7 @@ fn daemon_program() -> Check {
         Some(program) if program.is_file() => Check::ok("daemon program", program.display().to_string()),
         Some(program) => Check::fail(
             "daemon program",
-            format!("$RINGROAD_DAEMON names {}, which is no file", program.display()),
+            format!("$RINGROAD_DAEMON names {}, which is not a file", program.display()),
             "correct or unset RINGROAD_DAEMON",
         ),
         None => Check::fail(
@@ -46,7 +46,7 @@ fn socket_folder(socket: &Path) -> Check {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // A folder that is missing is made by the daemon, so what counts is the nearest that is there.
+    // The daemon makes a missing folder, so the nearest existing folder counts.
     let nearest = folder.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
     match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) if nearest == folder => Check::ok(CHECK, format!("{} is writable", folder.display())),
@@ -108,7 +108,7 @@ fn tool(name: &'static str, purpose: &str, advice: &str) -> Check {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where Debian puts programs for administrators, which a user's PATH leaves out.
+    // Debian's folders of programs for administrators, which a user's PATH omits.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }

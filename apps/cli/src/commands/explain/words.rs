@@ -7,14 +7,14 @@ use ringroad_control::report::{TracedReason, TracedSource};
 
 use crate::output::rates::grouped;
 
-/// Several lines for people.
+/// Several lines for users.
 pub(super) fn text(explanation: &Explanation) -> String {
     let Explanation { from, headers, frame_bytes, steps, outputs, dropped, is_cut, .. } = explanation;
     let mut lines =
         vec![format!("{}: {} bytes", port(from), grouped(*frame_bytes)), format!("  frame     {headers}")];
     lines.extend(steps.iter().map(|step| line(step, outputs)));
     if *is_cut {
-        lines.push("  ...       there are more steps than are told".to_owned());
+        lines.push("  ...       there are more steps than listed".to_owned());
     }
     lines.extend(outputs.iter().map(|output| {
         let ExplainedOutput { headers, frame_bytes, .. } = output;
@@ -91,7 +91,7 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
                 "came_from_there" => "it came from there; output:IN_PORT would send it back",
                 "no_such_port" => "there is no such port",
                 "disabled" => "a controller has disabled the port",
-                "no_packet_in" => "controllers are not told of packets of this port",
+                "no_packet_in" => "controllers get no packets of this port",
                 "mirror_port" => "a mirror leads to this port",
                 other => other,
             };
@@ -132,7 +132,7 @@ fn reason_words(reason: TracedReason) -> &'static str {
         TracedReason::Known => "known destination",
         TracedReason::Unknown => "unknown destination",
         TracedReason::Multicast => "for several stations",
-        TracedReason::Forced => "as its sender says",
+        TracedReason::Forced => "as its sender requests",
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_told_with_every_step() {
+    fn a_frame_is_listed_with_every_step() {
         let step = |depth, what| ExplainedStep { depth, what };
         let named = |number, name: &str| ExplainedPort { number, name: name.to_owned() };
         let change = |field: &str, before: Option<&str>, after: Option<&str>| HeaderChange {

@@ -24,14 +24,14 @@ impl LiveTable {
         let text = self.text(interval);
         self.clear();
         self.lines = text.lines().count();
-        // A table that nobody can read changes nothing.
+        // A table that cannot be written changes nothing.
         let _ = write!(io::stderr(), "{text}");
     }
 
     /// Takes the table off the screen.
     pub(super) fn clear(&mut self) {
         if self.lines > 0 {
-            // So many lines up, to the first column, and "erase to the end of the screen" (ECMA-48: CUU, ED).
+            // This number of lines up, to the first column, and "erase to the end of the screen" (ECMA-48: CUU, ED).
             let _ = write!(io::stderr(), "\x1b[{}A\r\x1b[J", self.lines);
             self.lines = 0;
         }

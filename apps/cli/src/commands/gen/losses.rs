@@ -36,9 +36,9 @@ impl From<StatusReport> for Counts {
 pub(super) struct Losses {
     /// Frames lost, summed over loads and receiving ports.
     lost_frames: u64,
-    /// Frames dropped during the run, the run's ports first; frames of others count too.
+    /// Frames dropped during the run, the run's ports first; frames of other programs count too.
     drops: Vec<PortDrops>,
-    /// Frames that were lost at least where the daemon counts none: in programs, guests, on wires.
+    /// Fewest frames that were lost outside the daemon's counters: in programs, guests, on wires.
     lost_elsewhere_frames: u64,
 }
 
@@ -51,14 +51,14 @@ struct PortDrops {
     by_cause: Causes,
 }
 
-/// What a port is to the run.
+/// Role of a port in the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Role {
     Sends,
     Receives,
     SendsAndReceives,
-    /// It lies between the run's ports, or has nothing to do with them.
+    /// It is between the run's ports, or unrelated to them.
     Other,
     /// Ports of this switch that left it during the run.
     Left,
@@ -77,14 +77,14 @@ impl Role {
 }
 
 impl DropWatch {
-    /// Begins to watch; `None` where no daemon runs: then the program itself has all ports.
+    /// Begins to watch; `None` if no daemon runs: then the program itself has all ports.
     pub(super) fn start(global: &Global) -> Option<Self> {
         let mut connection = global.connect().ok()?;
         let before = connection.status().ok()?.into();
         Some(Self { connection, before })
     }
 
-    /// What the daemon dropped since the start, where `report` has lost frames. The run's ports must still be open.
+    /// The daemon's drops since the start, if `report` has lost frames. The run's ports must still be open.
     pub(super) fn end(mut self, report: &Report) -> Result<Option<Losses>, Failure> {
         let lost_frames =
             report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
@@ -98,9 +98,9 @@ impl DropWatch {
 }
 
 impl Losses {
-    /// For people, a line for each port.
+    /// Text, a line for each port.
     pub(super) fn text(&self) -> String {
-        let mut lines = vec!["dropped during the run, frames of others included:".to_owned()];
+        let mut lines = vec!["dropped during the run, including frames of other programs:".to_owned()];
         if self.drops.is_empty() {
             lines.push("  nothing, at any port of the daemon".to_owned());
         }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_those_of_the_run_with_its_own_ports_first() {
+    fn only_drops_during_the_run_are_listed_with_its_own_ports_first() {
         let before = counts(&[("vale0:b", &[("no_space", 5)])], &[("no_space", 5)]);
         let after = counts(
             &[

@@ -111,14 +111,14 @@ pub(crate) fn counts(stream: &StreamSummary) -> String {
         grouped(stream.reordered),
         grouped(stream.corrupted),
         if stream.stale > 0 {
-            format!(", {} too late to tell", grouped(stream.stale))
+            format!(", {} too late to classify", grouped(stream.stale))
         } else {
             String::new()
         },
     )
 }
 
-/// Latency and jitter, where they were measured.
+/// Latency and jitter, if they were measured.
 pub(crate) fn delay(stream: &StreamSummary) -> Option<String> {
     let latency = stream.delay.latency_ns.as_ref()?;
     let percentiles = [
@@ -135,7 +135,7 @@ pub(crate) fn delay(stream: &StreamSummary) -> Option<String> {
     let jitter = stream.delay.jitter_ns.map_or(String::new(), |jitter| format!("; jitter {}", span(jitter)));
     let negative = match stream.delay.negative {
         0 => String::new(),
-        frames => format!("; {} frames came before they left, by the clocks", grouped(frames)),
+        frames => format!("; {} frames arrived before they were sent, by the clocks", grouped(frames)),
     };
     Some(format!(
         "latency min {}, mean {}, {}{jitter}{negative}",
@@ -157,16 +157,16 @@ fn reordering(stream: &StreamSummary) -> Option<String> {
 
 fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
     let received = &port.received;
-    // That a port which is to receive nothing hears other ports' frames is what switches do.
+    // Switches flood: a port that expects no frames may get other ports' frames.
     let expects =
         report.loads.iter().any(|load| load.arrivals.iter().any(|arrival| arrival.port == port.port));
     let mut told = Vec::new();
     for (frames, what) in [
-        (received.foreign_frames, "frames of others"),
+        (received.foreign_frames, "foreign frames"),
         (received.corrupted_unattributed, "damaged test frames of no known stream"),
         (
             if expects { received.unknown_stream_frames } else { 0 },
-            "test frames that should not have come here",
+            "test frames expected at another port",
         ),
         (received.earlier_frames, "test frames of a run before"),
         (port.unsent_slots, "slots handed over that the other side did not take"),

@@ -29,10 +29,10 @@ impl fmt::Display for InterfaceAddress {
     }
 }
 
-/// Reads a station's own hardware address: neither a group's nor none at all.
+/// Reads a station's own hardware address: neither a group's nor all zeros.
 ///
 /// # Errors
-/// What to give instead, for people.
+/// Advice on valid values, for users.
 pub(crate) fn station_address(text: &str) -> Result<MacAddress, String> {
     let is_station = |address: &MacAddress| address.0[0] & 1 == 0 && address.0 != [0; 6];
     let address = text.parse().ok().filter(is_station);

@@ -1,4 +1,4 @@
-//! A program in the foreground: it decides how the terminal's keys end it, and what its end means.
+//! A program in the foreground: how the terminal's keys end it, and its exit status.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
@@ -11,10 +11,10 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
-/// Who sends the terminal's keys, such as Ctrl-C, to a program.
+/// How a program gets the terminal's signal keys, such as Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// The terminal itself: the program is in the same process group, and decides what they mean.
+    /// The terminal itself: the program is in the same process group and handles them.
     Shared,
     /// This process, which they reach alone: as SIGINT.
     PassedOn,
@@ -24,7 +24,7 @@ pub(crate) enum Keys {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// A signal came that was to end it.
+    /// A signal to end it arrived.
     pub(crate) asked_to: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The addresses of one network, from a first one on; or none.
+/// The addresses of one network, beginning with a first one; or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     first: Option<IpAddr>,
@@ -22,7 +22,7 @@ impl Addresses {
         self.bits
     }
 
-    /// The address `number` behind the first; `None` where there are none at all, or none left in the network.
+    /// The address `number` after the first; `None` without addresses, or if the network has no more.
     pub(crate) fn nth(&self, number: usize) -> Option<IpAddr> {
         let number = number as u128;
         match self.first? {

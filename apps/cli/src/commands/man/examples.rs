@@ -1,6 +1,6 @@
 //! The examples of the manual pages.
 
-/// Lines of a shell for each command that a person types. `of("")` has those of `ringroad` itself.
+/// Shell lines for each command that users type. `of("")` has those of `ringroad` itself.
 pub(crate) fn of(command: &str) -> Option<&'static str> {
     Some(match command {
         "" => {

@@ -20,7 +20,7 @@ pub(super) fn page() -> String {
         &mut page,
         "DESCRIPTION",
         "Commands, programs, the daemon's configuration and embedded switches share one grammar of names. \
-         A name is that of a port of rings, or that of a device. Names of switches, ports and pipes have at most \
+         A name stands for a port of rings, or for a device. Names of switches, ports and pipes have at most \
          15 bytes each. Options follow an @, several separated by commas: vale0:a@slots=256,queues=2. The key of a \
          flag alone means 1. Names of capture files take no options.",
     );
@@ -28,7 +28,7 @@ pub(super) fn page() -> String {
     term(
         &mut page,
         "vale0:a",
-        "port a of the learning switch vale0; both come into being with the first program",
+        "port a of the learning switch vale0; both are created with the first program",
     );
     term(&mut page, "x{1, x}1", "the two ends of pipe 1 of x; frames pass between the two programs directly");
     page.control("SH", ["OPTIONS OF EVERY PORT"]);

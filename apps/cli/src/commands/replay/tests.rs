@@ -28,7 +28,7 @@ fn a_speed_divides_the_times_since_the_first_frame() {
 }
 
 #[test]
-fn a_timestamp_that_goes_back_is_counted_and_adds_no_delay() {
+fn a_backwards_timestamp_is_counted_and_adds_no_delay() {
     let mut schedule = at_speed(1.0);
     let dues = [5000, 7000, 6000, 6500].map(|at| due(&mut schedule, at));
     assert_eq!(dues, [Some(0), Some(2000), Some(2000), Some(2500)]);

@@ -1,4 +1,4 @@
-//! The program to run: found as a shell finds it, and looked at for whether anything can be put before its libraries.
+//! The program to run: found as a shell finds it, and checked for whether the dynamic linker can preload objects.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -14,13 +14,13 @@ use rustix::process::{getegid, geteuid};
 
 use crate::failure::Failure;
 
-/// Bits of a file's mode by which it runs with its owner's or group's rights.
+/// Bits of a file's mode that make it run with its owner's or group's rights.
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
-/// Attribute of a file that gives capabilities to who runs it.
+/// Attribute of a file that gives its process capabilities.
 const CAPABILITIES: &str = "security.capability";
 
-/// The program's file: `name` itself where it has a slash, else the first that can be run in `$PATH`.
+/// The program's file: `name` itself if it has a slash, else the first executable file in `$PATH`.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let shown = name.display();
     let is_path = name.as_bytes().contains(&b'/');
@@ -41,7 +41,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     }
     Err(match unusable {
         Some(path) => Failure::not_executable(
-            format!("{} cannot be run: it is no file, or not executable", path.display()),
+            format!("{} cannot be run: it is not a file, or not executable", path.display()),
             "make it executable (chmod +x), or name another program",
         ),
         None if is_path => Failure::not_found(format!("there is no program {shown}"), ""),
@@ -51,7 +51,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Refuses programs that the dynamic linker does not look at, or for which it leaves `LD_PRELOAD` out.
+/// Refuses programs that do not use the dynamic linker, or for which it ignores `LD_PRELOAD`.
 pub(super) fn check(program: &Path) -> Result<(), Failure> {
     let reading = |error| Failure::not_executable(format!("reading {}: {error}", program.display()), "");
     let file = File::open(program);
@@ -65,13 +65,13 @@ pub(super) fn check(program: &Path) -> Result<(), Failure> {
             "run it as the user whose rights it takes, such as root",
         ));
     }
-    // What may be run and not read is left to the kernel.
+    // Executable files that cannot be read are left to the kernel.
     let Ok(file) = file else { return Ok(()) };
     let data = ReadCache::new(file);
-    // Scripts, and whatever else the kernel may know how to run.
+    // Scripts, and other formats that the kernel can run.
     let Ok(header) = FileHeader64::<Endianness>::parse(&data) else {
         return if is_elf(program) {
-            Err(refused(program, "is no program for a 64-bit machine"))
+            Err(refused(program, "is not a program for a 64-bit machine"))
         } else {
             Ok(())
         };
@@ -97,7 +97,7 @@ fn is_elf(program: &Path) -> bool {
         && magic == object::elf::ELFMAG
 }
 
-/// Whether it runs with other rights than its user's, for which the kernel sets `AT_SECURE`.
+/// Whether it runs with other rights than its user's, so that the kernel sets `AT_SECURE`.
 fn has_other_rights(program: &Path, metadata: &Metadata) -> bool {
     let mode = metadata.mode();
     let capabilities = || getxattr(program, CAPABILITIES, &mut [0u8; 64]).is_ok();
@@ -136,7 +136,7 @@ mod tests {
         let mut bytes = std::fs::read(own).unwrap();
         let told = |bytes: &[u8]| check(&write("program", bytes)).unwrap_err();
         assert!(told(&bytes[..40]).to_string().contains("64-bit"));
-        // Without program headers (e_phnum) nothing says that it has an interpreter.
+        // Without program headers (e_phnum) it has no interpreter.
         bytes[56..58].fill(0);
         let failure = told(&bytes);
         assert!(failure.to_string().contains("statically linked"), "{failure}");
@@ -151,7 +151,7 @@ mod tests {
         let path = folder.path().join("program");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        // One's own rights are no other rights.
+        // A file of the user's own id adds no rights.
         check(&path).unwrap();
         if geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();

@@ -1,4 +1,4 @@
-//! The objects that are put before a program's libraries, and where they are.
+//! The preloaded objects, and their paths.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ pub(super) const PCAP: Object = Object { file: "libringroad_preload_pcap.so", op
 
 /// Environment variable that names the folder of the objects.
 const FOLDER_VARIABLE: &str = "RINGROAD_LIB_DIR";
-/// Where they are installed, from the folder of the binaries.
+/// Their installed paths, relative to the folder of the binaries.
 const INSTALLED: &str = "../lib/ringroad";
 
 /// Objects that were found.
@@ -63,7 +63,7 @@ impl Object {
                 ),
             ));
         };
-        // Linked folders and relative ones mean nothing to a program that runs elsewhere.
+        // Linked and relative folders may differ for a program that runs elsewhere.
         let found = found.canonicalize().unwrap_or(found);
         if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
             return Err(Failure::new(

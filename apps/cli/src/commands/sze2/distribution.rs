@@ -10,7 +10,7 @@ use crate::output::Output;
 
 /// Show or set how frames are spread over the channels
 ///
-/// Which channels there are for a frame is what `ringroad sze2 filter` says.
+/// `ringroad sze2 filter` sets which channels are available to a frame.
 #[derive(Debug, Args)]
 pub(super) struct Dist {
     #[command(flatten)]

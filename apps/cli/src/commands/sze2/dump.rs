@@ -19,7 +19,7 @@ use crate::run::StopFlag;
 
 /// Bytes in a line of a frame.
 const LINE_BYTES: usize = 16;
-/// How long a signal may go unseen while nothing comes.
+/// Longest time until a signal is noticed while nothing arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Print the segments of a channel, or of a file For a card it subscribes a receive channel and prints segments until
@@ -32,13 +32,13 @@ pub(super) struct Dump {
     /// Receive channel of the card
     #[arg(long, value_name = "N", default_value_t = 0)]
     channel: u16,
-    /// Stop after so many segments
+    /// Stop after this number of segments
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Print so many bytes of each frame
+    /// Print this number of bytes of each frame
     #[arg(long, value_name = "N", default_value_t = 64)]
     bytes: usize,
-    /// Write the segments as they are to a file too
+    /// Also write the segments to a file, unchanged
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ struct Told {
     shown: Vec<u8>,
 }
 
-/// Where segments go.
+/// Destination of segments.
 struct Printer<'a> {
     dump: &'a Dump,
     output: &'a Output,
@@ -71,7 +71,7 @@ impl Dump {
         let save = self.save.as_ref().map(create).transpose()?;
         let mut printer = Printer { dump: self, output, save, printed: 0 };
         let kind =
-            std::fs::metadata(&self.source).map_err(|error| failed("looking at", &self.source, &error))?;
+            std::fs::metadata(&self.source).map_err(|error| failed("examining", &self.source, &error))?;
         if kind.file_type().is_socket() { self.of_card(&mut printer) } else { self.of_file(&mut printer) }
     }
 
@@ -92,7 +92,7 @@ impl Dump {
                     let place = format!("{}, byte {position:#x}: {error}", self.source.display());
                     return Err(Failure::new(
                         place,
-                        "the file has to begin with a segment, and to hold whole ones",
+                        "the file must begin with a segment, and contain whole segments",
                     ));
                 }
             }

@@ -13,9 +13,9 @@ use crate::output::Output;
 
 /// Show or set which channels may get which frames
 ///
-/// One rule to a line: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first that fits a frame
-/// counts; `default allow 0-7` says what becomes of those that none fits. Conditions: src, dst, sport, dport, tcp, udp,
-/// icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
+/// One rule to a line: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first rule that matches a
+/// frame applies; `default allow 0-7` applies to frames that no rule matches. Conditions: src, dst, sport, dport, tcp,
+/// udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
 #[derive(Debug, Args)]
 pub(super) struct FilterVerb {
     #[command(flatten)]

@@ -9,20 +9,20 @@ use super::{CardArgument, status};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show or set which frames a card lets in
+/// Show or set which frames a card accepts
 ///
-/// Frames that are not let in are counted by the reason why not.
+/// Rejected frames are counted by reason.
 #[derive(Debug, Args)]
 pub(super) struct Ibuf {
     #[command(flatten)]
     card: CardArgument,
-    /// Let frames in
+    /// Accept frames
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
-    /// Let nothing in
+    /// Accept no frames
     #[arg(long)]
     disable: bool,
-    /// Destinations to let in: promiscuous, listed, broadcast (and those listed) or multicast (and both)
+    /// Destinations to accept: promiscuous, listed, broadcast (and listed) or multicast (and both)
     #[arg(long, value_name = "CHECK")]
     check: Option<AddressCheck>,
     /// Address to list, in place of those before; may be repeated

@@ -7,16 +7,16 @@ use super::{CardArgument, status};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show or set whether a card lets frames out While disabled, it takes, counts and discards the frames that programs
+/// Show or set whether a card transmits frames While disabled, it takes, counts and discards the frames that programs
 /// transmit.
 #[derive(Debug, Args)]
 pub(super) struct Obuf {
     #[command(flatten)]
     card: CardArgument,
-    /// Let frames out
+    /// Transmit frames
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
-    /// Let nothing out
+    /// Transmit no frames
     #[arg(long)]
     disable: bool,
 }

@@ -1,4 +1,4 @@
-//! What the ports did in an interval: the daemon's counters as rates.
+//! The ports' traffic in an interval: the daemon's counters as rates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -75,7 +75,7 @@ pub(super) struct FlowTableRates {
 }
 
 impl FlowTableRates {
-    /// A line for people.
+    /// A line of text.
     pub(super) fn words(&self) -> String {
         let controllers = match self.controllers {
             0 => "no controller".to_owned(),
@@ -102,7 +102,7 @@ struct Seen {
     history_fps: VecDeque<f64>,
 }
 
-/// Asks the daemon and turns counters into rates.
+/// Queries the daemon and converts counters to rates.
 pub(super) struct Observer {
     connection: Connection,
     start: Instant,
@@ -124,7 +124,7 @@ impl Observer {
         })
     }
 
-    /// The interval since the last look.
+    /// The interval since the last query.
     pub(super) fn look(&mut self) -> Result<Interval, Failure> {
         let ports = self.connection.list()?.ports;
         let now_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -270,7 +270,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ports_of_equal_rates_stand_in_the_order_of_their_names() {
+    fn ports_of_equal_rates_are_sorted_by_name() {
         let named = |name: &str, drops_fps| {
             let rates = rates(&mut BTreeMap::new(), port(0, 0), 0);
             PortRates { name: name.to_owned(), drops_fps, ..rates }

@@ -14,7 +14,7 @@ use crate::output::rates::{frame_rate, grouped};
 
 /// Widths of the columns between the port's name and its history.
 const RATE_WIDTHS: [u16; 5] = [8, 7, 9, 7, 9];
-/// Shortest and longest width of the names, and of the histories, where the screen is not too narrow.
+/// Shortest and longest width of the names, and of the histories, unless the screen is too narrow.
 const NAME_WIDTHS: (u16, u16) = (8, 40);
 const HISTORY_WIDTHS: (u16, u16) = (8, 120);
 /// Most switches with flow tables that are listed.
@@ -39,7 +39,7 @@ const HELP: [&str; 13] = [
     "Frames on pipes pass between the programs and are not seen.",
 ];
 
-/// What is shown, and how.
+/// The shown values, and their layout.
 pub(super) struct View {
     interval: Interval,
     order: Order,
@@ -84,7 +84,7 @@ impl View {
         self.selected = ports.get(place.min(ports.len().saturating_sub(1))).map(|port| port.name.clone());
     }
 
-    /// Does what a key says, and returns whether it says to end. In raw mode Ctrl-C comes as a key.
+    /// Handles a key; returns whether it is a key that ends the program. In raw mode Ctrl-C arrives as a key.
     pub(super) fn is_ended_by(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else { return false };
         if key.kind != KeyEventKind::Press {
@@ -198,7 +198,7 @@ fn shortened(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The newest rates, a character each: blank for none, the highest for the most of all.
+/// The newest rates, a character each: blank for 0, the tallest for the maximum.
 fn sparkline(history_fps: &VecDeque<f64>, width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = history_fps.iter().copied().fold(0.0, f64::max);
@@ -214,7 +214,7 @@ fn sparkline(history_fps: &VecDeque<f64>, width: usize) -> String {
         .collect()
 }
 
-/// What the list has no room for: totals, the history's most, drops by cause.
+/// Details that the list has no room for: totals, the history's maximum, drops by cause.
 fn about(port: &PortRates) -> Vec<Line<'static>> {
     let queues = if port.queues == 1 { "1 queue".to_owned() } else { format!("{} queues", port.queues) };
     let most_fps = port.history_fps.iter().copied().fold(0.0, f64::max);

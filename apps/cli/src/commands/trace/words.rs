@@ -5,7 +5,7 @@ use ringroad_control::report::{TracedDeliveryReport, TracedFrameReport, TracedRe
 
 use crate::output::rates::grouped;
 
-/// Several lines for people.
+/// Several lines for users.
 pub(super) fn text(frame: &TracedFrameReport) -> String {
     let TracedFrameReport { time_ns, from, len, fragments, unfinished, .. } = frame;
     let (second, nanosecond) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
@@ -45,7 +45,7 @@ fn decision(frame: &TracedFrameReport) -> String {
         TracedReason::Known => "known destination",
         TracedReason::Unknown => "unknown destination",
         TracedReason::Multicast => "for several stations",
-        TracedReason::Forced => "as its sender says",
+        TracedReason::Forced => "as its sender requests",
     };
     match frame.to.as_slice() {
         [] => format!("{why}: there is no other port"),
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_told_with_its_headers_and_every_step() {
+    fn a_frame_is_listed_with_its_headers_and_every_step() {
         let mut packet = Vec::new();
         etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
             .single_vlan(42.try_into().unwrap())

@@ -10,7 +10,7 @@ use crate::run::StopFlag;
 
 /// Join this terminal with a guest's console; Ctrl-] leaves it
 ///
-/// The guest goes on. One terminal at a time can be on a console.
+/// The guest keeps running. One terminal at a time can use a console.
 #[derive(Debug, Args)]
 pub(super) struct Console {
     /// The guest
@@ -25,7 +25,7 @@ impl Console {
         output.note(&format!("the console of {}; Ctrl-] leaves it", self.name));
         let left = console::attach(&registry.folder_of(&self.name), &StopFlag::on_signals()?.shared())?;
         match left {
-            Left::Leaving => output.note(&format!("\nleft the console; {} goes on", self.name)),
+            Left::Leaving => output.note(&format!("\nleft the console; {} keeps running", self.name)),
             Left::Ended => output.note(&format!("\n{} has ended", self.name)),
         }
         Ok(())

@@ -17,11 +17,11 @@ pub(super) const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a command in a guest's shell
 ///
-/// One word is a line for the shell: ringroad vm exec a 'ping -c 1 10.0.0.2 && echo yes'. Several are a program and its
-/// arguments. Standard error comes with standard output; there is no input. One command runs at a time, and others
-/// wait; Ctrl-C ends it. What goes on in the background should have its output elsewhere (>/dev/null 2>&1 &).
+/// A single word is a line for the shell: ringroad vm exec a 'ping -c 1 10.0.0.2 && echo yes'. Several words are a
+/// program and its arguments. Standard error is merged into standard output; there is no input. One command runs at a
+/// time, and others wait; Ctrl-C ends it. Redirect the output of programs in the background (>/dev/null 2>&1 &).
 ///
-/// Exit status: that of the command.
+/// Exit status: the command's.
 #[derive(Debug, Args)]
 pub(super) struct Exec {
     /// The guest
@@ -54,7 +54,7 @@ impl Exec {
     }
 }
 
-/// Runs a script, with its output on standard output as it comes, or as JSON at its end.
+/// Runs a script, with its output on standard output while it runs, or as JSON at its end.
 pub(super) fn run_script(
     channel: &mut CommandChannel,
     script: &str,

@@ -21,15 +21,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::StopFlag;
 
-/// How long a guest may take to boot unless asked otherwise: emulated on a busy machine.
+/// Default limit of a guest's boot time: long enough for emulation on a busy machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Time between looks at a guest without a console user.
+/// Time between checks of a guest without a console user.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Accel {
-    /// KVM where it can run a guest, else tcg
+    /// KVM if it can run a guest, else tcg
     #[default]
     Auto,
     /// The machine's own processor
@@ -73,14 +73,14 @@ pub(super) struct Start {
     /// Accelerator of the guest's processors
     #[arg(long, value_name = "HOW", default_value = "auto")]
     accel: Accel,
-    /// Shell script to run in the guest once it is up, in place of the console; the guest ends after the last. May be
-    /// given several times
+    /// Shell script to run in the guest once it is up, instead of the console; the guest ends after the last script.
+    /// May be given several times
     #[arg(long = "run", value_name = "SCRIPT")]
     scripts: Vec<PathBuf>,
-    /// Let the guest run on in the background once it is up
+    /// Leave the guest running in the background once it is up
     #[arg(long)]
     detach: bool,
-    /// Give up a guest that has not booted after so many seconds [default: 60]
+    /// Give up if the guest has not booted after this number of seconds [default: 60]
     #[arg(long, value_name = "S", value_parser = seconds)]
     boot_timeout: Option<Duration>,
 }
@@ -148,12 +148,12 @@ impl Start {
             machine.let_go();
             let (console, stop) =
                 (format!("ringroad vm console {0}", self.name), format!("ringroad vm stop {0}", self.name));
-            output.note(&format!("the guest goes on in the background: {console}, {stop}"));
+            output.note(&format!("the guest keeps running in the background: {console}, {stop}"));
         } else {
             if scripts.is_empty() {
                 self.attend(&mut machine, &plan, output, &stop)?;
             }
-            // The guest first: a port that goes under it would be an error in its log.
+            // The guest first: a port removed before its guest would be an error in the guest's log.
             let ended = machine.end();
             guest.end()?;
             ended?;
@@ -235,7 +235,7 @@ impl Start {
     }
 }
 
-/// Runs the scripts until one fails, and gives its status.
+/// Runs the scripts until one fails, and returns its status.
 fn run_scripts(
     channel: &mut CommandChannel,
     scripts: &[String],

@@ -1,7 +1,7 @@
---- What a script's configure(parser) describes its arguments with.
+--- The parser with which a script's configure(parser) describes its arguments.
 local native = require "ringroad.native"
 
--- What is thrown to leave: not an error of the script but of its user, or a wish for help.
+-- Thrown to leave: not an error of the script but of its user, or a request for help.
 local function leave(kind, text) error({ ringroad_leave = kind, text = text }, 0) end
 
 local element = {}
@@ -31,7 +31,7 @@ function element:choices(list) self.allowed = list; return self end
 function element:target(name) self.dest = name; return self end
 function element:description(text) self.help = text; return self end
 function element:argname(text) self.shown = text; return self end
---- "*" lets an option be given several times; its value is then a list.
+--- "*" allows an option several times; its value is then a list.
 function element:count(count) self.repeated = count == "*" or count == "+"; return self end
 
 local parser = {}
@@ -133,7 +133,7 @@ local function converted(self, made, text)
     local found = false
     for _, choice in ipairs(made.allowed) do found = found or choice == text end
     if not found then
-      self:error(("%s: %q is none of %s"):format(label, text, table.concat(made.allowed, ", ")))
+      self:error(("%s: %q is not one of %s"):format(label, text, table.concat(made.allowed, ", ")))
     end
   end
   if made.converter == nil then return text end
@@ -177,7 +177,7 @@ local function put_default(self, result, made)
   result[made.dest] = value
 end
 
--- Shares the words out among the arguments: each its least, what is left to the first that takes more.
+-- Distributes the words to the arguments: each its minimum, the rest to the first that takes more.
 local function share_out(self, result, words)
   local needed = 0
   for _, made in ipairs(self.positional) do needed = needed + (made.default_value == nil and made.least or 0) end

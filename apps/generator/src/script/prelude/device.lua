@@ -28,7 +28,7 @@ function device.config(args, rx, tx)
   return native.open_device(args.port, queues("txQueues", args.txQueues), queues("rxQueues", args.rxQueues))
 end
 
---- Says that all ports are open. They need no negotiation, so nothing is waited for.
+--- Reports that all ports are open. They need no negotiation, so it does not wait.
 function device.waitForLinks() native.ready() end
 
 return device

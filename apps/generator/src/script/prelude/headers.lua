@@ -1,14 +1,14 @@
 --- The headers: one structure each, with a setter and a getter for every field.
 --
 -- A header is described by its C members and a list of fields: the name in setName, getName and, behind the header's
--- own name, in fill{}; the member; its kind; and what fill{} puts there where nothing is said. The accessors are made
+-- own name, in fill{}; the member; its kind; and the default that fill{} puts there. The accessors are made
 -- as source, so that the compiler sees a constant member in each.
 local ffi = require "ffi"
 local bit = require "bit"
 
 local headers = {}
 
--- What reads and writes a member of each kind. %s is the member.
+-- Code that reads and writes a member of each kind. %s is the member.
 local KINDS = {
   u8 = { get = "return self.%s", set = "self.%s = band(value, 255)", most = 255 },
   u16 = { get = "return hton16(self.%s)", set = "self.%s = hton16(value)", most = 65535 },
@@ -161,7 +161,7 @@ for _, name in ipairs({ "udp", "tcp" }) do
   methods.setDstPort, methods.getDstPort = methods.setDst, methods.getDst
 end
 
--- Echo messages are what measurements send (RFC 792); identifier and sequence are the message's first four bytes.
+-- Measurements send echo messages (RFC 792); identifier and sequence are the message's first four bytes.
 define("icmp", "uint8_t type; uint8_t code; uint16_t cs; uint16_t id; uint16_t seq;", {
   { "Type", "type", "u8", 8 },
   { "Code", "code", "u8", 0 },

@@ -22,7 +22,7 @@ function histogram:create() return around(native.histogram()) end
 histogram.new = histogram.create
 setmetatable(histogram, { __call = histogram.create })
 
---- Adds a value; nil is none.
+--- Adds a value; nil is a missing value.
 function histogram:update(value)
   if value == nil then return end
   self.values[self.count] = value

@@ -76,7 +76,7 @@ function array:sign(stream) self.handle:sign(whole("stream", stream, 0, 65535, 2
 local pool = {}
 pool.__index = pool
 
---- An array of `count` buffers that are filled as the pool says.
+--- An array of `count` buffers, filled by the pool's function.
 function pool:bufArray(count)
   return new_array(whole("number of buffers", count or DEFAULT_BUFFERS, 1, 65536, 2), self.bytes, self.init)
 end
@@ -89,7 +89,7 @@ function memory.createMemPool(...)
   for _, arg in ipairs(args) do
     if type(arg) == "function" then init = arg end
   end
-  if init ~= nil and type(init) ~= "function" then error("func is no function: give one that fills a buffer", 2) end
+  if init ~= nil and type(init) ~= "function" then error("func is not a function: give a function that fills a buffer", 2) end
   return setmetatable({ init = init, bytes = whole("bufSize", bytes, 64, 65536, 2) }, pool)
 end
 

@@ -7,7 +7,7 @@ local stop_flag = ffi.cast("const void *", native.stop_flag)
 local read_flag = ffi.cast("uint8_t (*)(const void *)", native.read_flag)
 
 --- Whether to go on: not after Ctrl-C, SIGTERM, mg.stop(), the end of the runtime, or an error in another task. With
---- `extra`, for so many milliseconds more.
+--- `extra`, for this many milliseconds more.
 function mg.running(extra)
   if read_flag(stop_flag) == 0 then return true end
   return extra ~= nil and extra > 0 and native.running_within(extra)
@@ -15,7 +15,7 @@ end
 
 --- Ends the run: running() is false in all tasks.
 function mg.stop() native.stop() end
---- Ends the run so many seconds from now.
+--- Ends the run this many seconds from now.
 function mg.setRuntime(seconds) native.set_runtime(seconds) end
 
 --- Runs the global function `name` of this script in a thread and a Lua state of its own.
@@ -28,14 +28,14 @@ function mg.startTaskOnCore(cpu, name, ...) return native.start_task(cpu, name, 
 function mg.waitForTasks() native.wait_for_tasks() end
 mg.waitForSlaves = mg.waitForTasks
 
---- Sleeps, or less where the run ends meanwhile.
+--- Sleeps, or less if the run ends meanwhile.
 function mg.sleepMillis(milliseconds) native.sleep(milliseconds * 1e6) end
 function mg.sleepMicros(microseconds) native.sleep(microseconds * 1e3) end
 mg.sleepMillisIdle, mg.sleepMicrosIdle = mg.sleepMillis, mg.sleepMicros
 
 --- Seconds of CLOCK_MONOTONIC.
 function mg.getTime() return native.now_ns() / 1e9 end
---- Nanoseconds of CLOCK_MONOTONIC: what signatures and arrivals are in.
+--- Nanoseconds of CLOCK_MONOTONIC, the clock of signatures and arrivals.
 function mg.getNanos() return native.now_ns() end
 
 return mg

@@ -1,4 +1,4 @@
---- What a script prints goes through the run's own output, so that lines of several tasks do not mix.
+--- A script's output goes through the run's own output, so that lines of several tasks do not mix.
 local native = require "ringroad.native"
 
 function print(...)

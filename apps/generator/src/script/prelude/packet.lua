@@ -24,7 +24,7 @@ local function member_of(entry)
   return entry, entry
 end
 
--- What a field is where neither the script nor the header's own default says it: it follows from the stack.
+-- A field's value if neither the script nor the header's own default sets it: it follows from the stack.
 local function follows(stack, index, field, offset, length)
   local header, next = stack[index], stack[index + 1]
   local following = next and next.header.name
@@ -178,7 +178,7 @@ for label, tags in pairs({ [""] = {}, Vlan = { "vlan" }, QinQ = { { "vlan", name
     local four, six = stacked("ip4", inner[2]), stacked("ip6", inner[2])
     buf["get" .. label .. inner[1] .. "4Packet"] = four
     buf["get" .. label .. inner[1] .. "6Packet"] = six
-    --- IPv4 unless told otherwise: getUdpPacket(false) is IPv6.
+    --- IPv4 by default: getUdpPacket(false) is IPv6.
     buf["get" .. label .. inner[1] .. "Packet"] = function(self, ipv4)
       if ipv4 == nil or ipv4 then return four(self) end
       return six(self)
@@ -199,7 +199,7 @@ function buf:setSize(bytes)
   end
   self.pkt_len = bytes
 end
---- When the frame was received, ns of CLOCK_MONOTONIC: of the batch that it came in.
+--- Arrival time of the frame's batch, ns of CLOCK_MONOTONIC.
 function buf:getArrival() return tonumber(self.arrival_ns) end
 function buf:free() end
 function buf:dump(bytes)

@@ -3,7 +3,7 @@ local native = require "ringroad.native"
 
 local stats = {}
 
---- What stands around each frame on an Ethernet line: preamble, delimiter and gap, bytes.
+--- Overhead of each frame on an Ethernet line: preamble, delimiter and gap, bytes.
 local L1_OVERHEAD, FCS = 20, 4
 local INTERVAL_NS = 1e9
 
@@ -78,7 +78,7 @@ local function new(direction, read, name, source, format, file)
   if not FORMATS[format] then
     error(("stats: there is no format %q; there are plain, csv, json, nil"):format(tostring(format)), 3)
   end
-  if file ~= nil and type(file) ~= "string" then error("stats: file is no name: give the path of a file", 3) end
+  if file ~= nil and type(file) ~= "string" then error("stats: file is not a name: give the path of a file", 3) end
   local now = native.now_ns()
   local self = setmetatable({
     direction = direction, read = read, name = tostring(name), source = source, format = format, file = file,
@@ -95,7 +95,7 @@ local function new(direction, read, name, source, format, file)
   return self
 end
 
---- Reads the device, where there is one.
+--- Reads the device, if there is one.
 function counter:look()
   if not self.read then return end
   local frames, bytes = self.source[self.read](self.source)
@@ -111,7 +111,7 @@ local function rate_of(frames, bytes, ns)
   }
 end
 
---- The rate since the last interval, where a second has passed; a manual counter is told what came: update(frames, bytes).
+--- The rate since the last interval, if a second has passed; a manual counter gets its counts by update(frames, bytes).
 function counter:update(frames, bytes)
   if frames then self.frames = self.frames + frames end
   if bytes then self.bytes = self.bytes + bytes end
@@ -159,7 +159,7 @@ for direction, read in pairs({ TX = "getTxStats", RX = "getRxStats" }) do
     if type(source) ~= "userdata" then error("stats: give a device or a queue to count", 2) end
     return new(direction, read, name or source.name, source.dev or source, format, file)
   end
-  --- A counter that is told what came: update(frames, bytes with FCS) or updateWithSize(frames, size).
+  --- A counter that the script updates: update(frames, bytes with FCS) or updateWithSize(frames, size).
   stats["newManual" .. label .. "Counter"] = function(_, name, format, file)
     return new(direction, nil, name, nil, format, file)
   end

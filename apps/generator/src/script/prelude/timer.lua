@@ -4,7 +4,7 @@ local native = require "ringroad.native"
 local timer = {}
 timer.__index = timer
 
---- A timer of so many seconds, which runs from now.
+--- A timer of this many seconds, which runs from now.
 function timer:new(seconds)
   local made = setmetatable({ seconds = seconds or 0 }, timer)
   made:reset()

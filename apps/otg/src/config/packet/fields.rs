@@ -5,13 +5,13 @@ use crate::config::pattern::Kind;
 /// How a field of the model becomes one of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
-    /// Any pattern; the model's default where nothing is said.
+    /// Any pattern; by default the model's default.
     Varies { default: u64 },
     /// The same, and `auto` is the default by another name.
     VariesOrAuto { default: u64 },
-    /// Any pattern; right by itself where nothing is said.
+    /// Any pattern; computed by default.
     Follows,
-    /// Right by itself or this value; the model's name of what cannot be anything else.
+    /// Computed or this value; with the model's name of a field that has no other values.
     Only(&'static [u64]),
     /// `generated` and good, or a number.
     Checksum,
@@ -23,7 +23,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) rule: Rule,
-    /// The stream's name of it; none for those that cannot be set.
+    /// Its name in streams; `None` for fields that cannot be set.
     pub(super) to: &'static str,
 }
 
@@ -175,7 +175,7 @@ const fn echo_fields(echo_request: u64) -> [Field; 5] {
 pub(super) const CHOICES: &[&str] =
     &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "udp", "tcp", "icmp", "icmpv6", "arp", "vxlan", "custom"];
 
-/// The model's single-bit fields of a TCP header, and the letters by which a stream definition names them.
+/// The model's single-bit fields of a TCP header, and their letters in a stream definition.
 pub(super) const TCP_FLAGS: [(&str, char); 8] = [
     ("ctl_fin", 'F'),
     ("ctl_syn", 'S'),

@@ -140,7 +140,7 @@ fn all_unsupported_members_are_named_by_path() {
         "packet[0].gre: not supported; supported are ethernet, vlan, mpls, ipv4, ipv6, udp, tcp, icmp, icmpv6, arp, vxlan, custom",
         "packet[1].ipv4.options: not supported; supported are version, header_length,",
         "packet[1].ipv4.version: 5 given; only 4 is supported",
-        "packet[1].ipv4.total_length: 100 given, and it is always right by itself; leave it out",
+        "packet[1].ipv4.total_length: 100 given, but it is always computed; leave it out",
         "packet[1].ipv4.header_checksum.generated: \"bad\" is not supported; give a custom checksum",
         "packet[1].ipv4.src.auto: not supported; supported are value, values, increment, decrement, random",
         "packet[1].ipv4.priority.raw.values: not supported; supported is value",

@@ -7,7 +7,7 @@ use super::*;
 /// Frames of full length that fit into neither kind of ring at its usual size.
 const TOO_MANY: u32 = 4000;
 
-/// Sends frames, and hears on the near end that they have come as far as there: none is lost on the way to the rings.
+/// Sends frames, and checks on the near end that they have arrived there: none is lost on the way to the rings.
 struct Source {
     far: RawSocket,
     near: RawSocket,

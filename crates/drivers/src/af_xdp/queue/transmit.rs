@@ -26,12 +26,12 @@ impl XdpQueue {
             return;
         }
         let Self { socket: XdpSocket { completion, .. }, umem, ledger, .. } = self;
-        // All up to where the ring begins anew, then the others.
+        // All up to the end of the ring, then the others.
         while completion.available() != 0 {
             let mut run = completion.run(u32::MAX);
             let taken = run.len() as u32;
             while !run.is_empty() {
-                // The lent ones come back in order, but where others go by them or ours lie between them.
+                // The lent ones come back in order, except where others overtake them or ours lie between them.
                 let done = ledger.complete_in_order(run);
                 let Some((&address, others)) = run.get(done..).and_then(<[u64]>::split_first) else { break };
                 if let Some(buffer) = umem.buffer_at(address) {
@@ -60,7 +60,7 @@ impl XdpQueue {
                     self.stop();
                     return kick;
                 }
-                // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the
+                // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
                 // other end of a veth did not keep up.
                 Err(Errno::BUSY) if !self.attachment.link.may_send() => {
                     self.stop();
@@ -188,7 +188,7 @@ impl XdpQueue {
             tx.advance(count as u32);
             ledger.advance(count);
             put += count;
-            // Once more where either of the two begins anew.
+            // Again if the run ended at the end of one of the two.
             if count == 0 || put == frames.len() {
                 return put;
             }

@@ -1,4 +1,4 @@
-//! Interfaces that are occupied, down or gone, wishes that cannot be, processes that are killed.
+//! Interfaces that are occupied, down or gone, impossible requests, processes that are killed.
 #![allow(unsafe_code)]
 
 use super::*;

@@ -119,7 +119,7 @@ fn sides_return_in_any_order_and_frames_sent_before_are_not_lost() {
         connect(&mut server, &mut client);
         pass(&mut client, &mut server, 1, &frames, 2048);
         pass(&mut server, &mut client, 0, &frames, 2048);
-        // The last words of one that leaves are heard.
+        // The last frames of a peer that leaves are received.
         assert_eq!(client.send(0, &frames, 2048).frames, 100);
         drop(client);
         let mut heard = Vec::new();

@@ -90,7 +90,7 @@ impl Liar {
         this
     }
 
-    /// Publishes `count` of `descriptors`.
+    /// Writes `descriptors`, and publishes `count` as their number.
     fn show(&self, descriptors: &[Descriptor], count: u16) {
         for (position, descriptor) in (0..).zip(descriptors) {
             self.to_server.describe_whole(position, *descriptor);

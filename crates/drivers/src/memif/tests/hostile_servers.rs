@@ -120,7 +120,7 @@ fn a_server_with_false_indexes_gets_the_reason_and_a_new_connection() {
         assert_eq!(client.violations(), 1);
         let Ok((Message::Disconnect { reason, .. }, _)) = liar.channel.receive() else { panic!("no word") };
         assert!(error.starts_with(&reason) && !reason.is_empty(), "{reason}");
-        // What frames and descriptors a server changes in a client's memory decides nothing of where they lie.
+        // Frames and descriptors that a server overwrites do not change where the client finds its buffers.
         drop(liar);
     }
 }

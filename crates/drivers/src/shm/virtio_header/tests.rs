@@ -57,7 +57,7 @@ impl Site {
         self.tx.sync().unwrap();
     }
 
-    /// What comes out at the datapath's side.
+    /// The frames at the datapath's side.
     fn take(&mut self) -> Batch {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);

@@ -18,7 +18,7 @@ impl BackEnd {
         [self.features, self.protocol_features]
     }
 
-    /// Leaves what all rings have in common. `None`: the guest has to be met anew, for it is about to move, or its
+    /// Leaves what all rings have in common. `None`: the guest must reconnect, since it is about to move, or its
     /// memory cannot be shared with another process.
     pub(in crate::vhost_user) fn leave(&self, left: &mut HandOver) -> Option<()> {
         if self.log.is_some() || self.inflight.is_some() || self.memory.is_lost() {

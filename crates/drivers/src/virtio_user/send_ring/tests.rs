@@ -119,7 +119,7 @@ fn what_the_back_end_does_not_have_it_cannot_return() {
 
 proptest! {
     #[test]
-    fn whatever_comes_back_no_buffer_is_free_twice(
+    fn for_any_returned_entries_no_buffer_is_free_twice(
         returned in prop::collection::vec(0..70u32, 1..200),
         lengths in prop::collection::vec(1..9000usize, 1..200),
     ) {

@@ -122,7 +122,7 @@ class Engine(ABC):
 
     @abstractmethod
     def cancel(self, key: str) -> None:
-        """Request the end of a job; a repeated call long after ends it at once. `state` reports when it has ended.
+        """Request the end of a job; a repeated call much later ends it at once. `state` reports when it has ended.
 
         Raises:
             EngineError: the engine cannot be reached now.

@@ -122,7 +122,7 @@ class LocalEngine(Engine):
         return JobReport(JobState.ENDED, process.returncode if process is not None else None, last_words(self._output(key)))
 
     def cancel(self, key: str) -> None:
-        """Send the run a signal, and another one if it does not end for long.
+        """Send the run SIGTERM; a later call sends it again after `_SECOND_SIGNAL_S`, or SIGKILL after `_KILL_S`.
 
         Raises:
             EngineError: the machine's lock cannot be read.

@@ -7,9 +7,9 @@ Observed behaviour of Slurm, and its consequences:
 - After the loss of a node's slurmd, Slurm requeues the job, while its first copy may continue. So a job continues only on the nodes where
   it began, which the batch script records once; and a run takes a lease on its bed.
 - A requeued job waits for two minutes. The engine releases it as soon as its nodes are back: their slurmd has ended the first copy.
-- A heterogeneous job cannot request parts of one bed; a matching OR of features (`[bed-a|bed-b]`) can. The batch script runs on the first
-  node by name, which must be the generator. `--batch=generator` would select the generator regardless of names. But when nodes register,
-  Slurm 22.05 still expects the script on the first node, does not find it there, and requeues the job.
+- A heterogeneous job cannot request that all its parts come from one bed; a matching OR of features (`[bed-a|bed-b]`) can. The batch
+  script runs on the first node by name, which must be the generator. `--batch=generator` would select the generator regardless of names.
+  But when nodes register, Slurm 22.05 still expects the script on the first node, does not find it there, and requeues the job.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ringroad_lab.fleet.inventory import Bed, fleet_file
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
-# A run that gets the signal to stop ends after its current trial; after this time Slurm kills it.
+# A run that gets the signal to stop ends after its current trial; after this time Slurm ends it.
 _SECOND_SIGNAL_S = 60.0
-# Statuses from here on mean a signal, including that of a run that was requested to stop.
+# Statuses from here on mean a signal, including the status of a run that was signalled to stop.
 _SIGNAL_STATUS = 128
 
 
@@ -98,7 +98,7 @@ class SlurmEngine(Engine):
         make_job_folder(self._folder, "choose another with [engine.slurm] folder in fleet.toml")
 
     def reserve(self) -> bool:
-        """Whether few jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
+        """Whether fewer than `most_waiting` jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
 
         Raises:
             EngineError: Slurm cannot be queried now.
@@ -176,7 +176,7 @@ class SlurmEngine(Engine):
         return JobReport(JobState.ENDED, _status(files, last), output.strip())
 
     def cancel(self, key: str) -> None:
-        """Cancel a waiting job. Signal a running job to stop, and have Slurm kill it if it does not end for long.
+        """Cancel a waiting job. Signal a running job to stop, and have Slurm end it if it still runs after `_SECOND_SIGNAL_S`.
 
         Raises:
             EngineError: Slurm cannot be queried now.

@@ -4,7 +4,8 @@
 #   slurm_batch.sh FOLDER ENVIRONMENT BEDS [NAME NODES MACHINES]... PROGRAM...
 #
 # FOLDER is shared by the nodes. ENVIRONMENT is a file on the node, or empty. BEDS is the number of triples that follow.
-# Files in FOLDER, with the job's NAME: NAME.toml its beds; NAME.nodes where it began, written once; NAME.exit its exit status; NAME.log its output.
+# Files in FOLDER, where NAME is the job's: NAME.toml: its beds; NAME.nodes: where it began, written once; NAME.exit: its exit status;
+# NAME.log: its output.
 
 set -o pipefail
 folder=$1 environment=$2 beds=$3
@@ -36,7 +37,7 @@ done
 if ((requested)); then
     [[ $bed ]] || refuse "the nodes $nodes are not a bed: the features bed-NAME in slurm.conf and the machines in fleet.toml must agree"
     [[ ",$machines," == *",generator=$SLURMD_NODENAME,"* ]] ||
-        refuse "the job runs on $SLURMD_NODENAME, not on the generator of bed $bed: the generator's node must have the first name of its bed"
+        refuse "the job runs on $SLURMD_NODENAME, not on the generator of bed $bed: the generator's node must be the first by name"
     export RINGROAD_LAB_BED=$bed RINGROAD_LAB_MACHINES=$machines RINGROAD_LAB_FLEET=$folder/$name.toml
 fi
 
@@ -55,7 +56,7 @@ if [[ $environment ]]; then
     set +a
 fi
 
-# Only this script gets SIGUSR1, and sends the program one SIGTERM to stop it. The program also gets a SIGTERM of Slurm itself.
+# Only this script gets SIGUSR1; it then sends the program one SIGTERM. A SIGTERM from Slurm itself goes to the program as well.
 child='' is_early='' is_signalled=''
 on_usr1() {
     is_signalled=1
@@ -75,6 +76,6 @@ while
     status=$?
     [[ $is_signalled ]]
 do :; done
-# If the end and a signal coincide, bash may have no status: the program was requested to stop.
+# If the end and a signal coincide, bash may have no status: the program was signalled to stop.
 ((status < 0)) && status=130
 finish "$status"

@@ -129,7 +129,7 @@ class QueuedJob(BaseModel):
 
 
 def _number(value: Any) -> int:  # noqa: ANN401
-    """Return a number that is plain, or an object that states whether it is set."""
+    """Return the number of a value: a plain number, or an object that states whether its number is set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else 0
     return value if isinstance(value, int) else 0

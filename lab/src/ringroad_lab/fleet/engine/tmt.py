@@ -100,7 +100,7 @@ class TmtEngine(Engine):
         return JobReport(JobState.ENDED, _exit_status(files), last_words(_results(files, "output.txt") or files.output))
 
     def cancel(self, key: str) -> None:
-        """Send the job's process a signal, and further ones if it does not end for long."""
+        """Send the job's process a signal, and further signals at the times in `_SIGNALS_S` if it does not end."""
         machine, _, name = key.rpartition("/")
         pid = find_process(self._files(name))
         if pid is None or machine != self._machine:

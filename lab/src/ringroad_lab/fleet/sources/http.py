@@ -21,12 +21,12 @@ class Dialect:
     """The headers of a kind of build system."""
 
     secret: str
-    """With the signature, or the secret itself."""
+    """Header with the signature, or with the secret itself."""
     event: str
     deliveries: tuple[str, ...]
     """The first of these headers that is present identifies the delivery; a repeated message has the same identifier."""
     prefix: str = ""
-    """Of the signature."""
+    """Prefix of the signature."""
     is_token: bool = False
     """Whether the header contains the secret itself."""
 

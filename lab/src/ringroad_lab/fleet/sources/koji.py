@@ -34,7 +34,7 @@ class KojiSource(Source):
     hub: Word
     """Its URL: `https://koji.fedoraproject.org/kojihub`."""
     ca_file: Path | None = None
-    """CA certificates that verify the hub's certificate; those of the system if not given."""
+    """CA certificates for the hub's certificate; default: the system's."""
     tags: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
     every_s: Annotated[float, Field(ge=1, le=86400)] = 60.0
     topic: Word = "org.fedoraproject.prod.buildsys.tag"

@@ -1,4 +1,4 @@
-"""A client of a Koji hub by XML-RPC: queries which builds were tagged, and what a build is. No call needs a login."""
+"""A client of a Koji hub by XML-RPC: queries tagged builds, and the data of a build. No call needs a login."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Patience:
     """How long to wait for a source, in seconds."""
 
     answer_s: float = 30.0
-    """For an answer; a source that takes longer hangs."""
+    """For an answer; a source that takes longer counts as hanging."""
     first_wait_s: float = 1.0
     """After a failure, before the next attempt; twice as long after each further failure."""
     longest_wait_s: float = 60.0

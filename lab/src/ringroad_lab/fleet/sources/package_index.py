@@ -28,6 +28,7 @@ MAX_INDEX_BYTES = 256 << 20
 """As transferred."""
 MAX_PLAIN_BYTES = 2 << 30
 """Once unpacked."""
+# For a whole index; a server that takes longer is given up.
 _WITHIN_S = 900.0
 _MAX_LINE_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16

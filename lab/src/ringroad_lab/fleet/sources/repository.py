@@ -33,7 +33,7 @@ class RepositorySource(Source):
     index: Word
     """URL of Debian's list `.../binary-amd64/Packages.xz` (also .gz, or plain), or of RPM's `.../repodata/repomd.xml`."""
     ca_file: Path | None = None
-    """CA certificates that verify the server's certificate; those of the system if not given."""
+    """CA certificates for the server's certificate; default: the system's."""
     packages: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
     """Globs of the names of the packages to take."""
     every_s: Annotated[float, Field(ge=1, le=86400)] = 300.0

@@ -48,7 +48,7 @@ class Hub:
         """Call a method, logged in.
 
         Raises:
-            HubRefusedError: the hub refused the call, also in a new session.
+            HubRefusedError: the hub refused the call, even in a new session.
             EngineError: the hub cannot be reached, does not answer in time, or does not answer with valid XML-RPC.
         """
         if time.monotonic() < self._silent_until:

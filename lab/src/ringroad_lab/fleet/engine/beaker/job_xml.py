@@ -60,7 +60,7 @@ def job_xml(settings: BeakerSettings, job: Job, bed: str, machines: Mapping[str,
 
 
 def _beaker_role(role: str) -> str:
-    """Return the name of a role in the job, which is also a variable name. Restraint would synchronize SERVERS and CLIENTS."""
+    """Return the name of a role in the job, which is also a variable name. Never SERVERS or CLIENTS: restraint would synchronize these."""
     return role.upper().replace("-", "_").replace(".", "_")
 
 

@@ -125,7 +125,7 @@ class BeakerSettings(Frozen):
         if (self.password_file is None) is (self.password_env is None):
             raise ValueError("give one of password_file and password_env")
         if GENERATOR not in self.roles:
-            raise ValueError(f"roles has no '{GENERATOR}': the laboratory runs on this machine")
+            raise ValueError(f"roles has no '{GENERATOR}', which runs the laboratory")
         for role in (*self.roles, *self.role):
             recipe = self.recipe_of(role)
             if (recipe.distro is None) is (recipe.distro_requires is None):

@@ -11,5 +11,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Drop the users. What they did stays in the audit log."""
+    """Drop the table of users. Their actions stay in the audit log."""
     op.drop_table("web_user")

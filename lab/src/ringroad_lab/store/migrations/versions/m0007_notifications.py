@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table, with what was not told yet."""
+    """Create the table, with a row for each done request whose end was not reported yet."""
     op.create_table(
         "notification",
         sa.Column("id", sa.Integer(), nullable=False),

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "source_position",
         sa.Column("source", sa.String(length=64), nullable=False),
