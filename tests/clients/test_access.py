@@ -89,7 +89,7 @@ def test_a_token_comes_from_a_file_that_others_cannot_read(daemon: Daemon, tmp_p
     file.write_text(token + "\n")
     arguments = ("otg", "--http", "--listen", "127.0.0.1:0", "--token-file", str(file))
     file.chmod(0o644)
-    assert "others may use it" in failure(daemon, *arguments)
+    assert "other users can read it" in failure(daemon, *arguments)
     file.chmod(0o600)
     process, ready = daemon.start(*arguments)
     assert ready["token"] is None

@@ -266,7 +266,7 @@ fn a_collector_that_is_not_there_does_not_end_the_exporter() {
     let mut exporter = Service::start(daemon.ringroad(&options));
     exporter.await_line("exporting vale0");
     pass(&mut a, &mut b, 0..400);
-    exporter.await_line("nobody listens there");
+    exporter.await_line("no process listens there");
     // A collector starts.
     let socket = UdpSocket::bind(&address).unwrap();
     socket.set_read_timeout(PATIENCE).unwrap();
@@ -277,17 +277,17 @@ fn a_collector_that_is_not_there_does_not_end_the_exporter() {
     let (status, printed) = exporter.await_end();
     assert!(status.success() && printed.contains("200 samples of frames"), "{printed}");
     assert!(printed.contains("datagrams could not leave, or were refused"), "{printed}");
-    assert_eq!(printed.matches("nobody listens").count(), 1, "once, for any duration: {printed}");
+    assert_eq!(printed.matches("no process listens").count(), 1, "once, for any duration: {printed}");
 }
 
 #[test]
 fn what_cannot_be_exported_is_refused() {
     let daemon = Daemon::start();
     for (arguments, part) in [
-        (&["sflow", "vale0", "--collector", "a b"][..], "no collector"),
+        (&["sflow", "vale0", "--collector", "a b"][..], "not a collector"),
         (&["sflow", "vale0"], "--collector"),
         (&["sflow", "vale0:a", "--collector", "127.0.0.1"], "vale0:a"),
-        (&["sflow", "vale0", "--collector", "127.0.0.1", "--sampling", "0"], "one of how many"),
+        (&["sflow", "vale0", "--collector", "127.0.0.1", "--sampling", "0"], "give the sampling rate"),
         (&["sflow", "vale0", "--collector", "127.0.0.1", "--header", "13"], "13"),
     ] {
         let refused = run(daemon.ringroad(arguments));

@@ -1,4 +1,4 @@
-//! What takes part in a comparison, and what one turn of it yields.
+//! A participant of a comparison, and the result of one turn.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::plan::Point;
 
-/// The interval may differ from the one asked for by this much before the sample stops counting.
+/// Largest difference from the configured interval of a valid sample.
 const DURATION_TOLERANCE: f64 = 0.25;
 
-/// The error of the clock around the counters may be this much of the interval before the sample stops counting.
+/// Largest error of the clock around the counters in a valid sample, as a share of the interval.
 const UNCERTAINTY_LIMIT: f64 = 0.02;
 
 /// The two CPUs of a comparison, the same for every contestant.
@@ -26,7 +26,7 @@ pub struct CorePair {
 }
 
 impl CorePair {
-    /// The two lowest of the CPUs given.
+    /// The two lowest of the given CPUs.
     ///
     /// # Errors
     /// [`BenchError::TooFewCpus`] if there are not two.
@@ -38,8 +38,8 @@ impl CorePair {
     }
 }
 
-/// A process may have waited for its CPU for this share of the interval before the sample stops counting: what remains
-/// is a figure about the other programs.
+/// Largest share of the interval that a process waited for its CPU in a valid sample: beyond it the figure measures the
+/// other programs.
 pub(crate) const CPU_WAIT_LIMIT: f64 = 0.2;
 
 /// Processor time that the program under test took for each frame counted.
@@ -47,7 +47,7 @@ pub(crate) const CPU_WAIT_LIMIT: f64 = 0.2;
 pub struct CpuCost {
     /// Nanoseconds in the program itself.
     pub user_ns_per_frame: f64,
-    /// Nanoseconds in the kernel on its behalf, with what interrupts did meanwhile.
+    /// Nanoseconds in the kernel on its behalf, including interrupts meanwhile.
     pub kernel_ns_per_frame: f64,
 }
 
@@ -67,17 +67,17 @@ pub struct Sample {
     /// Largest share of the interval that one of the processes was ready to run and did not have its CPU: how much
     /// other programs disturbed the sample.
     pub cpu_wait: Option<f64>,
-    /// Frames that the receiver found missing or out of order, where it looks.
+    /// Frames that the receiver found missing or reordered, if it checks that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_or_reordered_frames: Option<u64>,
-    /// Ticks of the time-stamp counter per frame on the counting core, where the contestant counts them itself.
+    /// Ticks of the time-stamp counter per frame on the counting core, if the contestant counts them itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_frame: Option<f64>,
-    /// Frames per second that reached the interface on which the program under test receives: those that were not
-    /// counted in the end were dropped.
+    /// Frames per second that reached the interface on which the program under test receives: frames that the program
+    /// did not count were dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_fps: Option<f64>,
-    /// What each frame cost the program under test, on the paths over interfaces.
+    /// Cost of each frame for the program under test, on the paths over interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cost: Option<CpuCost>,
 }
@@ -105,8 +105,8 @@ impl Sample {
         }
     }
 
-    /// Refuses a sample that must not count: no frames in some direction, an interval far from the one asked for, a
-    /// clock too uncertain, a CPU shared with other programs.
+    /// Refuses an invalid sample: no frames in some direction, an interval far from the configured one, a clock too
+    /// uncertain, a CPU shared with other programs.
     ///
     /// # Errors
     /// [`BenchError::Implausible`] with the reason.
@@ -128,7 +128,7 @@ impl Sample {
     }
 }
 
-/// What a contestant says about itself, for the report.
+/// Description of a contestant, for the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContestantFacts {
     /// Its name in tables.
@@ -137,9 +137,9 @@ pub struct ContestantFacts {
     pub version: Option<String>,
     /// The command lines of its latest sample, in the order of starting.
     pub commands: Vec<String>,
-    /// Where its memory comes from: huge pages or not, and why not.
+    /// The source of its memory: huge pages or not, and why not.
     pub memory: String,
-    /// What is done to each frame: payload written, copied, read.
+    /// The work on each frame: payload written, copied, read.
     pub work_per_frame: &'static str,
     /// How the frames are counted.
     pub counting: &'static str,
@@ -159,7 +159,7 @@ pub trait Contestant {
     /// Any [`BenchError`]: the runner notes the sample as invalid. [`BenchError::Stopped`] ends the run.
     fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError>;
 
-    /// What it says about itself; complete after the first sample.
+    /// Its description; complete after the first sample.
     fn facts(&self) -> ContestantFacts;
 
     /// Time a turn takes beside the sample itself, for the estimate of a run.

@@ -1,15 +1,15 @@
-//! The count of instructions: what one frame costs on a path, and whether that is more than it was.
+//! The count of instructions: the cost of one frame on a path, and whether it has increased.
 //!
-//! A time on a shared machine says little about a change of some percent; the number of instructions says the same on
+//! A time on a shared machine shows little about a change of some percent; the number of instructions is the same on
 //! every run. A *program* moves frames on one path in its own thread, and valgrind's callgrind counts it twice, over
-//! few frames and over many. The difference belongs to the frames between, so that the start, and the first round of
-//! each ring, cancel out.
+//! few frames and over many. The difference is the cost of the additional frames, so that the start, and the first
+//! round of each ring, cancel out.
 //!
-//! * [`callgrind`] runs a program under valgrind and reads what it counted;
+//! * [`callgrind`] runs a program under valgrind and reads its counts;
 //! * [`budgets`] is the file of goals and guards, and the judgement;
 //! * [`report`] is the table and the JSON.
 //!
-//! The programs are the benchmark `cost` beside this library: they name drivers, which no library above them may.
+//! The programs are the benchmark `cost` beside this library: they name drivers, which libraries above them must not.
 
 pub mod budgets;
 pub mod callgrind;

@@ -1,13 +1,13 @@
 //! The processor's time-stamp counter, for the cycles-per-frame figures.
 //!
-//! The counter ticks at a constant rate on every processor of the last decade, whatever the core's clock does: a
-//! "cycle" in a report is one tick of it. On other architectures than x86-64 there is none and the figures
-//! are absent.
+//! The counter ticks at a constant rate on every processor of the last decade, whatever the core's clock rate: a
+//! "cycle" in a report is one tick of the counter. Other architectures than x86-64 have no counter and the figures are
+//! absent.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// Ticks since some moment in the past; `None` where the architecture has no such counter.
+/// Ticks since some moment in the past; `None` if the architecture has no such counter.
 #[inline]
 #[must_use]
 pub fn ticks() -> Option<u64> {
@@ -31,7 +31,7 @@ pub fn calibrate_hz(interval: Duration) -> Option<f64> {
     (seconds > 0.0).then(|| end_ticks.wrapping_sub(start_ticks) as f64 / seconds)
 }
 
-/// Counter and clock as close together as eight attempts get them.
+/// Counter and clock, as close together as possible in eight attempts.
 fn stamped() -> Option<(u64, Instant)> {
     let attempt = || {
         let before = ticks()?;

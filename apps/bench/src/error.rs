@@ -1,4 +1,4 @@
-//! What can keep one sample from being taken.
+//! Errors while taking a sample.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum BenchError {
     PeerAbsent {
         /// The program searched for.
         program: &'static str,
-        /// The Debian package that brings it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// Ringroad's own daemon is missing.
@@ -42,18 +42,18 @@ pub enum BenchError {
     #[error("{program} did not {awaited} within {} s; its last words: {last_words}", .waited.as_secs_f64())]
     NotReady {
         program: String,
-        /// What was waited for.
+        /// The awaited event.
         awaited: &'static str,
         /// How long.
         waited: Duration,
         /// The end of its standard error and output.
         last_words: String,
     },
-    /// A process answered something that cannot be understood.
-    #[error("{program} answered what this version cannot read ({what}): {answer}")]
+    /// A process sent an answer that cannot be parsed.
+    #[error("{program} sent an answer that this version cannot parse ({what}): {answer}")]
     Answer {
         program: String,
-        /// What was expected.
+        /// The expected answer.
         what: &'static str,
         /// The answer, shortened.
         answer: String,
@@ -62,27 +62,27 @@ pub enum BenchError {
     #[error("cannot {action} the DPDK telemetry socket of {program}")]
     Telemetry {
         program: String,
-        /// Connect to, ask, or hear from.
+        /// The failed action: connect to, query, or read from.
         action: &'static str,
         #[source]
         source: std::io::Error,
     },
-    /// Huge pages that were there at the start of the run cannot be had any more.
+    /// Huge pages that were available at the start of the run are not available any more.
     #[error("no huge pages for this turn")]
     Hugepages(#[from] crate::hugepages::HugepageError),
-    /// There is no network namespace to be had for a turn.
+    /// No network namespace can be created for a turn.
     #[error("cannot make a network namespace for virtual interfaces; that needs root (CAP_SYS_ADMIN)")]
     NewNamespace(#[source] std::io::Error),
     /// The network namespace of a turn cannot be entered.
     #[error("cannot use the network namespace of this turn")]
     Namespace(#[from] ringroad_netdev::NamespaceError),
-    /// The virtual interfaces of a turn cannot be made or asked.
+    /// The virtual interfaces of a turn cannot be made or queried.
     #[error("cannot use virtual interfaces (veth) in the network namespace of this turn")]
     Interfaces(#[from] ringroad_netdev::NetdevError),
     /// The directory for sockets could not be made.
     #[error("cannot make a temporary directory for sockets; is TMPDIR writable?")]
     TemporaryDirectory(#[source] std::io::Error),
-    /// The capture that a peer is to send could not be written.
+    /// The capture for a sending peer could not be written.
     #[error("cannot write a capture for a peer to send")]
     Capture(#[from] ringroad_capture::CaptureError),
     /// The path needs more CPUs than the process may use.
@@ -93,12 +93,12 @@ pub enum BenchError {
         /// CPUs allowed.
         allowed: usize,
     },
-    /// A contestant was asked for a path it does not have.
+    /// A contestant does not support the requested path.
     #[error("{contestant} has no {path} path")]
     WrongPath {
-        /// The contestant asked.
+        /// The contestant.
         contestant: String,
-        /// The path asked for.
+        /// The requested path.
         path: crate::plan::FramePath,
     },
     /// A sample was taken but is not worth counting.
@@ -109,10 +109,10 @@ pub enum BenchError {
     Worker {
         /// The worker's role.
         role: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// The run was asked to stop.
+    /// The run was stopped on request.
     #[error("stopped on request")]
     Stopped,
 }

@@ -1,5 +1,5 @@
-//! What the machine is, as far as it bears on the figures (RFC 8204, section 3.3; peers' reports that nobody could
-//! repeat lacked these).
+//! The properties of the machine that affect the figures (RFC 8204, section 3.3; peers' reports without them could not
+//! be reproduced).
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cycles;
 
-/// The machine a report was made on. A fact that the system does not tell is absent.
+/// The machine a report was made on. A fact that the system does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MachineFacts {
     /// Processor model, of the first CPU.
@@ -23,13 +23,13 @@ pub struct MachineFacts {
     pub tsc_hz: Option<f64>,
     /// Frequency governor of CPU 0; absent on most virtual machines.
     pub governor: Option<String>,
-    /// Whether the processor says that it is virtual.
+    /// Whether the processor reports that it is virtual.
     pub hypervisor: bool,
     /// Kernel release.
     pub kernel: String,
     /// The kernel's command line.
     pub kernel_command_line: Option<String>,
-    /// Processor weaknesses and what the kernel does about each, those not affected left out.
+    /// Processor vulnerabilities and the kernel's mitigations, without those that do not affect it.
     pub mitigations: Vec<String>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
@@ -42,7 +42,7 @@ pub struct MachineFacts {
 }
 
 impl MachineFacts {
-    /// Looks at this machine; takes about 50 ms, which the counter's calibration needs.
+    /// Examines this machine; takes about 50 ms for the counter's calibration.
     #[must_use]
     pub fn gather() -> Self {
         let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Processor time that the hypervisor gave to others, over the length of a run.
+/// Processor time that the hypervisor gave to other guests, over the length of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct StealClock {
     start: Option<CpuTime>,

@@ -1,9 +1,9 @@
 //! Huge pages for the length of a turn, and how the peers get their memory without them.
 //!
-//! The kernel's pool of 2 MiB pages is a number in sysfs that anybody with root's rights may raise. The reserve raises
-//! it by what is missing and lowers it by as much when it is dropped: at the end, on an error, on a panic. Lowering by
-//! what was added, rather than writing the former number back, keeps two benches from undoing each other's. Only a
-//! bench that is killed outright cannot give the pages back.
+//! The kernel's pool of 2 MiB pages is a number in sysfs that root can raise. The reserve raises it by the missing
+//! number and lowers it by the same number when it is dropped: at the end, on an error, on a panic. Lowering by the
+//! added number, rather than restoring the former one, prevents two benches from undoing each other's changes. Only a
+//! bench that is killed outright cannot return the pages.
 
 use std::fs;
 use std::io;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// Bytes of one page of the pool.
 pub const PAGE_BYTES: u64 = 2 << 20;
 
-/// Pages asked for beyond need, since other programs take free ones when they start in the meantime.
+/// Pages requested beyond need, since other programs that start meanwhile take free ones.
 const SPARE_PAGES: u64 = 16;
 
 /// The pool's folder in sysfs (Documentation/admin-guide/mm/hugetlbpage.rst).
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Why there are no huge pages.
+/// Why huge pages are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HugepageError {
@@ -32,20 +32,20 @@ pub enum HugepageError {
         #[source]
         source: io::Error,
     },
-    /// The pool's file holds no number.
-    #[error("{} holds no number", .0.display())]
+    /// The pool's file does not contain a number.
+    #[error("{} does not contain a number", .0.display())]
     Unreadable(PathBuf),
     /// The kernel found fewer free pages of memory than wanted.
-    #[error("the kernel has {available} free 2 MiB pages where {wanted} are needed")]
+    #[error("the kernel has {available} free 2 MiB pages, but {wanted} are needed")]
     NotEnough {
         /// Pages needed.
         wanted: u64,
-        /// Pages free after asking.
+        /// Pages free after the request.
         available: u64,
     },
 }
 
-/// Pages held in the kernel's pool until dropped.
+/// Pages reserved in the kernel's pool until dropped.
 #[derive(Debug)]
 pub struct HugepageReserve {
     pool: PathBuf,
@@ -56,7 +56,7 @@ impl HugepageReserve {
     /// Makes sure that at least `pages` pages of 2 MiB are free, and if it can, a few more.
     ///
     /// # Errors
-    /// [`HugepageError`]; the pool then is what it was before.
+    /// [`HugepageError`]; the pool is then unchanged.
     pub fn of(pages: u64) -> Result<Self, HugepageError> {
         Self::in_pool(Path::new(POOL), pages)
     }
@@ -69,7 +69,7 @@ impl HugepageReserve {
             return Ok(reserve);
         }
         let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
-        // Raising the number first turns surplus pages, which somebody still uses, into persistent ones.
+        // Raising the number first turns surplus pages, which a program still uses, into persistent ones.
         write_number(&pool.join("nr_hugepages"), former + surplus + (pages - free) + SPARE_PAGES)?;
         // The kernel adds as many as it finds, without an error.
         reserve.added = persistent(pool)?.saturating_sub(former);
@@ -92,20 +92,20 @@ impl Drop for HugepageReserve {
         if self.added > 0
             && let Ok(persistent) = persistent(&self.pool)
         {
-            // Nobody is left to tell: the number stays visible in `ringroad doctor` and /proc/meminfo.
+            // No caller can get this error: the number stays visible in `ringroad doctor` and /proc/meminfo.
             let _ = write_number(&self.pool.join("nr_hugepages"), persistent.saturating_sub(self.added));
         }
     }
 }
 
-/// Pages that the pool was told to have. `nr_hugepages` says more while pages that it was told to give up are still in
-/// use: those are its surplus, and go with their user.
+/// Configured pages of the pool. `nr_hugepages` is higher while pages that were removed from the pool are still in use:
+/// these are its surplus, and are freed by their user.
 fn persistent(pool: &Path) -> Result<u64, HugepageError> {
     let all = read_number(&pool.join("nr_hugepages"))?;
     Ok(all.saturating_sub(read_number(&pool.join("surplus_hugepages"))?))
 }
 
-/// Where the memory of DPDK peers comes from in this run.
+/// The source of the memory of DPDK peers in this run.
 #[derive(Debug)]
 pub enum PeerMemory {
     /// Anonymous huge pages, lent for the length of each turn.
@@ -120,7 +120,7 @@ pub enum PeerMemory {
 }
 
 impl PeerMemory {
-    /// Huge pages if `pages` of them can be had now, ordinary ones otherwise.
+    /// Huge pages if `pages` of them are available now, ordinary ones otherwise.
     #[must_use]
     pub fn arrange(pages: u64) -> Self {
         match HugepageReserve::of(pages) {
@@ -132,7 +132,7 @@ impl PeerMemory {
     /// The pages for one turn: not longer, since every free page in the pool is open to all, Ringroad included.
     ///
     /// # Errors
-    /// [`HugepageError`] if they cannot be had any more.
+    /// [`HugepageError`] if they are not available any more.
     pub fn lend(&self) -> Result<Option<HugepageReserve>, HugepageError> {
         match self {
             Self::Hugepages { pages, .. } => HugepageReserve::of(*pages).map(Some),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_former_number_comes_back_after_a_panic() {
+    fn the_former_number_is_restored_after_a_panic() {
         let pool = pool(15, 3);
         let result = std::panic::catch_unwind(|| {
             let _reserve = HugepageReserve { pool: pool.path().to_owned(), added: 5 };
@@ -216,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_others_still_use_after_they_were_given_up_are_not_taken_for_the_pools_own() {
+    fn removed_pages_that_are_still_in_use_do_not_count_as_the_pools_own() {
         // Nine surplus pages, none persistent: the kernel counts them in nr_hugepages.
         let pool = pool(9, 0);
         write_number(&pool.path().join("surplus_hugepages"), 9).unwrap();
         assert_eq!(persistent(pool.path()).unwrap(), 0);
         let reserve = HugepageReserve { pool: pool.path().to_owned(), added: 137 };
-        // As the kernel has it once the number was raised to 137.
+        // The kernel's state after the number was raised to 137.
         write_number(&pool.path().join("nr_hugepages"), 137).unwrap();
         write_number(&pool.path().join("surplus_hugepages"), 0).unwrap();
         drop(reserve);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_pool_is_told_apart_from_one_without_memory() {
+    fn a_machine_without_the_pool_differs_from_one_without_memory() {
         let folder = tempfile::tempdir().unwrap();
         let error = HugepageReserve::in_pool(folder.path(), 1).unwrap_err();
         assert!(matches!(error, HugepageError::Pool { action: "read", .. }), "{error}");

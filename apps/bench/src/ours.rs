@@ -1,6 +1,6 @@
-//! Ringroad's side: worker processes of the program's own binary, started and asked as the peers are.
+//! Ringroad's side: worker processes of the program's own binary, started and queried like the peers.
 //!
-//! Each turn has a daemon socket of its own in a private folder, so that a daemon in daily use is neither measured nor
+//! Each turn has its own daemon socket in a private folder, so that a daemon in daily use is neither measured nor
 //! disturbed.
 
 mod interface;
@@ -28,10 +28,10 @@ use interface::RingroadInterface;
 use libpcap::LibpcapProgram;
 use netmap::NetmapProgram;
 
-/// Time a worker may take to attach, or to answer after its interval.
+/// Time limit for a worker to attach, or to answer after its interval.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time between looks at a socket on which nobody listens yet.
+/// Time between attempts to connect to a socket without a listener.
 const LISTEN_CHECK: Duration = Duration::from_millis(5);
 
 /// Ringroad on one path.
@@ -40,7 +40,7 @@ pub struct Ringroad {
     path: FramePath,
     /// Whether its generator signs frames, on the path that has one.
     signing: Signing,
-    /// How it is a program written for netmap, where it is one.
+    /// How it uses netmap, if it is a program written for netmap.
     netmap: Option<NetmapProgram>,
     programs: Programs,
     cores: CorePair,
@@ -73,7 +73,7 @@ impl Signing {
         }
     }
 
-    /// What the generator does to each frame.
+    /// The generator's work on each frame.
     const fn work_per_frame(self) -> &'static str {
         match self {
             Self::Signed => {
@@ -88,7 +88,7 @@ impl Signing {
 /// The programs that Ringroad's side consists of.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// A binary that knows `bench-worker`, usually the one that runs.
+    /// A binary with the command `bench-worker`, usually the running one.
     pub worker: PathBuf,
     /// The daemon; without it only the null path works.
     pub daemon: Option<PathBuf>,
@@ -120,7 +120,7 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
         roster.field_mut(FramePath::GenNull).ours.push(Box::new(ours));
         for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
             let program = Box::new(RingroadInterface::generating(signing, programs));
-            // Nobody feeds a generator: its source is never started.
+            // A generator needs no source: its source is never started.
             let source = interface_program(programs);
             let ours = VethContestant::new(mechanism, Flow::Gen, program, source, cores, stop);
             roster.field_mut(FramePath::Veth(mechanism, Flow::Gen)).ours.push(Box::new(ours));
@@ -144,7 +144,7 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
     }
 }
 
-/// Where an object for foreign programs is beside a program of Ringroad's: in the build's folder, and installed.
+/// The path of an object for foreign programs beside a program of Ringroad's: in the build's folder, and installed.
 fn preloaded_object(program: &Path, file: &str) -> Option<PathBuf> {
     let folder = program.parent()?;
     [folder.to_owned(), folder.join("../lib/ringroad")]
@@ -172,7 +172,7 @@ pub(crate) fn enter_libpcap(
     }
 }
 
-/// Ringroad on network interfaces: a contestant, and everybody's source of frames.
+/// Ringroad on network interfaces: a contestant, and the source of frames for all contestants.
 pub(crate) fn interface_program(programs: &Programs) -> Box<dyn InterfaceProgram> {
     Box::new(RingroadInterface::new(programs))
 }
@@ -269,7 +269,7 @@ struct WorkerProcess {
     process: BenchProcess,
 }
 
-/// What there is to say of a worker when it has started.
+/// The description of a started worker.
 struct Started {
     worker: WorkerProcess,
     command: String,
@@ -372,7 +372,7 @@ impl Contestant for Ringroad {
                 WorkerLine::Measured(measured) => Some(measured),
                 _ => None,
             }),
-            None => Err(BenchError::Implausible("nobody counts on this path".into())),
+            None => Err(BenchError::Implausible("no process counts on this path".into())),
         };
         let cpu_wait = cpu_wait_share(&waits_before, &waits(&workers), began.elapsed().max(duration));
         workers.iter_mut().for_each(|worker| worker.process.ask_to_end());
@@ -424,7 +424,7 @@ pub(crate) struct StartedDaemon {
     pub(crate) command: String,
 }
 
-/// Starts a daemon with its worker on `cpu`, or where the scheduler puts it, and everything else as users get it.
+/// Starts a daemon with its worker on `cpu`, or on any CPU, with defaults otherwise.
 pub(crate) fn start_daemon(
     programs: &Programs,
     namespace: &Namespace,
@@ -447,7 +447,7 @@ pub(crate) fn start_daemon(
     let mut process =
         BenchProcess::start(namespace, "ringroadd", program.as_os_str(), &arguments, &[], EndsBy::Signal)?;
     let began = Instant::now();
-    // In the foreground the daemon announces nothing: whoever connects first finds out.
+    // In the foreground the daemon announces nothing: the first connection shows that it is ready.
     while UnixStream::connect(&socket).is_err() {
         if process.has_ended() {
             return Err(process.exited());
@@ -460,7 +460,7 @@ pub(crate) fn start_daemon(
     Ok(StartedDaemon { process, command })
 }
 
-/// The daemon's configuration: its worker's CPU, and otherwise what it comes with.
+/// The daemon's configuration: its worker's CPU, and otherwise the defaults.
 fn daemon_config(cpu: Option<usize>) -> String {
     let pinned = cpu.map(|cpu| format!("cpus = [{cpu}]\n")).unwrap_or_default();
     format!("[workers]\ncount = 1\n{pinned}\n[log]\nlevel = \"warn\"\n")

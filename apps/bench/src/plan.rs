@@ -1,4 +1,4 @@
-//! What is measured: the points of a run, and how long each takes.
+//! The measurements: the points of a run, and how long each takes.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Mechanism {
     Pcap,
 }
 
-/// What a program does with the frames of an interface.
+/// A program's work on the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
     /// Sends on one interface.
@@ -46,7 +46,7 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FramePath {
-    /// Between two ports that hold nothing, on one core: what the framework itself costs.
+    /// Between two null ports, on one core: the cost of the framework itself.
     Null,
     /// From one process to another, one direction, one core each.
     Pipe,
@@ -54,7 +54,7 @@ pub enum FramePath {
     Switch,
     /// Through one or two pairs of virtual interfaces, the program under test on one core.
     Veth(Mechanism, Flow),
-    /// From a generator into a port that takes everything, on one core: what making a frame costs.
+    /// From a generator into a port that accepts all frames, on one core: the cost of making a frame.
     GenNull,
     /// As [`FramePath::Pipe`], a program written for netmap beside the native one.
     NetmapPipe,
@@ -181,14 +181,14 @@ pub enum Profile {
 /// The points of a run and how each is measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What is measured, in this order.
+    /// The measured points, in this order.
     pub points: Vec<Point>,
     /// Rounds that count at each point; every contestant is measured once in a round.
     pub rounds: u32,
     /// Length of one sample.
     #[serde(rename = "sample_seconds", serialize_with = "as_seconds")]
     pub sample: Duration,
-    /// Length of each contestant's sample in the round before the first, which is thrown away.
+    /// Length of each contestant's sample in the round before the first, which is discarded.
     #[serde(rename = "warm_up_seconds", serialize_with = "as_seconds")]
     pub warm_up: Duration,
 }

@@ -1,9 +1,9 @@
 //! A child process of the bench: its lines as events, its last words for an error, and its end.
 //!
-//! Children are in their own process group, so that the terminal's Ctrl-C reaches the bench alone and the bench
-//! decides who ends when. Should the bench be killed, the kernel kills them: so they are started by the thread that
-//! runs the bench, not by one that ends before. Each holds the read end of a pipe as standard input, which testpmd and
-//! our workers take as the order to end when it closes.
+//! Children are in their own process group, so that the terminal's Ctrl-C only reaches the bench and the bench decides
+//! when each ends. If the bench is killed, the kernel kills them: so they are started by the thread that runs the
+//! bench, not by a thread that ends before. Each has the read end of a pipe as standard input; testpmd and our workers
+//! end when it closes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -26,15 +26,15 @@ use ringroad_netdev::{Namespace, NamespaceError};
 use crate::error::BenchError;
 use crate::stop::{STOP_LATENCY, StopFlag};
 
-/// How long a child may take to end after its input ended, and again after SIGINT, before it is killed.
+/// Time limit for a child to end after its input ended, and again after SIGINT, before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Lines kept of what a child wrote.
+/// Lines kept of a child's output.
 const LAST_WORDS_LINES: usize = 8;
 
 type LastWords = Arc<Mutex<VecDeque<String>>>;
 
-/// What a child takes as the request to end.
+/// How to request a child's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndsBy {
     /// The end of its standard input.
@@ -49,7 +49,7 @@ pub(crate) struct BenchProcess {
     name: String,
     ends_by: EndsBy,
     child: Child,
-    /// The process whose time counts, where it is not the child itself.
+    /// The process whose time is measured, if it is not the child itself.
     worker: Option<Pid>,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -93,7 +93,7 @@ impl BenchProcess {
         Ok(Self { name: name.into(), ends_by, child, worker: None, stdin, lines, last_words, readers })
     }
 
-    /// Waits until the child prints a line that `wanted` accepts, and returns what it made of it.
+    /// Waits until the child prints a line that `wanted` accepts, and returns its result.
     ///
     /// `awaited` completes the sentence "the process did not ... within 10 s".
     pub(crate) fn wait_for_line<T>(
@@ -133,7 +133,7 @@ impl BenchProcess {
         }
     }
 
-    /// Whether the child is gone.
+    /// Whether the child has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -143,7 +143,7 @@ impl BenchProcess {
         BenchError::NotReady { program: self.name.clone(), awaited, waited, last_words: self.last_words() }
     }
 
-    /// The error for a child that is gone; ends it if it is not.
+    /// The error for a child that has ended; ends it if it has not.
     pub(crate) fn exited(&mut self) -> BenchError {
         let status = self.end();
         BenchError::Exited {
@@ -164,7 +164,7 @@ impl BenchProcess {
         children.split_whitespace().filter_map(|id| id.parse().ok()).find(is_called).and_then(Pid::from_raw)
     }
 
-    /// Whose time is to count instead of the child's own.
+    /// The process whose time is measured instead of the child's.
     pub(crate) fn work_is_done_by(&mut self, process: Pid) {
         self.worker = Some(process);
     }
@@ -173,8 +173,8 @@ impl BenchProcess {
         self.worker.map_or(self.child.id(), |worker| worker.as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// What the scheduler has counted for each thread (schedstat, Documentation/scheduler/sched-stats.rst); nothing
-    /// where the kernel does not count.
+    /// The scheduler's counters for each thread (schedstat, Documentation/scheduler/sched-stats.rst); empty if the
+    /// kernel does not count.
     pub(crate) fn thread_times(&self) -> ThreadTimes {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.worker_id())).into_iter().flatten();
         let times = threads.flatten().filter_map(|thread| {
@@ -194,12 +194,12 @@ impl BenchProcess {
         ThreadTimes(own.0.into_iter().map(|(thread, time)| (thread, undisturbed(time))).collect())
     }
 
-    /// Processor time used since the start, all threads together; `None` once it is gone.
+    /// Processor time used since the start, all threads together; `None` once it has ended.
     pub(crate) fn processor_time(&self) -> Option<ProcessorTime> {
         parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.worker_id())).ok()?)
     }
 
-    /// Asks the child for what it does on SIGUSR1.
+    /// Sends the child SIGUSR1.
     pub(crate) fn signal_user1(&self) {
         self.signal(Signal::USR1);
     }
@@ -209,7 +209,7 @@ impl BenchProcess {
         words.iter().map(String::as_str).collect::<Vec<_>>().join(" | ")
     }
 
-    /// Asks the child to end without waiting for it.
+    /// Requests the child's end without waiting for it.
     ///
     /// Not in both ways at once: testpmd tears itself down twice then.
     pub(crate) fn ask_to_end(&mut self) {
@@ -224,13 +224,13 @@ impl BenchProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // The child is not reaped yet, so the number cannot belong to anybody else.
+        // The child is not reaped yet, so the number cannot belong to another process.
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends and reaps the child: asks, then SIGINT, then SIGKILL, with a grace after each.
+    /// Ends and reaps the child: a request, then SIGINT, then SIGKILL, with a grace period after each.
     pub(crate) fn end(&mut self) -> Option<ExitStatus> {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             self.ask_to_end();
@@ -263,7 +263,7 @@ impl BenchProcess {
 
     fn join_readers(&mut self) {
         for reader in self.readers.drain(..) {
-            // A reader that panicked has nothing more to say.
+            // A reader that panicked has no more lines.
             let _ = reader.join();
         }
     }
@@ -293,11 +293,11 @@ fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), Namespac
 pub(crate) struct ProcessorTime {
     /// Seconds in the program itself.
     pub user_seconds: f64,
-    /// Seconds in the kernel on its behalf, with the interrupts that came meanwhile.
+    /// Seconds in the kernel on its behalf, with the interrupts meanwhile.
     pub kernel_seconds: f64,
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), counted after the name, which may hold anything.
+/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), counted after the name, which can contain any character.
 fn parse_stat(text: &str) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
@@ -384,7 +384,7 @@ fn read_lines(
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
-        // Lossy, since a program may print anything; a read error is the end of what it says.
+        // Lossy, since a program may print anything; a read error is the end of its output.
         while matches!(stream.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             line.clear();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_told_and_heard_line_by_line() {
+    fn lines_are_exchanged_with_a_child() {
         let mut process = shell("echo noise; read line; echo heard $line; read never");
         process.tell("go").unwrap();
         assert_eq!(answer(&mut process, "heard").unwrap(), "heard go");
@@ -458,14 +458,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_killed_when_the_thread_that_started_it_is_gone() {
+    fn a_child_is_killed_when_the_thread_that_started_it_has_ended() {
         let mut process = std::thread::spawn(|| shell("exec sleep 1000")).join().unwrap();
         assert!(process.ended_within(Duration::from_secs(20)));
         assert_eq!(process.end().and_then(|status| status.signal()), Some(9));
     }
 
     #[test]
-    fn what_a_child_says_on_its_error_stream_is_heard_too() {
+    fn a_childs_error_stream_is_read_too() {
         let mut process = shell("echo counted 7 >&2; read never");
         assert_eq!(answer(&mut process, "counted").unwrap(), "counted 7");
     }
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_share_is_that_of_the_process_that_waited_most() {
+    fn the_wait_share_is_the_largest_of_all_processes() {
         let before = [times(&[("1", 5, 100)]), times(&[]), times(&[("2", 5, 0)])];
         let after = [times(&[("1", 6, 200)]), times(&[]), times(&[("2", 6, 400)])];
         assert_eq!(cpu_wait_share(&before, &after, Duration::from_nanos(1000)), Some(0.4));
@@ -503,7 +503,7 @@ mod tests {
         let before = times(&[("main", 900, 10), ("worker", 100, 50)]);
         let after = times(&[("main", 901, 20), ("worker", 500, 650), ("late", 5, 900)]);
         assert_eq!(after.wait_since(&before), Some(600));
-        assert_eq!(before.wait_since(&before), None, "nobody ran");
+        assert_eq!(before.wait_since(&before), None, "no thread ran");
     }
 
     #[test]

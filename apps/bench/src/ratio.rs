@@ -2,9 +2,9 @@
 //!
 //! Ratios are taken inside a round and summarised afterwards: the ratio of the medians would let a slow minute of the
 //! machine fall on one side only. The interval around the median ratio is the distribution-free one from order
-//! statistics (the sign test turned round): with n independent ratios, the k-th smallest and k-th largest enclose
-//! the true median with probability 1 - 2 P(Binomial(n, 1/2) < k). It assumes no shape, needs no random numbers, and
-//! says how sure it is; five rounds can give at most 93.75 %.
+//! statistics (the sign test turned round): with n independent ratios, the k-th smallest and k-th largest enclose the
+//! true median with probability 1 - 2 P(Binomial(n, 1/2) < k). It assumes no distribution, needs no random numbers, and
+//! has a known confidence; five rounds reach at most 93.75 %.
 
 use serde::Serialize;
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_count_lies_between_the_two_in_the_middle() {
+    fn the_median_of_an_even_count_is_between_the_two_in_the_middle() {
         let summary = Summary::of([4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((summary.n, summary.median, summary.min, summary.max), (4, 2.5, 1.0, 4.0));
     }

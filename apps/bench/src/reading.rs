@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use crate::contestant::Sample;
 use crate::error::BenchError;
 
-/// The frames that some counter stood at, at an instant.
+/// The frames of a counter at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub frames: u64,
-    /// Middle between asking and hearing.
+    /// Middle between query and answer.
     pub at: Instant,
-    /// From asking to hearing: the count is from somewhere in between.
+    /// From query to answer: the count is from a moment in between.
     pub width: Duration,
 }
 
 impl Reading {
-    /// What `ask` answers, and when.
+    /// The result of `ask`, and its time.
     pub(crate) fn of(ask: impl FnOnce() -> Result<u64, BenchError>) -> Result<Self, BenchError> {
         let asked = Instant::now();
         let frames = ask()?;

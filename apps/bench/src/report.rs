@@ -1,7 +1,7 @@
-//! What a run says: a table for people, JSON for programs.
+//! The report of a run: a table for users, JSON for programs.
 //!
-//! The JSON is the report itself: every sample of every round with what is needed to take it again. Its `schema`
-//! changes when a field changes meaning or goes; new fields may come at any time.
+//! The JSON is the report itself: every sample of every round with the data to repeat it. Its `schema` changes when a
+//! field changes meaning or is removed; new fields can be added at any time.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ mod table;
 /// Name and version of the JSON's shape.
 pub const SCHEMA: &str = "ringroad-bench/1";
 
-/// What the numbers mean; part of every report.
+/// The meaning of the numbers; part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Conventions {
     /// How rates are counted.
@@ -28,9 +28,9 @@ pub struct Conventions {
     pub layer1: &'static str,
     /// How ratios are formed.
     pub ratio: &'static str,
-    /// What a cycle is.
+    /// Definition of a cycle.
     pub cycle: &'static str,
-    /// What processor time is, on the paths over interfaces.
+    /// Definition of processor time, on the paths over interfaces.
     pub cpu_cost: &'static str,
 }
 
@@ -49,7 +49,7 @@ pub const CONVENTIONS: Conventions = Conventions {
 /// A peer beside Ringroad at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Ringroad's contestant; absent where it does not take part.
+    /// Ringroad's contestant; absent if it does not take part.
     pub ours: Option<String>,
     pub peer: String,
     /// Ringroad's rate over the peer's; absent if no round has both.
@@ -70,8 +70,8 @@ pub struct Absolute {
     pub ns_per_frame: Option<f64>,
     /// Time-stamp counter ticks per frame of the one forwarding core; only on the null path.
     pub cycles_per_frame: Option<f64>,
-    /// Median of the frames per second that reached the program, where that is more than it counted; on the paths over
-    /// interfaces that it receives on.
+    /// Median of the frames per second that reached the program, if that is more than it counted; on the paths over
+    /// interfaces on which it receives.
     pub offered_fps: Option<f64>,
     /// Medians of the processor time that each frame took; on the paths over interfaces.
     pub cpu_cost: Option<CpuCost>,
@@ -102,7 +102,7 @@ pub struct Report {
     pub schema: &'static str,
     /// Version of Ringroad.
     pub ringroad_version: &'static str,
-    /// What the numbers mean.
+    /// The meaning of the numbers.
     pub conventions: Conventions,
     /// The machine.
     pub machine: MachineFacts,
@@ -110,13 +110,13 @@ pub struct Report {
     pub cores: CorePair,
     /// Processor time the hypervisor took during the run, in percent.
     pub steal_percent: Option<f64>,
-    /// What was to be measured.
+    /// The planned measurements.
     pub plan: Plan,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
-    /// Who took part.
+    /// The participants.
     pub contestants: Vec<ContestantFacts>,
-    /// Who could not.
+    /// The missing contestants.
     pub absent: Vec<Absent>,
     /// The results.
     pub points: Vec<PointReport>,
@@ -165,12 +165,12 @@ impl Report {
     /// The report as indented JSON.
     ///
     /// # Errors
-    /// Whatever the serialiser reports; none is expected.
+    /// Errors of the serialiser; none is expected.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
     }
 
-    /// The report as tables, `width` columns wide at most (as wide as they come, if not given).
+    /// The report as tables, at most `width` columns wide (unlimited if not given).
     #[must_use]
     pub fn to_table(&self, width: Option<u16>) -> String {
         table::render(self, width)

@@ -1,8 +1,8 @@
 //! Taking turns.
 //!
-//! At each point, after one round that is thrown away, every round measures each contestant once; the next round
-//! goes through them the other way (A B, B A, A B, ...), so that neither a drift of the machine nor the state that
-//! the previous contestant left behind favours one side.
+//! At each point, after one discarded round, every round measures each contestant once; the next round goes through
+//! them the other way (A B, B A, A B, ...), so that neither a drift of the machine nor the state left by the previous
+//! contestant favours one side.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,13 @@ use crate::peers::{Absent, reason};
 use crate::plan::{FramePath, Plan, Point};
 use crate::stop::StopFlag;
 
-/// A contestant that failed this often at a point, warm-up included, is not asked again at that point.
+/// A contestant that failed this often at a point, warm-up included, is not run again at that point.
 const FAILURES_TOLERATED: usize = 2;
 
-/// Who competes on one path.
+/// The contestants on one path.
 #[derive(Default)]
 pub struct Field {
-    /// Ringroad, the numerator of every ratio; several where it can be set up in several ways that matter.
+    /// Ringroad, the numerator of every ratio; several if several configurations are relevant.
     pub ours: Vec<Box<dyn Contestant>>,
     /// The peers.
     pub peers: Vec<Box<dyn Contestant>>,
@@ -39,7 +39,7 @@ impl Field {
     }
 }
 
-/// Who competes in a run.
+/// The contestants of a run.
 #[derive(Default)]
 pub struct Roster {
     fields: BTreeMap<FramePath, Field>,
@@ -54,13 +54,13 @@ impl Roster {
         Self::default()
     }
 
-    /// Who competes on a path; `None` if nobody does.
+    /// The contestants on a path; `None` if there are none.
     #[must_use]
     pub fn field(&self, path: FramePath) -> Option<&Field> {
         self.fields.get(&path)
     }
 
-    /// Who competes on a path, to add to.
+    /// The contestants on a path, mutable.
     pub fn field_mut(&mut self, path: FramePath) -> &mut Field {
         self.fields.entry(path).or_default()
     }
@@ -82,7 +82,7 @@ impl Roster {
         plan.points.iter().map(turns).sum()
     }
 
-    /// What the contestants on the plan's paths say about themselves; complete after a run.
+    /// Descriptions of the contestants on the plan's paths; complete after a run.
     #[must_use]
     pub fn facts(&self, plan: &Plan) -> Vec<ContestantFacts> {
         let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
@@ -91,13 +91,13 @@ impl Roster {
     }
 }
 
-/// What one turn of a contestant came to.
+/// Result of one turn of a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Outcome {
     /// A measurement that counts.
     Valid(Sample),
-    /// None, which is not the same as zero.
+    /// No value, which differs from zero.
     Invalid { reason: String },
 }
 
@@ -123,7 +123,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// The rate of each round, absent where the sample is invalid.
+    /// The rate of each round, absent if the sample is invalid.
     #[must_use]
     pub fn rates_fps(&self) -> Vec<Option<f64>> {
         self.outcomes.iter().map(|outcome| outcome.sample().map(|sample| sample.frames_per_second)).collect()
@@ -138,7 +138,7 @@ pub struct PointResult {
     pub series: Vec<Series>,
 }
 
-/// What happens during a run, for whoever shows it.
+/// Events of a run, for a display.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
@@ -154,9 +154,9 @@ pub enum Progress<'a> {
     Turn {
         point: &'a Point,
         contestant: &'a str,
-        /// The round, from 0; `None` for the one thrown away.
+        /// The round, from 0; `None` for the discarded one.
         round: Option<u32>,
-        /// What it came to.
+        /// Its result.
         outcome: &'a Outcome,
     },
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// What a run measured.
+/// Measurements of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
     /// The points, the last one possibly incomplete if the run was stopped.
@@ -191,7 +191,8 @@ pub struct RunResult {
 
 /// Runs a plan.
 ///
-/// A contestant that fails has an invalid sample and the run goes on; a raised `stop` ends the run with what there is.
+/// A contestant that fails has an invalid sample and the run continues; a raised `stop` ends the run with the results
+/// so far.
 pub fn run(
     plan: &Plan,
     roster: &mut Roster,
@@ -272,14 +273,14 @@ impl<'a> Turns<'a> {
             }
             let outcome = if *failures >= FAILURES_TOLERATED {
                 Outcome::Invalid {
-                    reason: format!("not asked again after {FAILURES_TOLERATED} failures at this point"),
+                    reason: format!("not run again after {FAILURES_TOLERATED} failures at this point"),
                 }
             } else {
                 match contestant.measure(self.point, duration) {
                     Ok(sample) => Outcome::Valid(sample),
                     Err(BenchError::Stopped) => return Err(Stopped),
                     Err(error) => {
-                        // An implausible sample says that the moment was bad, not the contestant.
+                        // An implausible sample is due to the moment, not to the contestant.
                         if !matches!(error, BenchError::Implausible(_)) {
                             *failures += 1;
                         }

@@ -1,4 +1,4 @@
-//! A whole run from one end to the other: what `ringroad bench` and tests call.
+//! A whole run, for `ringroad bench` and tests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,15 +24,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks at the machine, finds the peers, and tries whether huge pages can be had for them.
+    /// Examines the machine, finds the peers, and tries whether huge pages are available for them.
     ///
-    /// `program` is a binary that knows the worker's command line ([`crate::worker`]); without it the peers run among
-    /// themselves, and not on interfaces. On a machine that allows one CPU only the paths of null ports are measured,
-    /// without root's rights no path over interfaces, and the report says so. Missing peers are no error: their names
-    /// and what would bring them in are in the report.
+    /// `program` is a binary with the worker's command line ([`crate::worker`]); without it only the peers run, and not
+    /// on interfaces. On a machine that allows one CPU only the paths of null ports are measured, without root's rights
+    /// no path over interfaces, and the report states that. Missing peers are not an error: their names and how to add
+    /// them are in the report.
     ///
     /// # Errors
-    /// [`BenchError::TooFewCpus`] if the process may use no CPU at all, which no Linux system allows.
+    /// [`BenchError::TooFewCpus`] if the process is allowed to use no CPU, which cannot happen on Linux.
     pub fn prepare(plan: Plan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
         let programs = program.map(Programs::beside);
         let mut session = Self::without_peers(plan, programs.as_ref(), stop, &allowed_cpus())?;
@@ -80,13 +80,13 @@ impl Session {
         self.roster.estimate(&self.plan)
     }
 
-    /// What will be measured.
+    /// The planned measurements.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Who takes part and who cannot.
+    /// Participants and missing contestants.
     #[must_use]
     pub fn roster(&self) -> &Roster {
         &self.roster
@@ -107,7 +107,7 @@ mod tests {
     use crate::plan::Profile;
 
     #[test]
-    fn one_cpu_leaves_the_null_floor_and_says_why() {
+    fn one_cpu_leaves_the_null_floor_with_a_reason() {
         let session = Session::without_peers(Plan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
         let on_one_core = [FramePath::Null, FramePath::GenNull];
         assert!(session.plan().points.iter().all(|point| on_one_core.contains(&point.path)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_session_reports_what_it_has_which_is_nothing() {
+    fn a_session_stopped_at_once_reports_nothing() {
         let stop = StopFlag::new();
         let session = Session::without_peers(Plan::of(Profile::Quick), None, &stop, &[0, 1]).unwrap();
         stop.raise();

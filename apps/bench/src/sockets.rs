@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_has_a_short_name_and_goes_with_the_turn() {
+    fn the_folder_has_a_short_name_and_is_removed_after_the_turn() {
         let folder = socket_folder().unwrap();
         let path = folder.path().to_owned();
         assert!(path.as_os_str().len() <= FOLDER_BYTES);

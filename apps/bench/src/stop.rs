@@ -1,4 +1,4 @@
-//! The flag that ends a run early, with everything that was borrowed given back.
+//! The flag that ends a run early, with all reserved resources returned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::BenchError;
 
-/// The longest time a wait of this crate goes without looking at the flag.
+/// The longest time between two checks of the flag in a wait of this crate.
 pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// A shared request to stop, safe to raise from a signal handler.
@@ -22,12 +22,12 @@ impl StopFlag {
         Self::default()
     }
 
-    /// Asks the run to stop.
+    /// Requests the end of the run.
     pub fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run was asked to stop.
+    /// Whether the end of the run was requested.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -39,7 +39,7 @@ impl StopFlag {
         Arc::clone(&self.0)
     }
 
-    /// Lets `duration` pass.
+    /// Waits for `duration`.
     ///
     /// # Errors
     /// [`BenchError::Stopped`] as soon as the flag is seen raised.

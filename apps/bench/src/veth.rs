@@ -1,4 +1,4 @@
-//! What all contestants on virtual interfaces have in common: the wiring, the source of frames, and the ruler.
+//! Shared code of all contestants on virtual interfaces: the wiring, the source of frames, and the counters.
 //!
 //! ```text
 //! tx   program ─► bench0═bench1                                counted: what arrives at bench1
@@ -7,9 +7,10 @@
 //! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
 //! ```
 //!
-//! Every turn has a namespace, interfaces and processes of its own. The source is the same for everybody: Ringroad's
-//! sender over AF_XDP, as fast as it goes. Frames that reach bench1 and are not counted were dropped by the program
-//! under test, or by the kernel for want of its attention. A veth's receiving half runs on the core that sends into it.
+//! Every turn has a namespace, interfaces and processes of its own. The source is the same for all: Ringroad's sender
+//! over AF_XDP, at the maximum rate. Frames that reach bench1 and are not counted were dropped by the program under
+//! test, or by the kernel because the program was too slow. A veth's receiving half runs on the core that sends into
+//! it.
 
 mod lab;
 
@@ -25,36 +26,36 @@ use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 pub use lab::Lab;
 
-/// Where the source, or the program that only sends, sends.
+/// Interface on which the source, or the program that only sends, sends.
 const ENTRANCE: &str = "bench0";
 
-/// Where the program under test receives.
+/// Interface on which the program under test receives.
 const ARRIVAL: &str = "bench1";
 
-/// Where the forwarding program sends.
+/// Interface on which the forwarding program sends.
 const EXIT: &str = "bench2";
 
-/// Where nobody receives any more.
+/// Interface without a receiver.
 const END: &str = "bench3";
 
-/// Time that frames may take to begin to flow.
+/// Time limit for frames to begin to flow.
 const FLOW_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time between looks at a counter that has to begin to move; nobody announces that.
+/// Time between polls of a counter until it begins to move; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
 
 /// Time between the first frame and the start of a sample.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a program is to do in a turn.
+/// A program's task in a turn.
 pub(crate) struct Task<'a> {
-    /// Where its interfaces are.
+    /// The namespace of its interfaces.
     pub lab: &'a Lab,
-    /// How it is to get at their frames.
+    /// Its access to their frames.
     pub mechanism: Mechanism,
-    /// What it is to do with them.
+    /// Its work on them.
     pub flow: Flow,
-    /// Its interfaces: where it receives, then where it sends.
+    /// Its interfaces: the receiving one, then the sending one.
     pub interfaces: &'a [&'static str],
     /// Sizes and bursts.
     pub point: &'a Point,
@@ -66,7 +67,7 @@ pub(crate) struct Task<'a> {
     pub stop: &'a StopFlag,
 }
 
-/// A program whose way with interfaces is measured.
+/// A program whose use of interfaces is measured.
 pub(crate) trait InterfaceProgram {
     /// Its name in tables.
     fn name(&self) -> &str;
@@ -74,7 +75,7 @@ pub(crate) trait InterfaceProgram {
     /// Starts it and waits until it is ready.
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError>;
 
-    /// What it says about itself doing `flow`, with the commands of its latest start.
+    /// Its description when doing `flow`, with the commands of its latest start.
     fn facts(&self, flow: Flow) -> ContestantFacts;
 
     /// Time that starting it takes, for the estimate.
@@ -83,7 +84,7 @@ pub(crate) trait InterfaceProgram {
 
 /// A program that has been started. Dropping it ends it.
 pub(crate) trait Running {
-    /// Lets it begin, where it waits for that.
+    /// Starts its work, if it waits for that.
     fn begin(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
@@ -91,14 +92,14 @@ pub(crate) trait Running {
     /// Its process.
     fn process(&mut self) -> &mut BenchProcess;
 
-    /// What the scheduler has counted for it.
+    /// The scheduler's counters for it.
     fn thread_times(&mut self) -> ThreadTimes {
         self.process().thread_times()
     }
 
-    /// The frames that it has received, where that is what counts.
+    /// The frames that it has received, if these are measured.
     fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
-        Err(BenchError::Implausible("the program does not count what it receives".into()))
+        Err(BenchError::Implausible("the program does not count received frames".into()))
     }
 }
 
@@ -129,7 +130,7 @@ impl VethContestant {
         FramePath::Veth(self.mechanism, self.flow)
     }
 
-    /// Pairs of interfaces, those of the program, its core and the source's.
+    /// Pairs of interfaces, the program's interfaces, its core and the source's.
     fn wiring(&self) -> (&'static [[&'static str; 2]], &'static [&'static str], usize, usize) {
         let CorePair { first, second } = self.cores;
         match self.flow {
@@ -140,7 +141,7 @@ impl VethContestant {
     }
 }
 
-/// What runs in a turn, and the counters around it.
+/// The processes of a turn, and the counters.
 struct Turn<'a> {
     flow: Flow,
     lab: &'a Lab,
@@ -183,7 +184,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Refuses to go on without one of the processes: the kernel's counters would go on without a word.
+    /// Fails if one of the processes has ended: the kernel's counters would not show that.
     fn check_running(&mut self) -> Result<(), BenchError> {
         for running in std::iter::once(&mut self.program).chain(&mut self.source) {
             if running.process().has_ended() {
@@ -205,7 +206,8 @@ impl Turn<'_> {
         })
     }
 
-    /// Both are asked before either is waited for, so that they end together and not one grace after the other.
+    /// Both get the request before either is waited for, so that they end together and not one grace period after the
+    /// other.
     fn ask_to_end(&mut self) {
         self.program.process().ask_to_end();
         self.source.iter_mut().for_each(|source| source.process().ask_to_end());
@@ -265,7 +267,7 @@ impl Contestant for VethContestant {
                 Flow::Tx | Flow::Io | Flow::Gen => {
                     "frames arrived at the far interface, by the kernel's statistics at both ends of the interval"
                 }
-                Flow::Rx => "by the program itself, asked at both ends of the interval",
+                Flow::Rx => "by the program itself, queried at both ends of the interval",
             },
             ..facts
         }

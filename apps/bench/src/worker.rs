@@ -1,11 +1,10 @@
-//! The worker processes of Ringroad's side: what they are asked, what they answer.
+//! The worker processes of Ringroad's side: their requests and answers.
 //!
-//! A worker is the program's own binary, called as
-//! `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N --seconds S`. It pins itself, attaches, prints
-//! `{"ready":true}`, waits for the line `go`, lets a settling time pass, counts for S seconds, prints one
-//! [`WorkerLine::Measured`] and goes on until its standard input ends, so that the far side never runs dry within an
-//! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that
-//! whoever has other counters to read can count over an interval of their own. Anything that goes wrong is a
+//! A worker is the program's own binary, called as `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N
+//! --seconds S`. It pins itself, attaches, prints `{"ready":true}`, waits for the line `go`, lets a settling time pass,
+//! counts for S seconds, prints one [`WorkerLine::Measured`] and continues until its standard input ends, so that the
+//! far side never runs dry within an interval. On the line `count` it immediately prints how many frames it has
+//! received ([`WorkerLine::SoFar`]), so that a caller with other counters can choose its own interval. Any error is a
 //! [`WorkerLine::Failed`].
 
 mod frame;
@@ -41,18 +40,18 @@ use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
 /// Time between the first frame and the counting interval.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
-/// The line that lets a worker begin.
+/// The line that starts a worker.
 pub const GO: &str = "go";
 
-/// The line that makes a worker say how many frames it has received so far.
+/// The line that makes a worker print how many frames it has received so far.
 pub const COUNT: &str = "count";
 
-/// What a worker does.
+/// Roles of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Writes every byte of every frame and sends it.
     Source,
-    /// Receives, reads every byte, looks for gaps.
+    /// Receives, reads every byte, checks for gaps.
     Sink,
     /// Sends to and receives from two ports of a switch at once.
     Loop,
@@ -70,7 +69,7 @@ pub enum Role {
     Generate,
     /// The same without signatures.
     GenerateUnsigned,
-    /// Sends by `pcap_inject`, on a device of whatever libpcap there is.
+    /// Sends by `pcap_inject`, on a device of the loaded libpcap.
     PcapSend,
     /// Receives by `pcap_dispatch`, likewise.
     PcapReceive,
@@ -155,7 +154,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A word that is no role.
+/// An unknown role.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a worker's role; the roles are {words}", words = Role::ALL.map(Role::word).join(", "))]
 pub struct UnknownRole(String);
@@ -168,7 +167,7 @@ impl FromStr for Role {
     }
 }
 
-/// What a worker is asked to do.
+/// A worker's task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerOptions {
     /// Its part.
@@ -207,7 +206,7 @@ impl WorkerOptions {
     }
 }
 
-/// What a worker counted.
+/// A worker's counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Frames, all directions together.
@@ -218,7 +217,7 @@ pub struct Measured {
     pub seconds: f64,
     /// Time-stamp counter ticks of the interval per frame.
     pub cycles_per_frame: Option<f64>,
-    /// Frames missing or out of order, where the role looks for them.
+    /// Frames missing or out of order, if the role checks for them.
     pub lost_or_reordered_frames: Option<u64>,
 }
 
@@ -241,12 +240,12 @@ pub enum WorkerLine {
         /// Frames received since the start, all directions together.
         so_far_frames: u64,
     },
-    /// The worker cannot go on.
+    /// The worker cannot continue.
     Failed { error: String },
 }
 
 impl WorkerLine {
-    /// Reads a line; `None` if it is anything else.
+    /// Reads a line; `None` if it is not valid.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
@@ -257,10 +256,10 @@ impl WorkerLine {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The CPU is not one that the process may use.
+    /// The process is not allowed to use the CPU.
     #[error("cannot keep to CPU {cpu}: {source}")]
     Cpu {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: usize,
         source: rustix::io::Errno,
     },
@@ -280,29 +279,29 @@ pub enum WorkerError {
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The generator cannot make what it should, or a port of it stopped working.
+    /// The generator cannot make the frames, or one of its ports failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// A device of libpcap's cannot be opened.
     #[error("opening {name} with libpcap: {told}")]
     Libpcap {
         name: String,
-        /// What libpcap said.
+        /// libpcap's message.
         told: String,
     },
-    /// A netmap program's device cannot be had.
+    /// A netmap program's device cannot be opened.
     #[error("opening {name} as a netmap program: {call}: {source}")]
     Netmap {
         name: String,
         /// The call that failed.
         call: &'static str,
-        /// What was said.
+        /// The message.
         source: std::io::Error,
     },
-    /// There are no such frames.
+    /// The frame size is invalid.
     #[error(transparent)]
     FrameSize(#[from] FrameSizeError),
-    /// The bench is gone, or did not say `go`.
+    /// The bench has ended, or did not send `go`.
     #[error("the bench that started this worker is gone")]
     BenchGone,
 }
@@ -350,13 +349,13 @@ fn run_with(
         }
     });
     if let Err(error) = &worked {
-        // Without anybody to listen there is nobody to tell.
+        // Without a reader the message is lost.
         let _ = say(output, &WorkerLine::Failed { error: error.to_string() });
     }
     worked
 }
 
-/// What a worker has prepared.
+/// A prepared worker.
 enum Work {
     /// To be turned by the worker's own loop.
     Turns(Box<dyn Turn>),
@@ -380,7 +379,7 @@ fn prepare(
     Ok((Work::Session(Box::new(session)), mode))
 }
 
-/// Opens the ports of a worker; tells their mechanism, too.
+/// Opens the ports of a worker; also returns their mechanism.
 fn open_all(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
@@ -417,7 +416,7 @@ pub fn turns(
         Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
         Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
-        // Generators have no turns, and the others were seen to above.
+        // Generators have no turns, and the other roles are handled above.
         Role::Generate
         | Role::GenerateUnsigned
         | Role::PcapSend
@@ -464,7 +463,7 @@ fn one<P>(role: Role, ports: Vec<P>) -> Result<P, WorkerError> {
     exactly(role, ports).map(|[port]| port)
 }
 
-/// Turns the role until the meter says that it is enough.
+/// Runs turns of the role until the meter ends it.
 fn turn_until_told(
     role: &mut dyn Turn,
     mut meter: Meter,
@@ -482,7 +481,7 @@ fn turn_until_told(
     }
 }
 
-/// What a thread that listens to `input` makes of it.
+/// The commands that a thread reads from `input`.
 fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<Orders> {
     let orders = Arc::new(Orders::default());
     let given = Arc::clone(&orders);
@@ -520,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_are_told_apart() {
+    fn the_lines_are_distinguished() {
         assert_eq!(
             WorkerLine::parse(r#"{"ready":true}"#),
             Some(WorkerLine::Ready { ready: true, mode: String::new() })

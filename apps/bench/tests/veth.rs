@@ -39,14 +39,15 @@ fn worker_stand_in() {
         interval: Duration::from_secs_f64(after("--seconds")[0].parse().unwrap()),
     };
     let input = std::io::BufReader::new(std::io::stdin());
-    // What went wrong is said on the output.
+    // Errors are printed on the output.
     let _ = worker::run(&options, input, &mut std::io::stdout());
 }
 
-/// Attempts at a point in which somebody carried nothing: a busy machine may give a peer no time for all of a sample.
+/// Attempts at a point in which a contestant carried nothing: a busy machine may give a peer no time for a whole
+/// sample.
 const ATTEMPTS: usize = 3;
 
-/// Whether everybody carried frames at a point. A machine busy with other things may spoil the timing, but nothing else.
+/// Whether all contestants carried frames at a point. A busy machine may spoil the timing, but nothing else.
 fn carried(point: &PointReport) -> bool {
     assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
     let mut carried = true;
@@ -71,7 +72,7 @@ fn carried(point: &PointReport) -> bool {
 }
 
 #[test]
-fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
+fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
     let folder = tempfile::tempdir().unwrap();
     let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
     let mut points: Vec<_> = FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect();
@@ -99,5 +100,5 @@ fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
             return;
         }
     }
-    panic!("somebody carried nothing in {ATTEMPTS} samples: {points:?}");
+    panic!("a contestant carried nothing in {ATTEMPTS} samples: {points:?}");
 }

@@ -23,7 +23,7 @@ pub(crate) struct DirectionCounts {
 }
 
 impl DirectionCounts {
-    /// What a second stage of a pipeline adds to the first: it delivers, both may drop.
+    /// Adds a second stage of a pipeline to the first: the second delivers, both can drop.
     pub(crate) fn followed_by(self, next: Self) -> Self {
         Self {
             frames: next.frames,
@@ -84,7 +84,7 @@ impl Direction {
         }
         let mut moved = rx.forward(tx, limit);
         if rx.available() + limit > before {
-            // Part of the burst found no room: there may be some by now.
+            // Part of the burst had no room: there may be room now.
             tx.sync()?;
             let rest = limit - (before - rx.available());
             let again = rx.forward(tx, rest);

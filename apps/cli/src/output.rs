@@ -36,7 +36,7 @@ impl Output {
         self.json
     }
 
-    /// Whether a person watches: progress may be shown and overwritten.
+    /// Whether the output is a terminal: progress can be shown and overwritten.
     pub(crate) fn is_watched(&self) -> bool {
         !self.quiet && !self.json && io::stderr().is_terminal()
     }

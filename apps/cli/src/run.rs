@@ -83,7 +83,7 @@ impl Run {
         self.stop.set();
     }
 
-    /// How long a wait that begins now may last.
+    /// Longest duration of a wait that begins now.
     pub(crate) fn wait_limit(&self, now_ns: u64) -> Duration {
         LONGEST_WAIT.min(Duration::from_nanos(self.duration_ns.saturating_sub(now_ns)))
     }

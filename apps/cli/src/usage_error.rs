@@ -34,7 +34,7 @@ impl UsageError {
     }
 }
 
-/// Whether a command line that was not parsed asks for JSON: arguments behind `--` belong to another program.
+/// Whether a command line that was not parsed requests JSON: arguments after `--` belong to another program.
 pub(crate) fn wants_json(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }

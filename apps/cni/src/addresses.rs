@@ -16,7 +16,7 @@ pub(crate) fn ask(request: &Request, operation: &str) -> Result<Outcome, CniErro
         .map_err(|error| CniError::new(Code::Decoding, "the addresses cannot be read", error))
 }
 
-/// The same for the operations that came with version 1.1.0, which an older plugin does not support.
+/// The same for the operations added by version 1.1.0, which an older plugin does not support.
 pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), CniError> {
     let versions = run(request, "VERSION")?.unwrap_or_default();
     let known = versions.get("supportedVersions").and_then(Value::as_array);

@@ -37,7 +37,7 @@ impl KeptPorts {
         options: &OpenOptions,
     ) -> Result<Vec<OpenPort>, SessionError> {
         let mut kept = std::mem::take(&mut self.ports);
-        // First: a port may be another's with other options.
+        // First: a port may be the same as one with other options.
         kept.retain(|(name, _)| planned.iter().any(|port| port.name == *name));
         let mut taken: Vec<(String, OpenPort)> = Vec::with_capacity(planned.len());
         for PlannedPort { name, .. } in planned {

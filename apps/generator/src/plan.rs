@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 /// Most wire streams of one plan: the most that meters can number.
 pub const MAX_WIRE_STREAMS: usize = 65535;
-/// Longest time that a plan may name, s: one year.
+/// Longest time in a plan, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
 
 /// Ports and their loads.

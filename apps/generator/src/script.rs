@@ -152,8 +152,8 @@ impl fmt::Debug for ScriptOptions {
     }
 }
 
-/// Runs `script` with `arguments` until master and all tasks have returned, hands over what their ports still hold, and
-/// closes them. `None`: the arguments requested help, which was printed.
+/// Runs `script` with `arguments` until master and all tasks have returned, hands over the frames still in their ports,
+/// and closes them. `None`: the arguments requested help, which was printed.
 ///
 /// # Errors
 /// [`ScriptError`]: the first error of any task. It ends the others.

@@ -358,7 +358,7 @@ impl Session {
         let mut workeds = Vec::new();
         let mut outcome = Ok(());
         if let Some(mut worker) = self.own.take() {
-            // With a clock that stands still there is no time to wait for: turns until nothing moves.
+            // With a stopped clock there is no time to wait for: turns until nothing moves.
             let drained = loop {
                 match worker.turn() {
                     Ok(turn) if turn.busy => {}

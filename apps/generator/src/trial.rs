@@ -44,8 +44,8 @@ pub struct TrialPlan {
     pub drain_s: f64,
     /// Greatest loss ratio that passes: 0 for RFC 2544's throughput.
     pub acceptable_loss_ratio: f64,
-    /// Greatest part of the intended frames that may be missing from the offered load, and of the duration that it may
-    /// be off, in a valid trial.
+    /// Largest part of the intended frames missing from the offered load, and largest relative error of the duration,
+    /// in a valid trial.
     pub tolerance_ratio: f64,
 }
 
@@ -91,7 +91,7 @@ pub struct TrialReport {
     pub unsent_frames: u64,
     /// Lost of the sent.
     pub loss_ratio: f64,
-    /// Lost and unsent of the intended: what a search uses that counts the generator's failure as loss.
+    /// Lost and unsent of the intended: for searches that count the generator's failure as loss.
     pub loss_ratio_of_intended: f64,
     /// Greatest loss ratio that passes.
     pub acceptable_loss_ratio: f64,

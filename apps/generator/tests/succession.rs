@@ -57,7 +57,8 @@ fn counts(report: &Report) -> [u64; 5] {
     ]
 }
 
-/// Sends `late` frames of `stream` that a port holds back, and `own` ones in the next session while they come.
+/// Sends `late` frames of `stream` that a port holds back, and `own` ones in the next session while the late ones
+/// arrive.
 fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) -> Report {
     let (clock, port_clock) = (Clock::manual(1_000_000), ringroad::Clock::manual());
     let switch = Embedded::new();

@@ -10,7 +10,7 @@ use crate::program;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busybox {
     pub program: PathBuf,
-    /// Its shared libraries and its loader; none where it is linked statically.
+    /// Its shared libraries and its loader; empty if it is linked statically.
     pub libraries: Vec<PathBuf>,
 }
 
@@ -21,7 +21,7 @@ impl Busybox {
     /// [`GuestError`]: not installed, or ldd failed.
     pub fn find() -> Result<Self, GuestError> {
         let program = program::find("busybox", "busybox")?;
-        // ldd fails for a program that needs no libraries, and says so in the language of its user.
+        // ldd fails for a program that needs no libraries, with a localised message.
         let listed = program::output_of(Command::new("ldd").env("LC_ALL", "C").arg(&program));
         let libraries = match listed {
             Ok(text) => libraries_in(&String::from_utf8_lossy(&text)),
@@ -32,8 +32,8 @@ impl Busybox {
     }
 }
 
-/// The files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but not
-/// what the kernel provides.
+/// The files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but not the
+/// kernel's vDSO.
 fn libraries_in(listed: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
         let path = line.split_once("=> ").map_or(line, |(_, path)| path).split_whitespace().next()?;

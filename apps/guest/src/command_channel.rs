@@ -14,19 +14,20 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::error::GuestError;
 use crate::virtual_machine::{command_socket, until};
 
-/// Longest script, bytes. In base64 it fits what the guest's kernel keeps for a reader that is not there yet.
+/// Longest script, bytes. In base64 it fits the buffer of the guest's kernel for a reader that has not opened the port
+/// yet.
 const SCRIPT_BYTES_MAX: usize = 32 << 10;
 
-/// Longest wait between two looks at the stop flag.
+/// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How long the guest may take to end a command whose user is gone.
+/// Time limit for the guest to end a command whose user has disconnected.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says that the guest is up.
+/// Line that reports that the guest is up.
 const READY: &[u8] = b"ready\n";
 
-/// The channel of one guest. One at a time has it.
+/// The channel of one guest. Only one process at a time can use it.
 #[derive(Debug)]
 pub struct CommandChannel {
     socket: UnixStream,
@@ -38,7 +39,7 @@ impl CommandChannel {
     /// Waits for the channel of the guest in `folder` to be free, and connects.
     ///
     /// # Errors
-    /// [`GuestError`]: the guest is gone, or `stop` was set.
+    /// [`GuestError`]: the guest has ended, or `stop` was set.
     pub fn connect(folder: &Path, stop: &AtomicBool) -> Result<Self, GuestError> {
         let path = command_socket(folder);
         let turn = File::create(path.with_extension("turn")).map_err(GuestError::file("make", &path))?;
@@ -47,11 +48,11 @@ impl CommandChannel {
         Ok(Self { socket, received: Vec::new(), _turn: turn })
     }
 
-    /// Waits until the guest says that it is up; it says so once, to the connected program. False if it did not by
-    /// `end`.
+    /// Waits until the guest reports that it is up, which it does once, to the connected program. False if it did not
+    /// by `end`.
     ///
     /// # Errors
-    /// [`GuestError`]: the guest is gone, or `stop` was set.
+    /// [`GuestError`]: the guest has ended, or `stop` was set.
     pub fn await_ready(&mut self, end: Instant, stop: &AtomicBool) -> Result<bool, GuestError> {
         while find(&self.received, READY).is_none() {
             if Instant::now() >= end {
@@ -63,11 +64,11 @@ impl CommandChannel {
         Ok(true)
     }
 
-    /// Runs `script` in the guest's shell, with no input, and passes on what it writes. Gives its exit status. Where
-    /// `stop` is set meanwhile, the script is ended.
+    /// Runs `script` in the guest's shell, with no input, and passes on its output. Returns its exit status. If `stop`
+    /// is set meanwhile, the script is ended.
     ///
     /// # Errors
-    /// [`GuestError`]: the guest is gone or does not begin within `patience`; `stop` was set; the script is too long;
+    /// [`GuestError`]: the guest has ended or does not begin within `patience`; `stop` was set; the script is too long;
     /// writing the output failed.
     pub fn run(
         &mut self,
@@ -102,7 +103,7 @@ impl CommandChannel {
         self.socket.write_all(request.as_bytes()).map_err(|_| GuestError::GuestGone)?;
         let end = Instant::now() + patience;
         let begin = format!("{mark} begin\n");
-        // What comes before is left from somebody whose command was ended.
+        // Earlier output is left from a command that was ended.
         loop {
             if let Some(at) = find(&self.received, begin.as_bytes()) {
                 self.received.drain(..at + begin.len());
@@ -124,7 +125,7 @@ impl CommandChannel {
         let marker = format!("\n{mark} end ").into_bytes();
         loop {
             let found = find(&self.received, &marker);
-            // The beginning of the marker may have come without its end.
+            // The beginning of the marker may have arrived without its end.
             let sure = found.unwrap_or_else(|| self.received.len().saturating_sub(marker.len()));
             let written = output.write_all(self.received.get(..sure).unwrap_or_default());
             written
@@ -172,7 +173,7 @@ pub fn quoted(words: &[String]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// What no output has by accident.
+/// A text that no output contains by accident.
 fn mark() -> Result<String, GuestError> {
     let mut bytes = [0_u8; 16];
     getrandom(&mut bytes, GetRandomFlags::empty())
@@ -210,7 +211,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// A guest whose answer to each request is `answer`, with the request's mark for `@`, sent byte by byte; it then
-    /// goes away.
+    /// closes.
     fn guest(answer: &'static str) -> (tempfile::TempDir, CommandChannel) {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(command_socket(folder.path())).unwrap();

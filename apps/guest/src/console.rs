@@ -12,18 +12,18 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use crate::error::GuestError;
 use crate::virtual_machine::CONSOLE_SOCKET;
 
-/// Ctrl-]: what telnet has for the same.
+/// Ctrl-], as in telnet.
 const LEAVE: u8 = 0x1d;
 
-/// Longest wait between two looks at the stop flag.
+/// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Why a person is no longer on the console.
+/// Why the user is no longer on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// Ctrl-] or a signal.
     Leaving,
-    /// The guest ended, or somebody else took the console.
+    /// The guest ended, or another program took the console.
     Ended,
 }
 
@@ -33,8 +33,8 @@ pub fn socket(folder: &Path) -> PathBuf {
     folder.join(CONSOLE_SOCKET)
 }
 
-/// Joins standard input and output with the console of the guest in `folder` until Ctrl-], or `stop`, or its end. Where
-/// the input is a terminal it passes every key on meanwhile; an input that ends leaves the output going.
+/// Joins standard input and output with the console of the guest in `folder` until Ctrl-], or `stop`, or its end. If
+/// the input is a terminal it passes on every key meanwhile; an input that ends does not end the output.
 ///
 /// # Errors
 /// [`GuestError::File`]: the console cannot be reached, or output not written.
@@ -53,7 +53,7 @@ fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<Left> {
         let wanted = if input_goes_on { PollFlags::IN } else { PollFlags::empty() };
         let stdin = io::stdin();
         let mut set = [PollFd::new(console, PollFlags::IN), PollFd::from_borrowed_fd(stdin.as_fd(), wanted)];
-        // An input that has ended is always ready, so it is no longer asked about.
+        // An input that has ended is always ready, so it is no longer polled.
         let asked = if input_goes_on { &mut set[..] } else { &mut set[..1] };
         if poll(asked, Some(&LONGEST_WAIT)).unwrap_or(0) == 0 {
             continue;
@@ -107,7 +107,7 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(former) = &self.0 {
-            // Nobody is left to tell.
+            // No caller can get this error.
             let _ = tcsetattr(io::stdin(), OptionalActions::Drain, former);
         }
     }

@@ -12,7 +12,7 @@ pub enum GuestError {
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing {
         program: &'static str,
-        /// The Debian package that has it.
+        /// Its Debian package.
         package: &'static str,
     },
     /// A file or folder could not be used.
@@ -25,22 +25,22 @@ pub enum GuestError {
     #[error("{command} failed: {said}")]
     Failed {
         command: String,
-        /// What it said last.
+        /// Its last message.
         said: String,
     },
-    /// There is no kernel in a folder.
+    /// A folder has no kernel.
     #[error("{} has no boot/vmlinuz-VERSION with its lib/modules/VERSION; name a folder into which a linux-image package was \
              unpacked (dpkg-deb -x)", .0.display())]
     NoKernel(PathBuf),
     /// No package of a kernel is known.
     #[error(
-        "no kernel: /boot has none that can be read, and apt knows no {package} ({said}); run apt-get update, or name a folder into \
+        "no kernel: /boot has none that can be read, and apt has no package {package} ({said}); run apt-get update, or name a folder into \
              which a linux-image package was unpacked with --kernel"
     )]
     NoKernelPackage {
         /// The package.
         package: &'static str,
-        /// What apt said.
+        /// apt's message.
         said: String,
     },
     /// A kernel lacks a module.
@@ -51,7 +51,7 @@ pub enum GuestError {
         /// The module.
         module: String,
     },
-    /// A module's file is no module.
+    /// A module's file is not a module.
     #[error("{} is not a kernel module: {reason}", .path.display())]
     BadModule { path: PathBuf, reason: String },
     /// The machine is of another kind.
@@ -62,7 +62,7 @@ pub enum GuestError {
     PathTooLong(PathBuf),
     /// Not a name for a guest.
     #[error(
-        "\"{0}\" is no name for a guest; use letters, digits, _ . and -, 32 at most, with a letter or digit first"
+        "\"{0}\" is not a name for a guest; use letters, digits, _ . and -, 32 at most, with a letter or digit first"
     )]
     BadName(String),
     /// A guest of that name runs.
@@ -90,15 +90,15 @@ pub enum GuestError {
     /// The guest's machine ended before the guest was up.
     #[error("QEMU ended before the guest was up: {last_words}")]
     EndedEarly {
-        /// What QEMU said, and the console's last lines.
+        /// QEMU's output, and the console's last lines.
         last_words: String,
     },
-    /// The guest did not come up.
+    /// The guest did not boot.
     #[error("the guest was not up within {} s: {last_words}", .waited.as_secs())]
     NotUp {
         /// How long was waited.
         waited: Duration,
-        /// What QEMU said, and the console's last lines.
+        /// QEMU's output, and the console's last lines.
         last_words: String,
     },
     /// The guest's machine does not end.
@@ -109,11 +109,11 @@ pub enum GuestError {
         /// How long was waited.
         waited: Duration,
     },
-    /// The guest went away while a command ran in it.
+    /// The guest ended while a command ran in it.
     #[error("the guest ended before the command did")]
     GuestGone,
     /// The guest did not begin with a command.
-    #[error("the guest did not begin with the command within {} s; look at its console", .0.as_secs())]
+    #[error("the guest did not begin with the command within {} s; check its console", .0.as_secs())]
     NoAnswer(Duration),
     /// A command is too long for the channel.
     #[error("the command has {bytes} bytes and the channel takes {most}; send long files over the network")]
@@ -123,7 +123,7 @@ pub enum GuestError {
         /// The longest.
         most: usize,
     },
-    /// A signal came.
+    /// A signal arrived.
     #[error("interrupted")]
     Interrupted,
 }

@@ -21,7 +21,7 @@ pub type NetworkAddress = (IpAddr, u8);
 pub(crate) struct NetworkSetup<'a> {
     /// Name of the guest.
     pub(crate) host: &'a str,
-    /// Address of each interface, if it gets one.
+    /// Address of each interface, if any.
     pub(crate) addresses: Vec<Option<NetworkAddress>>,
     /// Join the first two in a bridge, which then has the first one's address.
     pub(crate) bridge: bool,
@@ -32,7 +32,7 @@ impl NetworkSetup<'_> {
         if self.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
     }
 
-    /// The commands. IPv6 addresses are used at once, without looking for another owner.
+    /// The commands. IPv6 addresses are used immediately, without duplicate address detection.
     fn script(&self) -> String {
         let mut script = "for setting in all default; do\n    \
              echo 0 >/proc/sys/net/ipv6/conf/$setting/accept_dad\ndone\nip link set lo up\n"
@@ -80,7 +80,7 @@ pub(crate) fn build(
     archive.file("etc/ringroad/modules", 0o644, order.as_bytes());
     archive.file("etc/ringroad/network", 0o644, network.script().as_bytes());
     archive.file("etc/hostname", 0o644, network.host.as_bytes());
-    // Programs that ask who they are.
+    // For programs that look up their user.
     archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
     archive.file("etc/group", 0o644, b"root:x:0:\n");
     archive.symlink("var/run", "/run");

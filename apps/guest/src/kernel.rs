@@ -9,7 +9,7 @@ use crate::kernel_fetch;
 
 /// Environment variable that names a folder into which a linux-image package was unpacked.
 pub const KERNEL_VARIABLE: &str = "RINGROAD_KERNEL_DIR";
-/// Environment variable that names the folder for what is fetched.
+/// Environment variable that names the folder for downloads.
 pub const CACHE_VARIABLE: &str = "RINGROAD_CACHE_DIR";
 
 /// A kernel with its modules.
@@ -24,11 +24,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds one: below `folder` if that is given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot;
-    /// else one that was fetched before; else fetches Debian's kernel for clouds, once, and says so to `tell`.
+    /// Finds a kernel: below `folder` if given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot;
+    /// else one that was fetched before; else fetches Debian's kernel for clouds, once, and reports that to `tell`.
     ///
     /// # Errors
-    /// [`GuestError`]: a folder that was named has none, or fetching failed.
+    /// [`GuestError`]: a named folder has no kernel, or fetching failed.
     pub fn find(folder: Option<&Path>, tell: impl FnMut(&str)) -> Result<Self, GuestError> {
         let variable =
             std::env::var_os(KERNEL_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-/// The numbers in a version, which decide what is newer.
+/// The numbers in a version, which decide the newest version.
 fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     parts.map(|part| part.parse().unwrap_or(u64::MAX)).collect()

@@ -16,7 +16,7 @@ pub(crate) fn fetch(into: &Path, mut tell: impl FnMut(&str)) -> Result<(), Guest
     let package = newest_package()?;
     let work = into.with_extension(std::process::id().to_string());
     let fetched = fetch_into(&package, &work, into, &mut tell);
-    // What is left is of no use to anybody.
+    // The remains are useless.
     let _ = fs::remove_dir_all(&work);
     fetched
 }
@@ -42,20 +42,20 @@ fn fetch_into(
     fs::create_dir_all(work).map_err(GuestError::file("make", work))?;
     tell(&format!("fetching {package} (about 30 MB, once; nothing is installed)"));
     let mut apt = Command::new("apt-get");
-    // As root apt would fetch as another user, who may not write here.
+    // As root apt would fetch as another user, who cannot write here.
     apt.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3", "download", package]);
     output_of(apt.current_dir(work))?;
     let mut entries = fs::read_dir(work).map_err(GuestError::file("read", work))?.flatten();
     let archive = entries.find(|entry| entry.path().extension().is_some_and(|ending| ending == "deb"));
     let archive = archive.map(|entry| entry.path()).ok_or_else(|| GuestError::Failed {
         command: format!("apt-get download {package}"),
-        said: "no package came".to_owned(),
+        said: "no package was downloaded".to_owned(),
     })?;
     tell(&format!("unpacking it into {}", into.display()));
     let unpacked = work.join("unpacked");
     output_of(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
     match fs::rename(&unpacked, into) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(_) if into.is_dir() => Ok(()),
         result => result.map_err(GuestError::file("make", into)),
     }

@@ -1,4 +1,4 @@
-//! Kernel modules and the order to load them in, from what each says that it depends on.
+//! Kernel modules and their loading order, from the dependencies that each declares.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::program::output_of;
 
-/// Endings of compressed modules, and what uncompresses them to standard output.
+/// Endings of compressed modules, and the commands that uncompress them to standard output.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "xz"), ("zst", "zstd"), ("gz", "gzip")];
 
 /// A module, uncompressed.
@@ -24,8 +24,7 @@ pub(crate) struct Module {
     pub(crate) content: Vec<u8>,
 }
 
-/// The modules `wanted` and all that they depend on, each behind those that it depends on. What the kernel has built in
-/// is left out.
+/// The modules `wanted` and all that they depend on, each after its dependencies. Built-in modules are omitted.
 pub(crate) fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let mut loader = Loader { kernel, files: HashMap::new(), built_in: built_in(kernel), order: Vec::new() };
     find_files(&kernel.modules.join("kernel"), &mut loader.files)?;
@@ -45,7 +44,7 @@ impl Loader<'_> {
         if self.order.iter().any(|loaded| loaded.name == module) {
             return Ok(());
         }
-        // Taken out, so that a file whose dependencies lead back to it ends in an error.
+        // Removed, so that a circular dependency ends in an error.
         let Some(file) = self.files.remove(module) else {
             let version = self.kernel.version.clone();
             let known = self.built_in.iter().any(|built_in| built_in == module);
@@ -99,7 +98,7 @@ fn read(file: &Path) -> Result<Vec<u8>, GuestError> {
     }
 }
 
-/// What `depends=` says in a module's section `.modinfo`: names separated by commas.
+/// The value of `depends=` in a module's section `.modinfo`: names separated by commas.
 fn dependencies(file: &Path, content: &[u8]) -> Result<Vec<String>, GuestError> {
     let bad = |reason: String| GuestError::BadModule { path: file.to_owned(), reason };
     let elf: ElfFile64 = ElfFile64::parse(content).map_err(|error| bad(error.to_string()))?;

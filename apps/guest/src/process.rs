@@ -28,11 +28,11 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// The process that has this number now; `None` where none runs.
+    /// The process that has this number now; `None` if none runs.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The program's name, in parentheses, may hold spaces and parentheses.
+        // The program's name, in parentheses, may contain spaces and parentheses.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let start_ticks = fields.nth(18)?.parse().ok()?;
@@ -52,7 +52,7 @@ impl ProcessIdentity {
         Self::of(self.pid) == Some(self)
     }
 
-    /// A descriptor that becomes readable when it ends; `None` where it has.
+    /// A descriptor that becomes readable when it ends; `None` if it has ended.
     #[must_use]
     pub fn descriptor(self) -> Option<OwnedFd> {
         let descriptor = pidfd_open(Pid::from_raw(self.pid.cast_signed())?, PidfdFlags::empty()).ok()?;
@@ -60,10 +60,10 @@ impl ProcessIdentity {
         self.is_running().then_some(descriptor)
     }
 
-    /// Asks it to end with SIGTERM, waits, and kills it after `patience`.
+    /// Sends it SIGTERM, waits, and kills it after `patience`.
     ///
     /// # Errors
-    /// [`GuestError::Killed`] where it had to be.
+    /// [`GuestError::Killed`] if it had to be killed.
     pub fn end(self, patience: Duration) -> Result<(), GuestError> {
         let Some(descriptor) = self.descriptor() else { return Ok(()) };
         // It may end in between.
@@ -91,7 +91,7 @@ pub fn ends_within(descriptor: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
-/// Gives the process of `command` a session of its own, which no terminal's keys reach.
+/// Starts the process of `command` in its own session, which a terminal's keys do not reach.
 #[allow(unsafe_code)]
 pub fn in_own_session(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call; it neither allocates nor takes a lock.
@@ -132,10 +132,10 @@ mod tests {
         let mut obedient = Command::new("sleep").arg("1000").spawn().unwrap();
         let identity = ProcessIdentity::of(obedient.id()).unwrap();
         identity.end(Duration::from_secs(30)).unwrap();
-        assert!(!identity.is_running(), "nobody has waited for it yet");
+        assert!(!identity.is_running(), "it has not been waited for yet");
         obedient.wait().unwrap();
 
-        // It waits for its input, which this test holds, so that nothing is left behind.
+        // It waits for its input, which this test keeps open, so that nothing is left behind.
         let mut deaf = Command::new("sh")
             .args(["-c", "trap '' TERM; echo; read line"])
             .stdin(Stdio::piped())

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::GuestError;
 
-/// Finds `program` in PATH, or says which Debian `package` has it.
+/// Finds `program` in PATH, or fails with the name of its Debian `package`.
 ///
 /// # Errors
 /// [`GuestError::ProgramMissing`].
@@ -17,7 +17,7 @@ pub fn find(program: &'static str, package: &'static str) -> Result<PathBuf, Gue
         .ok_or(GuestError::ProgramMissing { program, package })
 }
 
-/// Runs a command to its end and gives what it wrote on standard output.
+/// Runs a command to its end and returns its standard output.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, GuestError> {
     let words = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -39,7 +39,7 @@ pub(crate) fn arguments(plan: &Plan, kvm: bool, kernel: &Kernel, initramfs: &Pat
         if plan.queues > 1 {
             card += ",mq=on";
         }
-        // QEMU 7.2 crashes when a vhost-user device with MSI-X comes up and no KVM delivers the interrupts.
+        // QEMU 7.2 crashes when a vhost-user device with MSI-X starts without KVM to deliver the interrupts.
         if !kvm {
             card += ",vectors=0";
         }
@@ -52,7 +52,7 @@ pub(crate) fn arguments(plan: &Plan, kvm: bool, kernel: &Kernel, initramfs: &Pat
     arguments
 }
 
-/// A character device that listens on a socket and lets the guest start without anybody there.
+/// A character device that listens on a socket and lets the guest start without a connection.
 fn server(id: &str, path: &Path) -> OsString {
     joined(&[format!("socket,id={id},server=on,wait=off,path=").into(), escaped(path)])
 }

@@ -1,7 +1,7 @@
 //! Records of running guests: a later command finds a guest by its name, and cleans up after one that was killed.
 //!
-//! Each guest has a folder, which only its user may enter, below the runtime directory: its record, its sockets, its
-//! logs. A record whose process is gone is stale: nobody was left to take the guest's ports away.
+//! Each guest has a folder, which only its user can enter, below the runtime directory: its record, its sockets, its
+//! logs. A record whose process has ended is stale: the guest's ports were not removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -39,7 +39,7 @@ pub enum GuestKind {
 }
 
 impl GuestKind {
-    /// In a word, for people.
+    /// In a word, for users.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ pub struct GuestRecord {
     pub process: ProcessIdentity,
     /// Socket of the daemon that serves its ports.
     pub daemon_socket: PathBuf,
-    /// The daemon itself. `None` where it cannot be seen.
+    /// The daemon itself. `None` if it is not visible.
     pub daemon: Option<ProcessIdentity>,
     /// Ports attached for it: name and number.
     pub ports: Vec<(String, u64)>,
@@ -66,7 +66,7 @@ pub struct GuestRecord {
     pub namespace: Option<String>,
     /// Interface made for it in the daemon's network namespace.
     pub interface: Option<String>,
-    /// Interface made for it in a network namespace of others: that namespace, and the interface.
+    /// Interface made for it in an existing network namespace: that namespace, and the interface.
     #[serde(default)]
     pub lent_interface: Option<(String, String)>,
     /// Addresses of its interfaces, in order, as `10.0.0.1/24`.
@@ -79,7 +79,7 @@ pub struct Registry {
     folder: PathBuf,
 }
 
-/// Keeps others from claiming and cleaning while it lives.
+/// Lock against claiming and cleaning by other processes while it exists.
 #[derive(Debug)]
 pub struct RegistryLock {
     _folder: File,
@@ -106,12 +106,12 @@ impl Registry {
         self.folder.join(name)
     }
 
-    /// Makes the folder, and keeps others out of it until the lock is dropped.
+    /// Makes the folder, and locks it until the lock is dropped.
     ///
     /// # Errors
     /// [`GuestError::File`].
     pub fn lock(&self) -> Result<RegistryLock, GuestError> {
-        // The folder of the daemon's socket may be for others too.
+        // The folder of the daemon's socket may be open to other users too.
         let runtime = self.folder.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(runtime).map_err(GuestError::file("make", runtime))?;
         match DirBuilder::new().mode(0o700).create(&self.folder) {
@@ -121,9 +121,9 @@ impl Registry {
             _ => {}
         }
         let folder = File::open(&self.folder).map_err(GuestError::file("open", &self.folder))?;
-        // Anybody can make a folder in /tmp first.
+        // Any user can make a folder in /tmp first.
         for path in [runtime, &self.folder] {
-            let owner = fs::metadata(path).map_err(GuestError::file("look at", path))?.uid();
+            let owner = fs::metadata(path).map_err(GuestError::file("examine", path))?.uid();
             if owner != 0 && owner != rustix::process::geteuid().as_raw() {
                 let foreign = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user");
                 return Err(GuestError::file("use", path)(foreign));
@@ -134,10 +134,10 @@ impl Registry {
         Ok(RegistryLock { _folder: folder })
     }
 
-    /// Makes a guest's folder with its record. Stale records are expected to be gone.
+    /// Makes a guest's folder with its record. Stale records must have been removed.
     ///
     /// # Errors
-    /// [`GuestError`]: a name that is none, or is taken.
+    /// [`GuestError`]: an invalid name, or one that is taken.
     pub fn claim(
         &self,
         _lock: &RegistryLock,
@@ -149,7 +149,7 @@ impl Registry {
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Whoever made it ended before there was anything to clean up.
+                // The process that made it ended before there was anything to clean up.
                 if !folder.join(RECORD_FILE).exists() {
                     self.write(name, record)?;
                     return Ok(folder);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_an_ended_process_is_no_running_guest() {
+    fn a_record_of_an_ended_process_is_not_a_running_guest() {
         let (_folder, registry) = registry();
         let own = ProcessIdentity::own();
         let gone = record(ProcessIdentity { start_ticks: own.start_ticks + 1, ..own });
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_record_is_reported_and_is_no_guest() {
+    fn an_invalid_record_is_reported_and_is_not_a_guest() {
         let (_folder, registry) = registry();
         let lock = registry.lock().unwrap();
         registry.claim(&lock, "a", &record(ProcessIdentity::own())).unwrap();

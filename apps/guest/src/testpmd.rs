@@ -9,11 +9,11 @@ use crate::program;
 
 /// Memory of a guest: its packet buffers and rings.
 const MEBIBYTES: u64 = 256;
-/// Packet buffers: several times what all rings hold.
+/// Packet buffers: several times the size of all rings.
 const BUFFERS: u32 = 16_384;
 /// Descriptors of a ring.
 const DESCRIPTORS: u32 = 1024;
-/// Where the kernel tells of its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
+/// Where the kernel reports its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
 const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// Arguments of every testpmd, independent of its ports.
@@ -27,9 +27,9 @@ pub struct CommandLine {
     pub huge_pages: bool,
     /// Distinguishes its files from those of other DPDK programs.
     pub prefix: String,
-    /// Drivers that are no part of the DPDK installed.
+    /// Drivers that are not part of the installed DPDK.
     pub plugins: Vec<PathBuf>,
-    /// Its devices, as `--vdev` has them.
+    /// Its devices, as arguments of `--vdev`.
     pub devices: Vec<OsString>,
     /// Further arguments for testpmd itself.
     pub options: Vec<OsString>,
@@ -76,7 +76,7 @@ impl CommandLine {
     }
 }
 
-/// A device that speaks virtio with the vhost-user port at `socket`, as `--vdev` has it, with rings of 1024
+/// A device that speaks virtio with the vhost-user port at `socket`, as an argument of `--vdev`, with rings of 1024
 /// descriptors.
 #[must_use]
 pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
@@ -98,7 +98,7 @@ pub enum Transport {
 /// A testpmd to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// A socket for each port; somebody listens on it.
+    /// A socket for each port; it must have a listener.
     pub sockets: Vec<PathBuf>,
     /// The protocol of the sockets.
     pub transport: Transport,

@@ -22,12 +22,12 @@ use crate::record::check_socket_path;
 /// The console's socket and log in a guest's folder.
 pub(crate) const CONSOLE_SOCKET: &str = "console.sock";
 pub(crate) const CONSOLE_LOG: &str = "console.log";
-/// What QEMU says.
+/// Log of QEMU's output.
 const QEMU_LOG: &str = "qemu.log";
 
-/// How long QEMU may take to end once asked.
+/// Time limit for QEMU to end after the request.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-/// Time between looks at what announces nothing.
+/// Polling interval for changes without an event.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The socket of the channel for commands in a guest's folder.
@@ -35,10 +35,10 @@ pub(crate) fn command_socket(folder: &Path) -> PathBuf {
     folder.join("command.sock")
 }
 
-/// How the guest's processor comes to be.
+/// How the guest's processor is provided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accelerator {
-    /// KVM where it can run a guest, else emulation.
+    /// KVM if it can run a guest, else emulation.
     #[default]
     Auto,
     /// By the machine's own processor.
@@ -48,8 +48,8 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Whether KVM it is. Where the processor has no extension for virtual machines, /dev/kvm is served by something
-    /// that runs only kernels made for it.
+    /// Whether it is KVM. If the processor has no extension for virtual machines, /dev/kvm belongs to an implementation
+    /// that only runs kernels made for it.
     fn is_kvm(self) -> bool {
         match self {
             Self::Kvm => true,
@@ -66,11 +66,11 @@ impl Accelerator {
 /// An interface of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkDevice {
-    /// Socket of the vhost-user port that serves it; somebody listens on it.
+    /// Socket of the vhost-user port that serves it; it must have a listener.
     pub socket: PathBuf,
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// Its address, if it gets one.
+    /// Its address, if any.
     pub address: Option<NetworkAddress>,
 }
 
@@ -93,11 +93,11 @@ pub struct Plan {
     pub queues: u16,
     /// Offer packed rings (virtio 1.1).
     pub packed: bool,
-    /// How its processors come to be.
+    /// How its processors are provided.
     pub accelerator: Accelerator,
 }
 
-/// What a started guest runs on.
+/// How a started guest's processors are provided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acceleration {
@@ -107,7 +107,7 @@ pub enum Acceleration {
     Tcg,
 }
 
-/// A running machine; dropping it ends it, unless it was let go.
+/// A running machine; dropping it ends it, unless it was detached.
 #[derive(Debug)]
 pub struct VirtualMachine {
     qemu: Child,
@@ -118,7 +118,7 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// Starts QEMU. Where the guest does not `outlive` this process, it ends with the thread that calls.
+    /// Starts QEMU. Unless the guest may `outlive` this process, it ends with the calling thread.
     ///
     /// # Errors
     /// [`GuestError`]: something is not installed, or QEMU cannot be started.
@@ -162,16 +162,17 @@ impl VirtualMachine {
         self.process
     }
 
-    /// What its processors are.
+    /// How its processors are provided.
     #[must_use]
     pub fn acceleration(&self) -> Acceleration {
         self.acceleration
     }
 
-    /// Waits until the guest is up with its network configured, and gives the channel for commands.
+    /// Waits until the guest is up with its network configured, and returns the channel for commands.
     ///
     /// # Errors
-    /// [`GuestError`]: QEMU ended, `limit` passed, or `stop` was set. Says what QEMU and the console said last.
+    /// [`GuestError`]: QEMU ended, `limit` passed, or `stop` was set. The error has the last output of QEMU and the
+    /// console.
     pub fn await_up(&mut self, limit: Duration, stop: &AtomicBool) -> Result<CommandChannel, GuestError> {
         let end = Instant::now() + limit;
         let mut channel = None;
@@ -209,7 +210,7 @@ impl VirtualMachine {
         self.end_now()
     }
 
-    /// Lets the machine run on without this process.
+    /// Leaves the machine running without this process.
     pub fn let_go(mut self) {
         self.let_go = true;
     }
@@ -222,7 +223,7 @@ impl VirtualMachine {
         ended
     }
 
-    /// What QEMU and the console said last.
+    /// Last output of QEMU and the console.
     fn last_words(&self) -> String {
         let read = |file: &str| {
             let bytes = fs::read(self.folder.join(file)).unwrap_or_default();
@@ -231,21 +232,21 @@ impl VirtualMachine {
         let words =
             [("QEMU", last_lines(&read(QEMU_LOG), 3)), ("the console", last_lines(&read(CONSOLE_LOG), 6))];
         let said = words.into_iter().filter(|(_, said)| !said.is_empty());
-        let text = said.map(|(who, said)| format!("{who} said: {said}")).collect::<Vec<_>>().join(", ");
-        if text.is_empty() { "neither QEMU nor the console said anything".to_owned() } else { text }
+        let text = said.map(|(who, said)| format!("{who} printed: {said}")).collect::<Vec<_>>().join(", ");
+        if text.is_empty() { "neither QEMU nor the console printed anything".to_owned() } else { text }
     }
 }
 
 impl Drop for VirtualMachine {
     fn drop(&mut self) {
         if !self.let_go {
-            // Nobody is left to tell.
+            // No caller can get this error.
             let _ = self.end_now();
         }
     }
 }
 
-/// Ends a machine that was let go.
+/// Ends a detached machine.
 ///
 /// # Errors
 /// [`GuestError::Killed`].
@@ -253,7 +254,7 @@ pub fn end_detached(process: ProcessIdentity) -> Result<(), GuestError> {
     process.end(END_PATIENCE)
 }
 
-/// Looks until `done`, `end` or `stop`; says whether it is done.
+/// Polls until `done`, `end` or `stop`; returns whether it is done.
 pub(crate) fn until(
     stop: &AtomicBool,
     end: Option<Instant>,

@@ -77,8 +77,8 @@ stream!(std::net::TcpStream);
 stream!(std::os::unix::net::UnixStream);
 
 impl Endpoint {
-    /// Listens at `address`: `HOST:PORT`, or the path of a UNIX socket, which has a `/`. A socket that a killed process
-    /// left there is replaced. Reports come from the daemon at `daemon`.
+    /// Listens at `address`: `HOST:PORT`, or the path of a UNIX socket, which has a `/`. A socket left by a killed
+    /// process is replaced. Reports come from the daemon at `daemon`.
     ///
     /// # Errors
     /// [`EndpointError`]: the address is taken, or invalid.

@@ -256,11 +256,7 @@ fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error>
     let values = |value: fn(&PortReport) -> bool| {
         named.iter().map(move |(labels, port)| (labels.clone(), u64::from(value(port))))
     };
-    families.gauges(
-        "port_up",
-        "1 unless it is stopped by an error",
-        values(|port| port.error.is_none()),
-    )?;
+    families.gauges("port_up", "1 unless it is stopped by an error", values(|port| port.error.is_none()))?;
     families.gauges("port_bound", "1 if a program or device serves it", values(|port| port.bound))?;
     let links = named.iter().filter_map(|(labels, port)| Some((labels.clone(), port.link.as_ref()?)));
     let running = links.map(|(labels, link)| (labels, u64::from(link.running)));

@@ -52,7 +52,7 @@ impl Token {
         }
     }
 
-    /// The token of a file, which only its owner may read.
+    /// The token of a file, which only its owner can read.
     ///
     /// # Errors
     /// [`ServerError::File`].
@@ -64,7 +64,9 @@ impl Token {
             return Err(unusable("it is not a file; give a file with the token".to_owned()));
         }
         if status.mode() & 0o077 != 0 {
-            return Err(unusable("other users can read it, so its token is not secret; chmod 600 it".to_owned()));
+            return Err(unusable(
+                "other users can read it, so its token is not secret; chmod 600 it".to_owned(),
+            ));
         }
         if ![0, rustix::process::geteuid().as_raw()].contains(&status.uid()) {
             return Err(unusable(format!(

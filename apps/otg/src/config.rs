@@ -129,10 +129,8 @@ fn layer1(node: &Node<'_>, ports: &mut [PortConfig], warnings: &mut Vec<String>)
     });
     let mtu = node.get("mtu");
     if mtu.whole(64, 14000, DEFAULT_MTU) != DEFAULT_MTU {
-        warnings.push(format!(
-            "{}: no effect; the limits are the port's buffers and its interface",
-            mtu.path()
-        ));
+        warnings
+            .push(format!("{}: no effect; the limits are the port's buffers and its interface", mtu.path()));
     }
     for setting in LINK_SETTINGS.map(|name| node.get(name)).iter().filter(|setting| !setting.is_absent()) {
         warnings.push(format!("{}: no effect; the interface's own settings stay", setting.path()));

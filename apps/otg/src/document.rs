@@ -15,7 +15,7 @@ const MOST_PROBLEMS: usize = 50;
 const LONGEST_NAME: usize = 4096;
 /// Most names in a list of ports, flows or columns: each is looked up.
 const MOST_NAMES: usize = 1024;
-/// Most values that a document may have drawn or made of few words, such as 65536 random addresses.
+/// Most values that are drawn or made from a few words of a document, such as 65536 random addresses.
 const MOST_MADE_VALUES: u64 = 1 << 20;
 /// Longest part of a wrong value that is repeated to the client, characters.
 const LONGEST_ECHO: usize = 80;

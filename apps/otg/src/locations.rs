@@ -1,5 +1,5 @@
-//! Which ports a client may have the server open. The server may well be root, and its client a program on another
-//! machine: files, sockets and network interfaces are for the command line to allow.
+//! The ports that clients can open. The server may run as root, and its client on another machine: so the command line
+//! must allow files, sockets and network interfaces.
 
 use std::path::{Component, Path};
 
@@ -35,7 +35,7 @@ impl Locations {
         set.build().map(Self).map_err(|error| wrong("", &error))
     }
 
-    /// Whether `location` may be opened.
+    /// Whether `location` is allowed.
     ///
     /// # Errors
     /// Why not.

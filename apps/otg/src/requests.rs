@@ -100,7 +100,7 @@ impl Desk {
             drop(held);
             done
         };
-        // On a thread that may wait: opening ports takes its time.
+        // On a thread that is allowed to block: opening ports takes time.
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|_| Refusal::internal("the request failed; this is a defect: please report it"))?
     }

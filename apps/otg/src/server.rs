@@ -49,7 +49,7 @@ pub struct ServerOptions {
     pub token: Option<Token>,
     /// Names that requests can use, besides localhost and the address itself.
     pub host_names: Vec<String>,
-    /// Which ports clients may have opened.
+    /// The ports that clients can open.
     pub locations: Locations,
     /// How the ports of a configuration are opened.
     pub ports: OpenOptions,
@@ -120,8 +120,8 @@ pub enum ServerError {
     Socket(#[from] ListenError),
     /// Every host on the network could use the server.
     #[error(
-        "listening on {0} without a token would allow every host that reaches it to send any traffic from this machine; \
-         leave --no-token out, or listen on 127.0.0.1"
+        "listening on {0} without a token would allow every host that reaches it to send any traffic from this \
+         machine; leave --no-token out, or listen on 127.0.0.1"
     )]
     Exposed(SocketAddr),
     /// No token could be made.

@@ -1,4 +1,4 @@
-//! The way to a collector: one UDP socket, from which nothing is read.
+//! Sends to a collector: one UDP socket, which is never read.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Time between two words about failures.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// Where a collector listens.
+/// Address of a collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectorAddress {
     host: String,
@@ -27,7 +27,7 @@ impl FromStr for CollectorAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no collector: give HOST or HOST:PORT, such as 192.0.2.1 or [2001:db8::1]:6343"
+                "{text:?} is not a collector: give HOST or HOST:PORT, such as 192.0.2.1 or [2001:db8::1]:6343"
             )
         };
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -61,19 +61,19 @@ impl fmt::Display for CollectorAddress {
 pub struct Collector {
     address: CollectorAddress,
     socket: Option<UdpSocket>,
-    /// When the way was last looked for in vain.
+    /// Time of the last failed attempt to open the socket.
     tried: Option<Instant>,
     /// Datagrams that left and were not refused.
     sent: u64,
     /// Datagrams that could not leave, or were refused.
     failed: u64,
-    /// The last failure that nobody was told of.
+    /// The last unreported failure.
     untold: Option<String>,
     told: Option<Instant>,
 }
 
 impl Collector {
-    /// The collector at an address, to which the way is looked for with the first datagram.
+    /// The collector at an address; the socket is opened with the first datagram.
     #[must_use]
     pub fn new(address: CollectorAddress) -> Self {
         Self { address, socket: None, tried: None, sent: 0, failed: 0, untold: None, told: None }
@@ -85,7 +85,7 @@ impl Collector {
         (self.sent, self.failed)
     }
 
-    /// A line about failures, where there were some that nobody was told of: once in [`QUIET`] at most.
+    /// A line about unreported failures, if any: at most once in [`QUIET`].
     pub fn trouble(&mut self, now: Instant) -> Option<String> {
         if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
             return None;
@@ -95,7 +95,7 @@ impl Collector {
         Some(format!("collector {}: {problem}; {} datagrams lost so far", self.address, self.failed))
     }
 
-    /// The address from which datagrams leave; looks for the way where it is time for that.
+    /// The source address of datagrams; opens the socket if an attempt is due.
     pub fn local_address(&mut self, now: Instant) -> Option<IpAddr> {
         self.look_for_way(now);
         self.socket.as_ref()?.local_addr().ok().map(|address| address.ip())
@@ -113,7 +113,7 @@ impl Collector {
         }
     }
 
-    /// Sends a datagram. What fails is counted.
+    /// Sends a datagram. Failures are counted.
     pub fn send(&mut self, datagram: &[u8], now: Instant) {
         self.look_for_way(now);
         let Some(socket) = &self.socket else {
@@ -125,7 +125,7 @@ impl Collector {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 self.sent = self.sent.saturating_sub(1);
                 self.failed += 1;
-                self.untold = Some("nobody listens there".to_owned());
+                self.untold = Some("no process listens there".to_owned());
                 socket.send(datagram)
             }
             result => result,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_is_not_there_is_counted_and_told_of_once() {
+    fn a_missing_collector_is_counted_and_reported_once() {
         let free = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
         let mut collector = Collector::new(free.to_string().parse().unwrap());
         let now = Instant::now();
@@ -204,10 +204,10 @@ mod tests {
             told.extend(collector.trouble(now));
         }
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("nobody listens there"), "{told:?}");
+        assert!(told[0].contains("no process listens there"), "{told:?}");
         let (sent, failed) = collector.counts();
         assert!(failed > 0 && sent + failed == 10, "{sent} {failed}");
-        // Somebody comes.
+        // A collector starts.
         let listener = UdpSocket::bind(free).unwrap();
         collector.send(b"at last", now);
         let mut bytes = [0; 100];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_an_address_is_looked_for_now_and_then() {
+    fn a_name_without_an_address_is_resolved_again_at_intervals() {
         let mut collector = Collector::new("no\0host".parse().unwrap());
         let now = Instant::now();
         collector.send(&[0; 100], now);

@@ -29,14 +29,14 @@ const FULL_DUPLEX: u32 = 1;
 /// A counter that is not there.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Where a sampled frame went (`interface`, section 5).
+/// Destination of a sampled frame (`interface`, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// To one interface.
     Interface(u32),
-    /// To so many.
+    /// To this number of ports.
     Several(u32),
-    /// Nowhere, for a reason that is not told.
+    /// Nowhere, for an unreported reason.
     Nowhere,
 }
 
@@ -55,15 +55,15 @@ impl Output {
 pub struct FlowSample<'a> {
     /// Number among the samples of its source.
     pub sequence: u32,
-    /// ifIndex of the port that it came in by, which is the data source too. 24 bits.
+    /// ifIndex of the port that received it, which is also the data source. 24 bits.
     pub input: u32,
-    /// One of so many frames is sampled.
+    /// Sampling rate: one of this number of frames is sampled.
     pub sampling_rate: u32,
-    /// Frames from which the samples of the source were taken.
+    /// Pool of frames from which the samples of the source were taken.
     pub sample_pool: u32,
-    /// Samples that were lost before they came here.
+    /// Samples that were lost before they arrived here.
     pub drops: u32,
-    /// Where it went.
+    /// Its destination.
     pub output: Output,
     /// Its length, bytes, without FCS.
     pub frame_bytes: u32,
@@ -78,39 +78,39 @@ pub struct CounterSample<'a> {
     pub sequence: u32,
     /// ifIndex, 24 bits.
     pub interface: u32,
-    /// Name of the port, of which bytes beyond [`MAX_NAME_BYTES`] are left out.
+    /// Name of the port, truncated to [`MAX_NAME_BYTES`].
     pub name: &'a str,
-    /// `ifSpeed`, bit/s; 0 where there is none.
+    /// `ifSpeed`, bit/s; 0 if unknown.
     pub speed_bps: u64,
     /// `ifAdminStatus`.
     pub is_enabled: bool,
     /// `ifOperStatus`.
     pub is_up: bool,
-    /// What came in by it.
+    /// Counters of received frames.
     pub received: Direction,
-    /// What went out by it.
+    /// Counters of sent frames.
     pub sent: Direction,
 }
 
-/// What passed an interface in one direction.
+/// Counters of an interface in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Direction {
     /// Bytes with FCS.
     pub octets: u64,
-    /// Frames of all kinds, since the datapath does not tell them apart.
+    /// Frames of all kinds, since the datapath does not distinguish them.
     pub frames: u64,
     /// Frames dropped that were as they should be.
     pub discards: u64,
-    /// Frames dropped because of what they were.
+    /// Invalid frames dropped.
     pub errors: u64,
 }
 
-/// Who sends a datagram, and when.
+/// Sender and time of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Sender {
     /// Address of the agent.
     pub agent: IpAddr,
-    /// Tells processes with one agent address apart.
+    /// Distinguishes processes with the same agent address.
     pub sub_agent: u32,
     /// Number among the sender's datagrams.
     pub sequence: u32,
@@ -140,7 +140,7 @@ impl Samples {
         self.count
     }
 
-    /// Adds a sampled frame. `false`, and nothing is added: it has no room beside the others.
+    /// Adds a sampled frame. `false`, and nothing is added: no room is left.
     #[must_use]
     pub fn add_flow(&mut self, sample: &FlowSample<'_>) -> bool {
         let header = sample.header.get(..MAX_HEADER_BYTES).unwrap_or(sample.header);
@@ -165,7 +165,7 @@ impl Samples {
         })
     }
 
-    /// Adds the state of a port. `false`, and nothing is added: it has no room beside the others.
+    /// Adds the state of a port. `false`, and nothing is added: no room is left.
     #[must_use]
     pub fn add_counters(&mut self, sample: &CounterSample<'_>) -> bool {
         let CounterSample { interface, received, sent, .. } = *sample;
@@ -177,7 +177,7 @@ impl Samples {
                 words(bytes, &[interface, ETHERNET_CSMACD]);
                 long(bytes, sample.speed_bps);
                 words(bytes, &[FULL_DUPLEX, u32::from(sample.is_enabled) | u32::from(sample.is_up) << 1]);
-                // A counter of 32 bits goes round. Multicasts and broadcasts are among the frames.
+                // A counter of 32 bits wraps. Multicasts and broadcasts are among the frames.
                 long(bytes, received.octets);
                 let Direction { frames, discards, errors, .. } = received;
                 words(bytes, &[frames as u32, UNKNOWN, UNKNOWN, discards as u32, errors as u32, UNKNOWN]);
@@ -203,7 +203,7 @@ impl Samples {
         has_room
     }
 
-    /// The datagram of these samples (`sample_datagram_v5`), which are gone after that.
+    /// The datagram of these samples (`sample_datagram_v5`), which are removed.
     pub fn take(&mut self, sender: Sender) -> &[u8] {
         let Self { bytes, count, datagram } = self;
         datagram.clear();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_no_port_has_its_own_format() {
+    fn an_output_other_than_a_port_has_its_own_format() {
         let words = [Output::Nowhere, Output::Several(3)].map(Output::word);
         assert_eq!(words, [0x4000_0100, 0x8000_0003]);
     }
@@ -347,7 +347,7 @@ mod tests {
                 prop_assert!(datagram.len() <= MAX_DATAGRAM_BYTES && datagram.len().is_multiple_of(4));
                 let header = if is_v6 { 40 } else { 28 };
                 prop_assert_eq!(&datagram[header - 4..header], &count.to_be_bytes());
-                // Every sample is as long as it says.
+                // Every sample has the length in its header.
                 let (mut rest, mut found) = (&datagram[header..], 0);
                 while let Some((head, behind)) = rest.split_first_chunk::<8>() {
                     let len = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;

@@ -1,4 +1,4 @@
-//! From what the datapath records and the daemon reports to samples.
+//! Makes samples from the datapath's records and the daemon's reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,20 +19,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// apart from the machine's own.
 const FIRST_INTERFACE: u32 = 0x80_0000;
 
-/// What an exporter is to do.
+/// Settings of an exporter.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The switch.
     pub switch: String,
-    /// One of so many frames of each port is sampled.
+    /// One of this number of frames of each port is sampled.
     pub sampling_rate: u32,
     /// Most bytes of a frame in a sample.
     pub header_bytes: usize,
-    /// Address of the agent; `None` is the one from which datagrams first leave.
+    /// Address of the agent; `None` is the source address of the first datagram.
     pub agent: Option<IpAddr>,
 }
 
-/// What an exporter has done.
+/// Counters of an exporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Samples of frames.
@@ -45,11 +45,11 @@ pub struct Counts {
     pub failed_datagrams: u64,
     /// Samples that the datapath had to drop because the exporter was too slow.
     pub dropped_samples: u64,
-    /// Frames from the datapath that were no record of a sample.
+    /// Frames from the datapath that were not a record of a sample.
     pub foreign_frames: u64,
 }
 
-/// A count that goes on where another begins anew, as with a new daemon.
+/// A count that continues when another begins anew, as with a new daemon.
 #[derive(Debug, Clone, Copy, Default)]
 struct Continued {
     before: u64,
@@ -74,7 +74,7 @@ impl Continued {
 struct Source {
     /// `None` until the daemon has reported it.
     name: Option<String>,
-    /// Frames of the port by worker, each of which counts by itself.
+    /// Frames of the port by worker, since each worker counts separately.
     pool: BTreeMap<u8, Continued>,
     flow_sequence: u32,
     counter_sequence: u32,
@@ -94,12 +94,12 @@ impl Source {
 #[derive(Debug)]
 pub struct Exporter {
     options: Options,
-    /// Tells switches of one agent apart.
+    /// Distinguishes switches of one agent.
     switch_number: u32,
     sources: BTreeMap<u8, Source>,
     drops: Continued,
     samples: Samples,
-    /// When the oldest of the samples came.
+    /// Arrival time of the oldest sample.
     waiting_since: Option<Instant>,
     collector: Collector,
     sequence: u32,
@@ -133,7 +133,7 @@ impl Exporter {
         }
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (datagrams, failed_datagrams) = self.collector.counts();
@@ -145,7 +145,7 @@ impl Exporter {
         self.collector.trouble(now)
     }
 
-    /// Takes what came to the mirror's port: a [`FrameRecord`] and the frame's first bytes.
+    /// Takes a frame from the mirror's port: a [`FrameRecord`] and the frame's first bytes.
     pub fn record(&mut self, bytes: &[u8], now: Instant) {
         let Some((record, start)) = FrameRecord::read(bytes) else {
             self.counts.foreign_frames += 1;
@@ -173,8 +173,8 @@ impl Exporter {
         self.add(now, |samples| samples.add_flow(&sample));
     }
 
-    /// Takes the daemon's report of its ports, by which those of the switch are sampled. `mirror` is the port to which
-    /// the records go: its drops are lost samples, and it is no interface.
+    /// Takes the daemon's report of its ports, which lists the ports of the switch to sample. `mirror` is the port to
+    /// which the records go: its drops are lost samples, and it is not an interface.
     pub fn report(&mut self, ports: &[PortReport], mirror: &str, now: Instant) {
         let mut there = BTreeSet::new();
         for port in ports {
@@ -233,7 +233,7 @@ impl Exporter {
         self.add(now, |samples| samples.add_counters(&sample));
     }
 
-    /// How long samples may still wait; `None` if there is none.
+    /// How long samples can still wait; `None` if there are none.
     #[must_use]
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         let since = self.waiting_since?;
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_of_a_port_is_the_sum_of_its_workers_and_never_goes_back() {
+    fn the_pool_of_a_port_is_the_sum_of_its_workers_and_never_decreases() {
         let now = Instant::now();
         let (mut exporter, collector) = exporter(now);
         let mut pools = Vec::new();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_names_its_ports_its_length_and_so_much_of_the_frame() {
+    fn a_sample_has_its_ports_its_length_and_the_frames_first_bytes() {
         let now = Instant::now();
         let (mut exporter, collector) = exporter(now);
         exporter.record(&record(3, 0, 0, 1000), now);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_counted_and_not_exported() {
+    fn frames_that_are_not_records_are_counted_and_not_exported() {
         let now = Instant::now();
         let (mut exporter, collector) = exporter(now);
         for bytes in [&[][..], &[0xff; 60], &record(254, 0, 0, 60), &record(3, 0, 0, 60)[..70]] {

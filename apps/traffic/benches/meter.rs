@@ -50,7 +50,8 @@ fn signatures(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Records frames for as long as asked; `number` gives each frame its number from its place in the stream.
+/// Records frames for the given number of iterations; `number` computes each frame's number from its position in the
+/// stream.
 fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, number: impl Fn(u64) -> u64) {
     let config = MeterConfig { streams: Some((0..streams).collect()), latency, start_ns: 0 };
     let Ok(mut meter) = Meter::new(config) else { unreachable!("the streams differ") };

@@ -1,4 +1,4 @@
-//! Streams as people define them, in TOML, JSON or code.
+//! Definitions of streams, in TOML, JSON or code.
 //!
 //! ```toml
 //! [[stream]]
@@ -17,8 +17,8 @@
 //! ]
 //! ```
 //!
-//! A definition is read without being judged as a whole; [`StreamDefinition::compile`] does that. Errors name the
-//! stream, the field, what was given, and what could be.
+//! Reading a definition does not check it as a whole; [`StreamDefinition::compile`] does. Errors name the stream, the
+//! field, the given value, and the allowed ones.
 
 mod error;
 mod reversed;
@@ -44,16 +44,16 @@ pub const MAX_WEIGHT: u32 = 10_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamDefinition {
-    /// What people call it; "stream 0" for the first if not given.
+    /// Name for users; "stream 0" for the first if not given.
     pub name: String,
-    /// How many frames it has among those of the other streams of a load, 1 to [`MAX_WEIGHT`].
+    /// Its share of the frames of a load, relative to the other streams, 1 to [`MAX_WEIGHT`].
     pub weight: u32,
     /// Sizes of the frames; 64 bytes if not given. Not beside a template, which has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<FrameSizeMix>,
-    /// Whether frames carry a signature ([`crate::signature`]), in their last bytes. So they do if not given.
+    /// Whether frames carry a signature ([`crate::signature`]), in their last bytes. They do if not given.
     pub signature: bool,
-    /// What is behind the headers; zeros if not given. Not beside a template.
+    /// The bytes after the headers; zeros if not given. Not beside a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
     /// Headers, the outermost first; Ethernet, IPv4 and UDP if not given. Not beside a template.
@@ -66,13 +66,13 @@ pub struct StreamDefinition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcap: Option<PcapTemplate>,
     /// Whether the lengths and checksums of a template's headers are computed: lengths so that packets reach the
-    /// frame's end, checksums for every frame, except UDP ones that are 0. So they are if not given; else they stay as
-    /// they are, whatever is modified.
+    /// frame's end, checksums for every frame, except UDP ones that are 0. They are computed if not given; else they
+    /// stay unchanged, whatever is modified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix_checksums: Option<bool>,
-    /// Makes so many flows, 1 to [`crate::modifier::MAX_FLOWS`], each frame in the next of them: the source port of the
-    /// outermost UDP or TCP header varies and, where there are not ports enough from its own on, the source address of
-    /// the IP header before it too. Without such a header it is the outermost IP source address, else the Ethernet one.
+    /// Number of flows, 1 to [`crate::modifier::MAX_FLOWS`], each frame is in the next flow: the source port of the
+    /// outermost UDP or TCP header varies and, if there are not enough ports from its own on, also the source address
+    /// of the IP header before it. Without such a header the outermost IP source address varies, else the Ethernet one.
     pub flows: u64,
     /// Whether each flow has an Ethernet source address of its own too.
     pub flow_macs: bool,
@@ -85,7 +85,7 @@ pub struct StreamDefinition {
 #[serde(deny_unknown_fields)]
 pub struct PcapTemplate {
     pub file: PathBuf,
-    /// Which of its frames, counted from 0; the first if not given.
+    /// Index of the frame, from 0; the first if not given.
     #[serde(default)]
     pub index: u64,
 }
@@ -118,8 +118,8 @@ impl StreamDefinition {
         self
     }
 
-    /// Makes what makes the frames. `wire_stream` is the number that stands for the stream in signatures; each sender
-    /// of a stream needs one of its own.
+    /// Makes the source of the frames. `wire_stream` is the stream's number in signatures; each sender of a stream
+    /// needs its own number.
     ///
     /// # Errors
     /// [`StreamError`], which names the field that is wrong.
@@ -144,7 +144,7 @@ impl StreamDefinition {
     }
 }
 
-/// Streams as a file has them.
+/// Streams in the form of a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamList {
@@ -167,7 +167,7 @@ impl StreamList {
         Ok(list)
     }
 
-    /// What [`Self::read`] does about names, for streams that come from elsewhere.
+    /// Checks and sets names like [`Self::read`], for streams from other sources.
     ///
     /// # Errors
     /// [`ReadError`] if two streams have one name.

@@ -19,11 +19,11 @@ pub const MAX_SIZES: usize = 16384;
 
 /// Sizes with FCS of the simple IMIX and how many of 12 frames have each.
 ///
-/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as most testers have it, with 18 bytes of Ethernet header and
-/// FCS, and the smallest as long as Ethernet's shortest frame.
+/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as in most testers, with 18 bytes of Ethernet header and FCS, and
+/// the smallest as long as Ethernet's shortest frame.
 pub const IMIX: [(u32, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 
-/// Which sizes, in which order.
+/// Sizes and their order.
 ///
 /// In text: a size (`64`), sizes in turn (`[64, 512, 1518]`), `"imix"`, weights
 /// (`{weighted = [[64, 7], [594, 4], [1518, 1]]}`) or a range (`{range = [64, 1518], step = 2}`). Weights and ranges
@@ -67,7 +67,7 @@ impl Default for FrameSizeMix {
 }
 
 impl FrameSizeMix {
-    /// The sizes and the order in which they come, as indexes into them.
+    /// The sizes, and their order as indexes.
     pub(crate) fn rotation(&self) -> Result<(Vec<FrameSize>, Rotation), StreamError> {
         let (sizes, rotation) = match self {
             Self::Fixed(size) => (vec![*size], Rotation::in_turn(1)),

@@ -1,9 +1,9 @@
 //! The frames of a stream, one after the other.
 //!
-//! A frame differs from the one before it in few bytes: modified fields, signature, checksums. So there is one frame in
-//! memory in which these are written anew each time, and one *pristine* one from which what a longer or shorter frame
-//! needs is restored. Checksums are sums (RFC 1071) of a part that is known beforehand, for each size, and of the words
-//! that were just written; unlike updating the last frame's checksum (RFC 1624) an error could not add up.
+//! A frame differs from the one before it in few bytes: modified fields, signature, checksums. So one frame in memory
+//! has these bytes rewritten each time, and a *pristine* one restores bytes when a frame is longer or shorter.
+//! Checksums are sums (RFC 1071) of a part that is computed in advance, for each size, and of the words just written;
+//! unlike updates of the last frame's checksum (RFC 1624), errors cannot accumulate.
 
 mod compile;
 mod plan;
@@ -75,7 +75,7 @@ impl FrameSource {
         frame
     }
 
-    /// The frames, where all have one size.
+    /// The frames, if all have one size.
     #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
@@ -99,8 +99,8 @@ impl FrameSource {
     }
 
     /// Makes this the source of sender `index` of `of` senders of one stream: it starts anew, with frame `index` of the
-    /// stream, and each frame is that which comes `of` later. So all senders together make each combination of modified
-    /// fields as often as one would. Sizes and sequence numbers are each sender's own.
+    /// stream, and each next frame is `of` frames later. So all senders together make each combination of modified
+    /// fields as often as a single sender would. Sizes and sequence numbers are each sender's own.
     ///
     /// # Errors
     /// [`ShareError`] if there is no such sender.
@@ -132,14 +132,14 @@ impl FrameSource {
         bytes * 8.0 / order.len() as f64
     }
 
-    /// The sizes, with FCS, in the order in which the definition has them.
+    /// The sizes, with FCS, in the order of the definition.
     #[must_use]
     pub fn sizes(&self) -> &[FrameSize] {
         &self.sizes
     }
 
-    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes that have
-    /// none there. Where that would be too long, or the order is random, in words.
+    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes without a
+    /// letter there. In words if that would be too long, or the order is random.
     #[must_use]
     pub fn size_genome(&self) -> String {
         self.rotation.genome(&self.sizes)
@@ -152,12 +152,12 @@ impl FrameSource {
     }
 }
 
-/// The frames of a stream, one after the other, written where they are sent from.
+/// The frames of a stream, one after the other, written in place for sending.
 pub trait WriteFrames {
     /// Writes the next frame to the start of `slot` and returns its length, bytes without FCS. `timestamp_ns` goes into
-    /// its signature. `holds_frame`: an earlier frame of this stream lies there, so only what varies is written.
+    /// its signature. `holds_frame`: an earlier frame of this stream is there, so only the varying bytes are written.
     ///
-    /// `None` where `slot` is too short: it is as before, and the frame is still the next.
+    /// `None` if `slot` is too short: it is unchanged, and the frame is still the next.
     fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize>;
 }
 
@@ -169,7 +169,7 @@ pub struct OneSize<'source> {
     writer: &'source mut Writer,
 }
 
-/// What varies in the frames of a stream that all have one size.
+/// The varying parts of a stream's frames that all have one size.
 #[derive(Debug)]
 pub enum Variation<'source> {
     /// Nothing.
@@ -183,7 +183,7 @@ pub enum Variation<'source> {
 }
 
 impl<'source> OneSize<'source> {
-    /// What varies, so that a caller writes a burst without asking for each frame.
+    /// The varying parts, so that a caller writes a burst without a check for each frame.
     #[inline]
     #[must_use]
     pub fn variation(self) -> Variation<'source> {
@@ -250,7 +250,7 @@ pub struct ConstantFrames<'source> {
 }
 
 impl ConstantFrames<'_> {
-    /// Counts `frames` frames as written: they lie where they are to be.
+    /// Counts `frames` frames as written: they are already in place.
     #[inline]
     pub fn skip(&mut self, frames: u64) {
         *self.sequence = self.sequence.wrapping_add(frames);
@@ -279,7 +279,7 @@ pub struct SignedFrames<'source, const BYTES: usize> {
     pristine: &'source [u8],
     signer: Signer,
     checksum: Option<SignedChecksum>,
-    /// The stream's number, which gets that of the next frame at the end.
+    /// The stream's sequence number, set to the next frame's number at the end.
     sequence: &'source mut u64,
     next: u64,
 }
@@ -296,7 +296,7 @@ struct SignedChecksum {
     checksum: LiveChecksum,
     /// Of all that does not vary.
     sum: u64,
-    /// All ones where the signature counts in it.
+    /// All ones if it covers the signature.
     counted: u64,
     /// How far the sum of the signature's words must be shifted, bits.
     shift: u32,
@@ -327,14 +327,14 @@ impl<const BYTES: usize> WriteFrames for SignedFrames<'_, BYTES> {
     }
 }
 
-/// Writes what varies.
+/// Writes the varying parts.
 #[derive(Debug, Clone)]
 struct Writer {
     modifiers: Box<[Modifier]>,
     /// The first `live` of these.
     checksums: Box<[LiveChecksum; MAX_LIVE_CHECKSUMS]>,
     live: usize,
-    /// Whether they are two at most, of which neither counts in the other.
+    /// Whether there are at most two, and neither covers the other.
     plain: bool,
     /// The checksums that the signature counts in.
     signature_counts_in: Sums,
@@ -362,7 +362,7 @@ impl Writer {
         }
     }
 
-    // Apart, so that none saves the registers that another needs.
+    // Separate, so that none saves the registers that another needs.
     #[inline(never)]
     fn write_with<const LIVE: usize, const NESTED: bool>(
         &mut self,
@@ -385,7 +385,7 @@ impl Writer {
             add(&mut sums, sum << plan.signature_sum_shift, &self.signature_counts_in);
         }
         for index in 0..LIVE {
-            // Where fewer vary, the last are not used.
+            // If fewer vary, the last are not used.
             if NESTED && index >= self.live {
                 break;
             }

@@ -1,10 +1,9 @@
 //! The headers of a frame as a definition lists them, outermost first.
 //!
-//! Lengths, checksums and the fields that say what comes next follow from the stack and are right by default. Where a
-//! field can be set to something else, the definition says so by setting it. Defaults keep test traffic apart from
-//! real traffic: locally administered Ethernet addresses, IPv4 addresses from 198.18.0.0/15 (RFC 2544, appendix
-//! C.2.2), IPv6 addresses from 2001:2::/48 (RFC 5180, section 8), and the discard port (RFC 863), so that no host
-//! answers.
+//! Lengths, checksums and the fields that name the next header follow from the stack and are right by default. Some can
+//! be set to other values in the definition. Defaults keep test traffic apart from real traffic: locally administered
+//! Ethernet addresses, IPv4 addresses from 198.18.0.0/15 (RFC 2544, appendix C.2.2), IPv6 addresses from 2001:2::/48
+//! (RFC 5180, section 8), and the discard port (RFC 863), so that no host answers.
 
 mod field;
 mod layout;
@@ -21,13 +20,13 @@ pub use self::text::{Checksum, HexBytes, HexBytesError, TcpFlags, TcpFlagsError}
 use self::text::{address, optional, up_to};
 use crate::mac_address::MacAddress;
 
-/// UDP and TCP source port where none is given: the first dynamic port (RFC 6335, section 6).
+/// Default UDP and TCP source port: the first dynamic port (RFC 6335, section 6).
 pub const DEFAULT_SOURCE_PORT: u16 = 49152;
-/// UDP and TCP destination port where none is given: discard (RFC 863).
+/// Default UDP and TCP destination port: discard (RFC 863).
 pub const DISCARD_PORT: u16 = 9;
 /// UDP destination port before a VXLAN header (RFC 7348, section 5).
 pub const VXLAN_PORT: u16 = 4789;
-/// IPv4 "time to live" and IPv6 "hop limit" where none is given (RFC 1700).
+/// Default IPv4 "time to live" and IPv6 "hop limit" (RFC 1700).
 pub const DEFAULT_TTL: u8 = 64;
 
 /// One header of a packet. In text a table with one entry, named as in [`Header::name`]: `{ipv4 = {ttl = 7}}`.
@@ -46,7 +45,7 @@ pub enum Header {
     Ipv6(Ipv6),
     /// UDP (RFC 768), 8 bytes.
     Udp(Udp),
-    /// TCP without options (RFC 9293), 20 bytes. There is no connection: each frame says just this.
+    /// TCP without options (RFC 9293), 20 bytes. There is no connection: each frame has just these values.
     Tcp(Tcp),
     /// ICMP (RFC 792), 8 bytes.
     Icmp(Icmp),
@@ -68,7 +67,7 @@ pub struct Ethernet {
     pub source: MacAddress,
     /// Destination address; 02:00:00:00:00:02 if not given.
     pub destination: MacAddress,
-    /// EtherType; what follows decides if not given, and 0x88b5 (local experiments, IEEE 802) if nothing does.
+    /// EtherType; if not given, set by the next header, or 0x88b5 (local experiments, IEEE 802).
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub ether_type: Option<u16>,
 }
@@ -83,7 +82,7 @@ impl Default for Ethernet {
     }
 }
 
-/// VLAN tag. Its TPID stands where the header before has its EtherType.
+/// VLAN tag. Its TPID is in the EtherType field of the header before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vlan {
@@ -98,7 +97,7 @@ pub struct Vlan {
     /// Tag protocol identifier; if not given 0x88a8 for the first of several tags (IEEE 802.1ad), else 0x8100.
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub tpid: Option<u16>,
-    /// EtherType of what follows, as in [`Ethernet::ether_type`].
+    /// EtherType of the next header, as in [`Ethernet::ether_type`].
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub ether_type: Option<u16>,
 }
@@ -119,7 +118,7 @@ pub struct Mpls {
     /// Traffic class (RFC 5462), 0 to 7.
     #[serde(deserialize_with = "up_to::<7, _, _>")]
     pub traffic_class: u8,
-    /// Bottom of stack; what follows decides if not given.
+    /// Bottom of stack; if not given, set by the next header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bottom: Option<bool>,
     /// Time to live, 64 if not given.
@@ -157,7 +156,7 @@ pub struct Ipv4 {
     pub identification: u16,
     /// The "don't fragment" flag; set if not given.
     pub dont_fragment: bool,
-    /// Protocol; what follows decides if not given, and 253 (experiments, RFC 3692) if nothing does.
+    /// Protocol; if not given, set by the next header, or 253 (experiments, RFC 3692).
     #[serde(deserialize_with = "optional::<255, _, _>", skip_serializing_if = "Option::is_none")]
     pub protocol: Option<u8>,
     /// Header checksum.
@@ -227,7 +226,7 @@ pub struct Udp {
     /// Destination port; if not given 4789 before VXLAN, else 9.
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub destination: Option<u16>,
-    /// Checksum; "zero" says that there is none.
+    /// Checksum; "zero" means none.
     pub checksum: Checksum,
 }
 
@@ -276,7 +275,7 @@ impl Default for Tcp {
     }
 }
 
-/// ICMP or ICMPv6, with the second four bytes as echo messages have them.
+/// ICMP or ICMPv6, with the second four bytes as in echo messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Icmp {
@@ -304,7 +303,7 @@ pub struct Icmp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Arp {
-    /// Operation: 1 asks, 2 answers; 1 if not given.
+    /// Operation: 1 is a request, 2 a reply; 1 if not given.
     #[serde(deserialize_with = "up_to::<0xffff, _, _>")]
     pub operation: u16,
     /// Sender's Ethernet address; 02:00:00:00:00:01 if not given.

@@ -1,11 +1,11 @@
-//! Generator and meter over any port: what is sent, when, and what arrived.
+//! Generator and meter over any port: frames to send, their times, and measurement of arrivals.
 //!
 //! Everything here is arithmetic over bytes, counters and nanoseconds that the caller hands in: no port, no clock, no
-//! thread. [`definition`] says what streams are, [`frame_source`] makes their frames, [`stream_mix`] those of several
-//! streams. [`pacing`] says how many are due, [`line_rate`] converts between frames per
-//! second and bits per second, [`rate_meter`] turns counters into rates, [`sequence`] tells loss, duplication and
-//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`meter`] counts and
-//! measures all of that per stream, [`mac_address`] is how people write addresses.
+//! thread. [`definition`] defines streams, [`frame_source`] makes their frames, [`stream_mix`] those of several
+//! streams. [`pacing`] computes how many are due, [`line_rate`] converts between frames per second and bits per second,
+//! [`rate_meter`] turns counters into rates, [`sequence`] derives loss, duplication and reordering from the frames'
+//! numbers, [`signature`] encodes these numbers in frames, [`meter`] counts and measures all of that per stream,
+//! [`mac_address`] reads and writes addresses as text.
 //!
 //! Two lengths are never mixed: a *frame size* counts the FCS, as the RFCs do ([`line_rate::FrameSize`]); the bytes in
 //! a slot and in the ports' counters do not.

@@ -1,8 +1,8 @@
-//! What a frame costs on an Ethernet line, and so how rates in frames and in bits relate.
+//! Length of a frame on an Ethernet line, and the resulting conversion between rates in frames and in bits.
 //!
-//! Two counts of bits are in use. *L2* counts the frame from destination address to FCS. *L1* adds what the line
-//! carries around each frame: preamble, start-of-frame delimiter and the gap to the next frame (IEEE 802.3, clauses
-//! 3.2.1, 3.2.2 and 4.4.2). A link's nominal speed is an L1 rate.
+//! Two counts of bits are in use. *L2* counts the frame from destination address to FCS. **L1* adds the overhead of
+//! each frame on the line: preamble, start-of-frame delimiter and the gap to the next frame (IEEE 802.3, clauses 3.2.1,
+//! 3.2.2 and 4.4.2). A link's nominal speed is an L1 rate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub const SFD_BYTES: u32 = 1;
 pub const FCS_BYTES: u32 = 4;
 /// Least gap between frames (96 bit times), bytes.
 pub const GAP_BYTES: u32 = 12;
-/// What the line carries beyond each frame with its FCS, bytes.
+/// Overhead of each frame with its FCS on the line, bytes.
 pub const L1_OVERHEAD_BYTES: u32 = PREAMBLE_BYTES + SFD_BYTES + GAP_BYTES;
 
 /// Length of a frame *with* its FCS, as RFC 2544 and RFC 2889 count it: 64 to 65539 bytes. Its slot holds
@@ -26,7 +26,7 @@ pub const L1_OVERHEAD_BYTES: u32 = PREAMBLE_BYTES + SFD_BYTES + GAP_BYTES;
 #[serde(try_from = "u32", into = "u32")]
 pub struct FrameSize(u32);
 
-/// The number is no frame size.
+/// The number is not a frame size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{text}\" is not a frame size: give {} to {} bytes, the 4 bytes of FCS included",
@@ -47,7 +47,7 @@ impl FrameSize {
     /// The size of a frame of `bytes_with_fcs` bytes.
     ///
     /// # Errors
-    /// [`FrameSizeError`] if it lies outside [`Self::MIN`] to [`Self::MAX`].
+    /// [`FrameSizeError`] if it is outside [`Self::MIN`] to [`Self::MAX`].
     pub fn new(bytes_with_fcs: u32) -> Result<Self, FrameSizeError> {
         if (Self::MIN.0..=Self::MAX.0).contains(&bytes_with_fcs) {
             Ok(Self(bytes_with_fcs))

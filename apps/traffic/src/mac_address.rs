@@ -1,4 +1,4 @@
-//! Ethernet addresses as people write them.
+//! Ethernet addresses as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub struct MacAddress(
     pub [u8; 6],
 );
 
-/// The text is no Ethernet address.
+/// The text is not an Ethernet address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{text}\" is not an Ethernet address: write six pairs of hexadecimal digits, like 02:00:00:00:00:01"

@@ -1,8 +1,8 @@
-//! What became of test frames: counted and measured per stream, at a receiving port.
+//! Reception of test frames: counted and measured per stream, at a receiving port.
 //!
 //! Threads that receive read each frame's signature into a [`Digest`], which needs no lock, and hand a batch of them to
-//! the port's [`Meter`]. It counts what came intact, twice, out of order, damaged or not at all, measures latency, and
-//! gives a [`MeterReport`] of all that came, or an [`IntervalReport`] of what came since the last.
+//! the port's [`Meter`]. It counts frames that arrived intact, duplicated, reordered, damaged or not at all, measures
+//! latency, and returns a [`MeterReport`] of all frames, or an [`IntervalReport`] of the frames since the last one.
 //!
 //! ```text
 //! all frames of the port
@@ -14,9 +14,9 @@
 //!     lost     = sent - in order - reordered
 //! ```
 //!
-//! A stream takes about 10 KiB, 8 KiB for each octave in which its latencies lie, twice that from the first interval
-//! report on, and up to 200 KiB while gaps in its numbers wait to be filled. These are taken when a stream, an octave
-//! or a gap first shows, not per frame.
+//! A stream takes about 10 KiB, 8 KiB for each octave of its latencies, twice that from the first interval report on,
+//! and up to 200 KiB while gaps in its numbers wait to be filled. This memory is allocated when a stream, an octave or
+//! a gap first appears, not per frame.
 
 mod delay;
 mod distribution;
@@ -41,41 +41,41 @@ use crate::signature::{FormSet, Reading, Signature, read_signature};
 /// Streams that are accepted as they appear. The frames of further ones are counted as of unknown streams.
 pub const MAX_APPEARING_STREAMS: usize = 1024;
 
-/// What the meter needs of a frame.
+/// The data of a frame that the meter needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
-    /// What its last bytes are.
+    /// Its signature, if any.
     pub reading: Reading,
     /// Its length in slots, bytes without FCS.
     pub len: u32,
-    /// When it came, ns of the clock that the sender's timestamps are from.
+    /// Arrival time, ns of the clock that the sender's timestamps are from.
     pub arrival_ns: u64,
 }
 
 impl Digest {
-    /// Of a whole `frame` without FCS that came at `arrival_ns`.
+    /// Of a whole `frame` without FCS that arrived at `arrival_ns`.
     #[inline]
     #[must_use]
     pub fn new(frame: &[u8], forms: FormSet, arrival_ns: u64) -> Self {
-        // No slot, nor all slots of a ring together, hold more than a u32 says.
+        // Neither a slot nor all slots of a ring together exceed a u32.
         Self { reading: read_signature(frame, forms), len: frame.len() as u32, arrival_ns }
     }
 }
 
-/// What a meter is to expect.
+/// The streams that a meter expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// The streams, by their numbers on the wire; their frames are numbered from 0. None: up to
+    /// The streams, by their numbers on the wire; their frames are numbered from 0. `None`: up to
     /// [`MAX_APPEARING_STREAMS`] as they appear, each numbered from its first frame.
     pub streams: Option<Vec<u16>>,
     /// Whether latency is measured. It is not if the sender does not set timestamps.
     pub latency: bool,
-    /// When the first interval begins, ns of the clock that the timestamps are from. Where streams are listed, frames
-    /// that left before are counted apart.
+    /// Start of the first interval, ns of the timestamps' clock. If streams are listed, frames that left before are
+    /// counted separately.
     pub start_ns: u64,
 }
 
-/// Why there is no such meter.
+/// Why the meter cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MeterConfigError {
     /// A number that is twice in the list.
@@ -86,7 +86,7 @@ pub enum MeterConfigError {
 /// Index of a stream that is not known.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Counts and measures what comes at one port.
+/// Counts and measures frames that arrive at one port.
 #[derive(Debug, Clone)]
 pub struct Meter {
     latency: bool,
@@ -97,7 +97,7 @@ pub struct Meter {
     streams: Vec<StreamMeter>,
     port: PortCounts,
     interval_start_ns: u64,
-    /// What was counted when the interval began.
+    /// Counters at the start of the interval.
     port_before: PortCounts,
     /// Latencies of all streams in an interval: kept for its memory.
     interval_latencies: Distribution,
@@ -126,7 +126,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Takes a batch of frames of the port, in the order in which they came.
+    /// Takes a batch of frames of the port, in order of arrival.
     pub fn record(&mut self, digests: &[Digest]) {
         for digest in digests {
             self.port.frames += 1;
@@ -153,7 +153,7 @@ impl Meter {
         }
     }
 
-    /// What came since the last call, or since the start; `now_ns` is the caller's clock.
+    /// Reception since the last call, or since the start; `now_ns` is the caller's clock.
     pub fn interval(&mut self, now_ns: u64) -> IntervalReport {
         let mut total = IntervalCounts::default();
         self.interval_latencies.clear();
@@ -184,14 +184,14 @@ impl Meter {
         self.port
     }
 
-    /// What came up to now. It is a copy: some microseconds for each stream.
+    /// Reception up to now. It is a copy: some microseconds for each stream.
     #[must_use]
     pub fn report(&self) -> MeterReport {
         MeterReport { port: self.port, streams: self.streams.iter().map(StreamMeter::report).collect() }
     }
 
-    /// Whether a frame left before this meter, which knows its streams, began: one that some queue held back from a run
-    /// before.
+    /// Whether a frame left before this meter, which knows its streams, began: a frame that some queue held back from a
+    /// previous run.
     #[inline]
     fn is_earlier(&self, signature: &Signature, arrival_ns: u64) -> bool {
         !self.accepts_streams

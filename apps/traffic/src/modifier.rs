@@ -13,7 +13,7 @@ pub(crate) use self::place::Place;
 pub(crate) use self::progress::{Progress, Values};
 pub(crate) use self::resolve::{FrameMap, Varied, flows, resolve};
 
-/// Most modifiers of one stream, the two or three that `flows` stands for included.
+/// Most modifiers of one stream, including the two or three of `flows`.
 pub const MAX_MODIFIERS: usize = 32;
 /// Most values in a list.
 pub const MAX_LIST: usize = 65536;
@@ -25,10 +25,10 @@ pub const MAX_FLOWS: u64 = 10_000_000;
 /// In text a table with `field` and one of `increment`, `decrement`, `random` and `list`:
 /// `{field = "ipv4.source", increment = {count = 1000}, every = 10}`.
 ///
-/// A field is named by its header and its own name, `ipv4.source`; where a header stands more than once, `vlan[1].id`
-/// is that of the second. Bytes are named by where they lie: `payload[4..8]` are four bytes of the payload,
-/// `udp[0..2]` the first two of the UDP header, `frame[0..6]` the first six of the frame, at most 8 bytes each. Of IPv6
-/// addresses the low 64 bits vary.
+/// A field is named by its header and its own name, `ipv4.source`; if a header occurs more than once, `vlan[1].id` is
+/// in the second. Bytes are named by position: `payload[4..8]` are four bytes of the payload, `udp[0..2]` the first two
+/// of the UDP header, `frame[0..6]` the first six of the frame, at most 8 bytes each. Of IPv6 addresses the low 64 bits
+/// vary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "ModifierText", into = "ModifierText")]
 pub struct ModifierDefinition {
@@ -60,10 +60,10 @@ pub enum Progression {
 pub struct Steps {
     /// How many values, at least 1.
     pub count: u64,
-    /// From one to the next; 1 if not given.
+    /// Difference between consecutive values; 1 if not given.
     #[serde(default = "one")]
     pub step: u64,
-    /// The first; what the header says if not given.
+    /// The first; the header's value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Value>,
 }
@@ -72,18 +72,18 @@ pub struct Steps {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draws {
-    /// What makes this sequence of values differ from others.
+    /// Seed: makes this sequence of values differ from others.
     pub seed: u64,
     /// The lowest; 0 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Value>,
-    /// The highest; all that the field can hold if not given.
+    /// The highest; the field's maximum if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Value>,
 }
 
-/// The value of a field: a number, or text as the field's header has it, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`.
-/// For every field hexadecimal numbers may be text, `0x10`, for those without a notation of their own decimal ones too.
+/// The value of a field: a number, or text as in the field's header, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`. Text
+/// can also be a hexadecimal number, `0x10`, and for fields without their own notation a decimal one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {

@@ -1,9 +1,9 @@
 //! The one's complement sum of the Internet's checksums (RFC 1071).
 //!
 //! The sum does not depend on the order of its 16-bit words, so the part of it that never varies is computed once and
-//! each frame adds the words that do. Nor does it depend on the order of bytes, if only it is the same throughout
+//! each frame adds the words that do. Nor does it depend on the order of bytes, as long as it is the same throughout
 //! (section 2, point B): here words are little-endian, as the processor reads them, and count from the start of the
-//! *frame*. So a byte is the low half of a word if it lies at an even place, else the high one.
+//! *frame*. So a byte at an even position is the low half of a word, else the high half.
 
 /// Sum of `bytes`, which begin at `start` in the frame; not folded.
 pub(crate) fn sum_bytes(bytes: &[u8], start: usize) -> u64 {
@@ -16,12 +16,12 @@ pub(crate) fn sum_bytes(bytes: &[u8], start: usize) -> u64 {
     odd + last + words.map(|word| u64::from(u16::from_le_bytes([word[0], word[1]]))).sum::<u64>()
 }
 
-/// What the big-endian word at `at` counts; and the big-endian word there that counts this.
+/// Contribution of the big-endian word at `at` to the sum; and, inversely, the big-endian word with this contribution.
 pub(crate) const fn counted(word: u16, at: usize) -> u16 {
     if at.is_multiple_of(2) { word.swap_bytes() } else { word }
 }
 
-/// What the two halves of `number` count: 33 bits.
+/// Contribution of the two halves of `number`: 33 bits.
 #[inline]
 pub(crate) const fn sum_halves(number: u64) -> u64 {
     (number & 0xffff_ffff) + (number >> 32)

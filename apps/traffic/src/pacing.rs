@@ -1,15 +1,15 @@
 //! When frames are due.
 //!
-//! [`Departures`] says when the next frame of a load should leave, from a [`RateSpec`] and a [`LoadShape`], on a clock
-//! that the caller reads. Every time is computed from the start, so that errors do not add up; at a rate in bits each
-//! frame takes the time of its own length, as on a link.
+//! [`Departures`] computes when the next frame of a load should leave, from a [`RateSpec`] and a [`LoadShape`], on a
+//! clock that the caller reads. Every time is computed from the start, so that errors do not add up; at a rate in bits
+//! each frame takes the time of its own length, as on a link.
 //!
-//! A sender that was held up may catch up only so far: what it is late by more than the *catch-up limit* is given up.
-//! The schedule moves on by that time, and the frames that would have left in it are counted as skipped. Hence,
-//! whatever the caller's timing, in any span of time T no more than r · T + 1 + catch-up limit frames leave at a
-//! constant rate r, and the load really offered is known beside the intended one.
+//! A late sender can catch up only to a limit: lateness beyond the *catch-up limit* is given up. The schedule moves on
+//! by that time, and the frames that would have left in it are counted as skipped. So, whatever the caller's timing, in
+//! any span of time T no more than r · T + 1 + catch-up limit frames leave at a constant rate r, and both the offered
+//! and the intended load are known.
 //!
-//! [`DepartureError`] holds what the sender's own timing was worth.
+//! [`DepartureError`] measures the accuracy of the sender's own timing.
 
 mod departure_error;
 mod load_shape;
@@ -43,14 +43,14 @@ enum Unit {
 pub struct Departures {
     unit: Unit,
     timing: Timing,
-    /// Frames/s that the rate means for frames of the mean size; none is as fast as it goes.
+    /// Intended frames/s for frames of the mean size; `None` is the maximum rate.
     mean_fps: Option<f64>,
     catch_up_ns: f64,
     origin_ns: u64,
-    /// What the schedule moved on by because the sender was late, ns.
+    /// Time by which the schedule moved on because the sender was late, ns.
     given_up_ns: f64,
     skipped_frames: f64,
-    /// When the next frame is due, ns after the origin, without what was given up.
+    /// Due time of the next frame, ns after the origin, without the time given up.
     due_ns: f64,
     sent: u64,
 }
@@ -74,7 +74,7 @@ enum Timing {
 enum Pause {
     /// From the due time of a burst's last frame and its own length to the next burst, ns.
     Gap(f64),
-    /// For each unit sent in the burst the time between the starts of two bursts grows by so much, ns.
+    /// Increase of the time between the starts of two bursts for each unit sent in the burst, ns.
     PerUnit(f64),
 }
 
@@ -83,8 +83,7 @@ enum Pause {
 pub struct OfferedLoad {
     /// Time since the start, ns.
     pub elapsed_ns: u64,
-    /// Frames due by now: those sent, those skipped, and those that wait; those sent, if the rate is as fast as it
-    /// goes.
+    /// Frames due by now: those sent, those skipped, and those that wait; those sent, at the maximum rate.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
@@ -122,8 +121,7 @@ impl OfferedLoad {
 
 impl Departures {
     /// The schedule of frames whose mean length, without FCS, is `mean_slot_bytes`, at `rate` and in `shape`; the first
-    /// is due at `origin_ns`. `share` is the part of the rate that falls to this sender: 1, or less where several send
-    /// one load.
+    /// is due at `origin_ns`. `share` is this sender's part of the rate: 1, or less if several send one load.
     ///
     /// # Errors
     /// [`RateError`] for a rate or shape outside its range.
@@ -141,7 +139,7 @@ impl Departures {
             RateSpec::PercentOfLink { .. } => Unit::Bit(BitLayer::L1),
         };
         let mean_units = unit.of(mean_slot_bytes);
-        // Units/ns; none is as fast as it goes.
+        // Units/ns; `None` is the maximum rate.
         let units_per_ns = |rate: &RateSpec| -> Result<Option<f64>, RateError> {
             let units_per_s = match (rate.units_per_s()?, unit) {
                 (None, _) => return Ok(None),
@@ -170,14 +168,14 @@ impl Departures {
         })
     }
 
-    /// Frames/s meant on average over the frames' mean length: for a ramp at its end; `None` is as fast as it goes.
+    /// Intended average frames/s for the frames' mean length: for a ramp at its end; `None` is the maximum rate.
     #[inline]
     #[must_use]
     pub fn intended_fps(&self) -> Option<f64> {
         self.mean_fps
     }
 
-    /// How late a sender may be before frames are skipped, ns; endless for as fast as it goes.
+    /// How late a sender may be before frames are skipped, ns; endless at the maximum rate.
     #[must_use]
     pub fn catch_up_ns(&self) -> u64 {
         self.catch_up_ns as u64
@@ -190,7 +188,7 @@ impl Departures {
         self.origin_ns
     }
 
-    /// Begins again at `origin_ns`, with nothing sent. The random numbers go on.
+    /// Begins again at `origin_ns`, with nothing sent. The random numbers continue.
     pub fn restart(&mut self, origin_ns: u64) {
         (self.origin_ns, self.given_up_ns, self.skipped_frames) = (origin_ns, 0.0, 0.0);
         (self.due_ns, self.sent) = (0.0, 0);
@@ -213,7 +211,7 @@ impl Departures {
         self.due_ns + self.given_up_ns
     }
 
-    /// Whether the next frame may leave at `now_ns`. Gives up what the sender is late by beyond the catch-up limit.
+    /// Whether the next frame is due at `now_ns`. Gives up the sender's lateness beyond the catch-up limit.
     #[inline]
     pub fn is_due(&mut self, now_ns: u64) -> bool {
         let Some(elapsed_ns) = now_ns.checked_sub(self.origin_ns) else { return false };
@@ -230,14 +228,13 @@ impl Departures {
         self.skipped_frames += span_ns * self.mean_fps.unwrap_or(0.0) / NS_PER_S;
     }
 
-    /// Makes the next frame due `span_ns` later, where no rate says when: a capture file says how far its frames are
-    /// apart.
+    /// Makes the next frame due `span_ns` later, if there is no rate: a capture file sets the distance of its frames.
     #[inline]
     pub fn postpone(&mut self, span_ns: f64) {
         self.due_ns += span_ns;
     }
 
-    /// Tells that the next frame left; it has `slot_bytes`, without FCS.
+    /// Records that the next frame left; it has `slot_bytes`, without FCS.
     #[inline]
     pub fn depart(&mut self, slot_bytes: usize) {
         self.sent += 1;
@@ -245,7 +242,7 @@ impl Departures {
         self.timing.advance(units, &mut self.due_ns);
     }
 
-    /// Tells that `frames` frames left of a load without a rate, of which all are due at once.
+    /// Records that `frames` frames of a load without a rate left; all its frames are due immediately.
     #[inline]
     pub fn depart_at_once(&mut self, frames: u32) {
         debug_assert!(self.mean_fps.is_none(), "a load with a rate has a time for each frame");
@@ -293,7 +290,7 @@ impl Unit {
     }
 }
 
-/// What a rate is a number of, per second.
+/// Unit of a rate, per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RateUnit {
     Frames,
@@ -356,7 +353,7 @@ impl Timing {
         }
     }
 
-    /// Moves `due_ns` from a frame that counts `counted` units to the one after it.
+    /// Moves `due_ns` from a frame of `counted` units to the next one.
     #[inline]
     fn advance(&mut self, counted: f64, due_ns: &mut f64) {
         match self {
@@ -388,7 +385,8 @@ impl Timing {
     }
 }
 
-/// When a rate that goes linearly from `from` to `to` units/ns within `span_ns`, and stays, has passed `units`, ns.
+/// Time at which a rate that rises linearly from `from` to `to` units/ns within `span_ns`, and then stays, has passed
+/// `units`, ns.
 #[inline]
 fn ramp_time(from: f64, to: f64, span_ns: f64, units: f64) -> f64 {
     let on_the_ramp = (from + to) / 2.0 * span_ns;

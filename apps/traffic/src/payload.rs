@@ -1,4 +1,4 @@
-//! What fills the frames behind their headers.
+//! The payload: the bytes after a frame's headers.
 
 use std::fmt;
 use std::iter;
@@ -35,7 +35,7 @@ impl Default for Payload {
 }
 
 impl Payload {
-    /// Its bytes, without end; none for a pattern without bytes.
+    /// Its bytes, endless; `None` for a pattern without bytes.
     pub(crate) fn bytes(&self) -> Box<dyn Iterator<Item = u8> + '_> {
         match self {
             Self::Pattern(HexBytes(bytes)) => Box::new(bytes.iter().copied().cycle()),

@@ -52,8 +52,8 @@ impl SplitMix64 {
     }
 }
 
-/// `drawn` brought below `bound`, without division (Lemire, "Fast Random Integer Generation in an Interval", 2019).
-/// Even but for `bound` / 2^64.
+/// `drawn` scaled below `bound`, without division (Lemire, "Fast Random Integer Generation in an Interval", 2019). Even
+/// but for `bound` / 2^64.
 #[inline]
 pub(crate) const fn below(drawn: u64, bound: u64) -> u64 {
     ((drawn as u128 * bound as u128) >> 64) as u64

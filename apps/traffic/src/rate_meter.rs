@@ -55,8 +55,8 @@ impl TrafficRate {
 
 /// Turns snapshots into rates, since the last one and since the first.
 ///
-/// A counter that became smaller was started anew, and what it shows now was counted since the last snapshot. A
-/// snapshot no later than the last one is passed over: what it counted is part of the next interval.
+/// A counter that became smaller was restarted, and its value was counted since the last snapshot. A snapshot no later
+/// than the last one is skipped: its counts are part of the next interval.
 #[derive(Debug, Clone)]
 pub struct RateMeter {
     first_ns: u64,
@@ -66,7 +66,7 @@ pub struct RateMeter {
 }
 
 impl RateMeter {
-    /// A meter for what comes after `first`.
+    /// A meter for the time after `first`.
     #[must_use]
     pub fn new(first: TrafficSnapshot) -> Self {
         Self { first_ns: first.now_ns, last: first, frames: 0, bytes: 0 }

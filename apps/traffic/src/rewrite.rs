@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::mac_address::MacAddress;
 use crate::ones_complement::{fold, sum_bytes};
 
-/// What becomes of a frame's addresses.
+/// Changes of a frame's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AddressRewrite {
@@ -21,7 +21,7 @@ pub struct AddressRewrite {
     pub source: Option<MacAddress>,
     /// Destination Ethernet address of every frame.
     pub destination: Option<MacAddress>,
-    /// Maps for IP addresses, source and destination alike; the first that an address lies in counts.
+    /// Maps for IP addresses, source and destination alike; the first that contains an address applies.
     pub ip: Vec<PrefixMap>,
 }
 
@@ -34,7 +34,7 @@ pub struct PrefixMap {
     prefix_bits: u8,
 }
 
-/// The text is no map of prefixes.
+/// The text is not a map of prefixes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{text}\" is not a map of prefixes: {reason}; write PREFIX=PREFIX, as 10.0.0.0/8=198.18.0.0/8, both of one length and family, \
@@ -52,8 +52,8 @@ impl FromStr for PrefixMap {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |reason| PrefixMapError { text: text.to_owned(), reason };
         let (from, to) = text.split_once('=').ok_or(wrong("it has no \"=\""))?;
-        let (from, from_bits) = prefix(from).ok_or(wrong("the text before \"=\" is no prefix"))?;
-        let (to, to_bits) = prefix(to).ok_or(wrong("the text after \"=\" is no prefix"))?;
+        let (from, from_bits) = prefix(from).ok_or(wrong("the text before \"=\" is not a prefix"))?;
+        let (to, to_bits) = prefix(to).ok_or(wrong("the text after \"=\" is not a prefix"))?;
         if from.is_ipv4() != to.is_ipv4() {
             return Err(wrong("one is IPv4, the other IPv6"));
         }
@@ -94,7 +94,7 @@ impl From<PrefixMap> for String {
 }
 
 impl PrefixMap {
-    /// What `address` becomes; `None` where it lies outside.
+    /// The mapped `address`; `None` if it is outside the prefix.
     fn map(&self, address: IpAddr) -> Option<IpAddr> {
         let host = |bits: u32| u128::MAX.checked_shr(128 - bits + u32::from(self.prefix_bits)).unwrap_or(0);
         match (address, self.from, self.to) {
@@ -133,7 +133,7 @@ impl AddressRewrite {
         *self == Self::default()
     }
 
-    /// Rewrites `frame` (without FCS) in place. What is cut off stays as it is.
+    /// Rewrites `frame` (without FCS) in place. Truncated headers stay unchanged.
     pub fn apply(&self, frame: &mut [u8]) {
         if let (Some(address), Some(field)) = (self.destination, frame.get_mut(0..6)) {
             field.copy_from_slice(&address.0);
@@ -187,7 +187,7 @@ impl AddressRewrite {
         update_transport(frame, next, at, difference);
     }
 
-    /// Maps the address at `at`; returns what that adds to a one's complement sum.
+    /// Maps the address at `at`; returns the change of a one's complement sum.
     fn map_field(&self, frame: &mut [u8], at: usize, len: usize) -> u64 {
         let Some(field) = frame.get_mut(at..at + len) else { return 0 };
         let address = match (<[u8; 4]>::try_from(&*field), <[u8; 16]>::try_from(&*field)) {
@@ -219,8 +219,8 @@ fn update_transport(frame: &mut [u8], protocol: u8, transport: usize, difference
     }
 }
 
-/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays. All words of a
-/// packet lie at places of one parity, so it does not matter in which order sum and checksum take their bytes.
+/// Adds to the sum whose complement is the checksum at `at`. For UDP 0 means "none" and stays. All words of a packet
+/// are at positions of one parity, so it does not matter in which order sum and checksum take their bytes.
 fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
     let Some(field) = frame.get_mut(at..at + 2) else { return };
     let old = u16::from_le_bytes([field[0], field[1]]);

@@ -1,4 +1,4 @@
-//! Which of several things comes next, by weight: the sizes of a stream's frames, the streams of a load.
+//! Weighted selection of the next element: the sizes of a stream's frames, the streams of a load.
 
 use crate::random::{SplitMix64, below};
 
@@ -27,8 +27,8 @@ impl Rotation {
         Self::of((0..choices).map(|choice| choice as u16).collect())
     }
 
-    /// As often as the weights say, spread as evenly as can be: after any number of steps each choice was made less
-    /// than one time more or less than its exact share. The first choice with the greatest weight comes first.
+    /// In proportion to the weights, spread as evenly as possible: after any number of steps the count of each choice
+    /// differs from its exact share by less than one. The first choice with the greatest weight comes first.
     ///
     /// `None` if there are no weights, one is 0, there are more than [`MAX_CHOICES`], or the order would be longer
     /// than [`MAX_ROTATION`].
@@ -53,7 +53,7 @@ impl Rotation {
         self
     }
 
-    /// Starts anew and returns the first; what is drawn differs with `sender`, so that several senders do not draw the
+    /// Starts anew and returns the first; random choices differ with `sender`, so that several senders do not draw the
     /// same.
     pub(crate) fn restart(&mut self, sender: u32) -> usize {
         self.position = 0;
@@ -108,7 +108,7 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 /// Tijdeman's rule ("The chairman assignment problem", 1980): among the choices that would otherwise fall behind their
-/// share by enough, the one that must come soonest. It keeps every choice within less than 1 of its share, always.
+/// share by enough, the one with the earliest deadline. It keeps every choice within less than 1 of its share, always.
 fn spread(weights: &[u64], steps: u64) -> Vec<u16> {
     if weights.len() == 1 {
         return vec![0];

@@ -1,6 +1,6 @@
 //! Loss, duplication and reordering, from the sequence numbers that frames carry.
 //!
-//! A [`SequenceTracker`] remembers which numbers came, in blocks of 64: the block of the highest number so far and the
+//! A [`SequenceTracker`] stores which numbers arrived, in blocks of 64: the block of the highest number so far and the
 //! 1023 blocks before it (8 KiB). That is the *window*; it reaches at least [`WINDOW_FRAMES`] back. Each number is one
 //! of
 //!
@@ -9,16 +9,16 @@
 //! - *duplicate*: in the window, and seen before;
 //! - *stale*: below the window, so that whether it was seen before is no longer known.
 //!
-//! *Lost* are the numbers from the lowest to the highest that did not come up to now, or came stale. A number counted
-//! as lost that still comes within the window is then counted as reordered, not lost. So the counts are exact as long
-//! as nothing is stale, and `received = in order + reordered + duplicates + stale` always.
+//! **Lost* are the numbers from the lowest to the highest that did not arrive up to now, or arrived stale. A number
+//! counted as lost that still arrives within the window is then counted as reordered, not lost. So the counts are exact
+//! unless a frame is stale, and `received = in order + reordered + duplicates + stale` always.
 //!
-//! What is lost after the highest number cannot be seen here: compare `received` with what the sender counted. A sender
-//! that starts again from a lower number needs a new tracker; to the old one its frames are duplicates or stale.
+//! Loss after the highest number cannot be detected here: compare `received` with the sender's count. A sender that
+//! starts again from a lower number needs a new tracker; to the old one its frames are duplicates or stale.
 
 use serde::Serialize;
 
-/// So far behind the highest number duplicates and reordered frames are told apart for certain, frames.
+/// Distance behind the highest number within which duplicates and reordered frames are always distinguished, frames.
 pub const WINDOW_FRAMES: u64 = (BLOCKS as u64 - 1) * BLOCK_FRAMES;
 
 const BLOCKS: usize = 1024;
@@ -27,40 +27,40 @@ const BLOCK_FRAMES: u64 = u64::BITS as u64;
 /// Received and missing frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SequenceCounts {
-    /// All that came.
+    /// All arrivals.
     pub received: u64,
     /// Numbers missing between the lowest and the highest.
     pub lost: u64,
-    /// Numbers that had come before.
+    /// Numbers that had arrived before.
     pub duplicates: u64,
-    /// Numbers that came for the first time, after a higher one.
+    /// Numbers that arrived for the first time, after a higher one.
     pub reordered: u64,
-    /// Numbers too far behind to be told duplicate or reordered.
+    /// Numbers too far behind to be classified as duplicate or reordered.
     pub stale: u64,
 }
 
-/// What the number of a frame that came is to those before it.
+/// Relation of an arriving frame's number to the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// Higher than all before.
     InOrder {
-        /// Numbers expected before it that had not come, frames.
+        /// Numbers expected before it that had not arrived, frames.
         skipped: u64,
     },
     /// New, after a higher one.
     Reordered,
-    /// It had come before.
+    /// It had arrived before.
     Duplicate,
-    /// Too far behind to be told duplicate or reordered.
+    /// Too far behind to be classified as duplicate or reordered.
     Stale,
 }
 
 /// Follows one stream's sequence numbers.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
-    /// Bit n % 64 of block n / 64 % 1024 is set if number n came and is in the window.
+    /// Bit n % 64 of block n / 64 % 1024 is set if number n arrived and is in the window.
     window: Box<[u64; BLOCKS]>,
-    /// The lowest number of which loss is counted, once known.
+    /// The lowest number for which loss is counted, once known.
     lowest: Option<u64>,
     highest: Option<u64>,
     counts: SequenceCounts,
@@ -73,14 +73,14 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// A tracker for a stream in mid-course: the lowest number is the lowest that comes.
+    /// A tracker for a stream in progress: the lowest number is the lowest that arrives.
     #[must_use]
     pub fn new() -> Self {
         Self { window: Box::new([0; BLOCKS]), lowest: None, highest: None, counts: SequenceCounts::default() }
     }
 
-    /// A tracker for a stream that starts with number `first`: what is missing from there on is lost. Should a lower
-    /// number come, loss is counted from that one on.
+    /// A tracker for a stream that starts with number `first`: numbers missing from there on are lost. If a lower
+    /// number arrives, loss is counted from that one on.
     #[must_use]
     pub fn starting_at(first: u64) -> Self {
         Self { lowest: Some(first), ..Self::new() }

@@ -1,8 +1,8 @@
 //! The signature that a test frame carries: stream, sequence number, time of departure, and a checksum.
 //!
-//! It is the last bytes of the frame before the FCS, thus at the end of the payload. There are four forms; a sender
-//! uses the longest that fits behind the headers ([`SignatureForm::longest_within`]). All numbers are big-endian, and
-//! a form that has less than 64 bits for a number carries its low bits.
+//! It is the last bytes of the frame before the FCS, so at the end of the payload. There are four forms; a sender uses
+//! the longest that fits after the headers ([`SignatureForm::longest_within`]). All numbers are big-endian, and a form
+//! that has less than 64 bits for a number carries its low bits.
 //!
 //! ```text
 //! Full, 28 bytes
@@ -25,17 +25,17 @@
 //!
 //! Every checksum covers the fields before it, except the magic. In the full form it begins with the `covered` bytes
 //! immediately before the signature, so that damage to the payload shows. Each form starts its checksum differently;
-//! in none are bytes that are all zero a signature.
+//! all-zero bytes are a signature in none of them.
 //!
-//! A receiver does not know what the sender sent, so [`read_signature`] weighs what it finds:
+//! A receiver does not know the sent signature, so [`read_signature`] classifies the frame:
 //!
 //! - magic and checksum right: *intact*;
 //! - one of the two right: *corrupted*. Four bytes of evidence outweigh two: only a frame that is not intact in the
 //!   short or tiny form is corrupted for a compact magic alone;
 //! - neither: *foreign*.
 //!
-//! Short and tiny have no magic. Damaged, they are foreign; and one foreign frame in 2^16 is taken for one of them. So
-//! tell the receiver which forms to expect ([`FormSet`]) where this matters.
+//! Short and tiny have no magic. Damaged, they are foreign; and one foreign frame in 2^16 is taken for one of them. If
+//! this matters, configure the forms that the receiver expects ([`FormSet`]).
 
 mod checksum;
 mod form;
@@ -48,7 +48,7 @@ use self::checksum::{Crc32c, crc16, crc32c};
 
 const FULL_MAGIC: u32 = 0xa752_961e;
 const COMPACT_MAGIC: u16 = 0xb5e9;
-/// What the checksum continues from, in place of covered bytes.
+/// Initial checksum, instead of covered bytes.
 const COMPACT_SEED: u32 = 0x3c5a_9617;
 const SHORT_SEED: u16 = 0x5a3c;
 const TINY_SEED: u16 = 0xc369;
@@ -58,7 +58,7 @@ pub(crate) const COMPACT_BYTES: usize = SignatureForm::Compact.bytes();
 pub(crate) const SHORT_BYTES: usize = SignatureForm::Short.bytes();
 pub(crate) const TINY_BYTES: usize = SignatureForm::Tiny.bytes();
 
-/// Why signatures cannot be written as asked.
+/// Why the requested signatures cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SignerError {
     /// The form has fewer bits for the stream.
@@ -68,12 +68,12 @@ pub enum SignerError {
         .form.bytes(), .form.max_stream(), COMPACT_BYTES
     )]
     Stream {
-        /// The form asked for.
+        /// The requested form.
         form: SignatureForm,
-        /// The stream asked for.
+        /// The requested stream.
         stream: u16,
     },
-    /// More payload than the field for its length can say.
+    /// More payload than its length field allows.
     #[error(
         "covered: {bytes} bytes are too many for the checksum of a signature, which covers 0 to {}",
         u16::MAX
@@ -96,7 +96,7 @@ pub struct Signer {
 
 impl Signer {
     /// Signatures of `form` for `stream`. `covered` are the bytes of the frame immediately before the signature that
-    /// are to be covered, all or the last of the payload; forms other than the full one take no account of them.
+    /// the signature covers, all or the last of the payload; only the full form covers them.
     pub fn new(form: SignatureForm, stream: u16, covered: &[u8]) -> Result<Self, SignerError> {
         if stream > form.max_stream() {
             return Err(SignerError::Stream { form, stream });
@@ -131,7 +131,7 @@ impl Signer {
         }
     }
 
-    /// As [`Self::sign`], for the form of `BYTES` bytes, which is that of this signer.
+    /// Like [`Self::sign`], for the form of `BYTES` bytes, which must be this signer's form.
     // Its only hot callers write checksums over the signature next: together they need no call, and keep it in
     // registers.
     #[inline(always)]
@@ -185,7 +185,7 @@ pub enum Reading {
     Foreign,
     /// A signature with damage, in itself or in the bytes that it covers.
     Corrupted {
-        /// The stream, as it stands there. Certain if the damage is in the magic, else it may be what is damaged.
+        /// The stream number in the frame. Certain if the damage is in the magic, else it may itself be damaged.
         stream: u16,
     },
     /// A signature as it was written.
@@ -195,7 +195,7 @@ pub enum Reading {
 /// The fields of an intact signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// The form, which says how many bits the other fields have.
+    /// The form, which sets the number of bits of the other fields.
     pub form: SignatureForm,
     /// Number of the stream on the wire.
     pub stream: u16,
@@ -206,7 +206,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The sequence number: of those with these low bits the one nearest to `near`, the number expected next. Right
+    /// The sequence number: among numbers with these low bits the nearest to `near`, the number expected next. Right
     /// unless the frame is half the numbers of its form or more away from it: 2^39 for the compact form, 2^23 for the
     /// short and tiny ones.
     #[inline]
@@ -216,8 +216,9 @@ impl Signature {
         latest(self.sequence_low, bits, near.saturating_add(low(u64::MAX, bits) / 2))
     }
 
-    /// The time of departure, ns of the sender's clock, which is that of `now_ns` too: the latest with these low bits
-    /// that is not more than a sixteenth of the form's range after now (such a one says that the clocks differ).
+    /// The time of departure, ns of the sender's clock, which must also be the clock of `now_ns`: the latest with these
+    /// low bits that is not more than a sixteenth of the form's range after now (a time after now means that the clocks
+    /// differ).
     ///
     /// Right for 17 minutes in the compact form, for 4 seconds in the short form. None if the form carries none.
     #[inline]
@@ -230,8 +231,8 @@ impl Signature {
     }
 }
 
-/// Reads the signature of `frame`, which is without FCS, in any of `forms`. A frame to which something appended bytes,
-/// or from which it cut some, is foreign.
+/// Reads the signature of `frame`, which is without FCS, in any of `forms`. A frame with bytes appended or cut off is
+/// foreign.
 #[inline]
 #[must_use]
 pub fn read_signature(frame: &[u8], forms: FormSet) -> Reading {
@@ -251,7 +252,7 @@ pub fn read_signature(frame: &[u8], forms: FormSet) -> Reading {
     read_weaker(frame, forms)
 }
 
-/// What is neither intact nor has the magic of the full form, and is not intact in the compact form.
+/// Reads a frame that is neither intact nor has the magic of the full form, and is not intact in the compact form.
 #[inline(never)]
 fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     if forms.contains(SignatureForm::Full)

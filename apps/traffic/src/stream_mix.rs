@@ -49,7 +49,7 @@ impl StreamMix {
         self.sources.get(self.rotation.current()).map_or(0, FrameSource::next_size)
     }
 
-    /// The next frame, without FCS, and which stream it is of. `timestamp_ns` goes into its signature.
+    /// The next frame, without FCS, and its stream. `timestamp_ns` goes into its signature.
     #[inline]
     pub fn next_frame(&mut self, timestamp_ns: u64) -> (&[u8], usize) {
         let stream = self.rotation.current();
@@ -58,7 +58,7 @@ impl StreamMix {
         (frame.unwrap_or_default(), stream)
     }
 
-    /// The frames, where there is one stream and all its frames have one size.
+    /// The frames, if there is one stream and all its frames have one size.
     #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
@@ -66,7 +66,8 @@ impl StreamMix {
         source.of_one_size()
     }
 
-    /// The streams, in the order given. Their [`FrameSource::next_sequence`] is how many frames each has sent.
+    /// The streams, in the given order. Their [`FrameSource::next_sequence`] is the number of frames that each has
+    /// sent.
     #[must_use]
     pub fn sources(&self) -> &[FrameSource] {
         &self.sources

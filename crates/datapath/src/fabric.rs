@@ -8,18 +8,17 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::plan::Decide;
-use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
-use ringroad_port::port_queue::{HandOver, PortQueue, QueueProperties};
+use ringroad_port::port_index::{MAX_PORTS, PortIndex};
+use ringroad_port::port_queue::{PortQueue, QueueProperties};
 use ringroad_port::port_settings::PortSettings;
-use ringroad_port::trace::{Trace, TracedFrame};
+use ringroad_port::trace::Trace;
 use ringroad_switch::{
-    LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring,
-    Policing, PortPolicies, PortPolicy, Tracing,
+    LearningSwitch, Mac, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring, Policing, PortPolicies,
+    PortPolicy, Tracing,
 };
 
 use crate::engine::Engine;
@@ -30,7 +29,19 @@ use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use crate::rota::OwnerId;
 use crate::worker::{Worker, WorkerConfig, WorkerError};
 
+mod accounts;
+mod addresses;
+mod handover;
+mod mirrors;
 mod settings;
+mod tracing;
+mod wires;
+
+pub use accounts::SwitchTotals;
+pub use handover::{PortLeft, QueueLeft};
+pub use mirrors::NamedMirror;
+use wires::Wire;
+pub use wires::WireId;
 
 /// Most switches of one fabric.
 pub const MAX_SWITCHES: usize = 64;
@@ -130,26 +141,6 @@ impl QueueParts {
     }
 }
 
-/// What a queue leaves to another process, and its account.
-#[derive(Debug)]
-pub struct QueueLeft {
-    /// `None`: the port has to be opened again.
-    pub hand_over: Option<HandOver>,
-    pub account: CounterSnapshot,
-}
-
-/// What a port of a switch leaves to another process.
-#[derive(Debug)]
-pub struct PortLeft {
-    pub queues: Vec<QueueLeft>,
-    /// The account of queues that it had before.
-    pub past: CounterSnapshot,
-}
-
-/// Frames of `a` go to `b` and the other way round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WireId(u64);
-
 #[derive(Debug)]
 struct FabricPort {
     index: PortIndex,
@@ -210,46 +201,6 @@ impl Switch {
         }
         account
     }
-}
-
-/// Two ports joined queue by queue.
-#[derive(Debug)]
-struct Wire {
-    /// The first port's and the second's, in turn.
-    queues: Vec<QueueRef>,
-    counters: Vec<[Arc<QueueCounters>; 2]>,
-}
-
-/// The account of a switch, ports that left included.
-#[derive(Debug, Clone, Default)]
-pub struct SwitchTotals {
-    /// Sum over all ports.
-    pub totals: CounterSnapshot,
-    /// Addresses in the table.
-    pub macs: usize,
-    /// Addresses that left it for lack of room.
-    pub evictions: u64,
-    /// Times that a frame came from a static address on another port.
-    pub refused_moves: u64,
-    /// Ports now.
-    pub ports: usize,
-}
-
-/// A mirror, by the names of its ports, which need not be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedMirror {
-    /// The port whose frames are copied; `None` stands for all ports.
-    pub from: Option<String>,
-    /// The port that gets the copies.
-    pub to: String,
-    /// Whether frames that come in by the source are copied.
-    pub received: bool,
-    /// Whether frames that are delivered to it are.
-    pub delivered: bool,
-    /// One in this many frames of each port is copied, at least 1.
-    pub sample: u32,
-    /// Whether the port gets a record of each frame in place of the frame.
-    pub records: bool,
 }
 
 /// All ports, switches and workers of one datapath.
@@ -545,108 +496,8 @@ impl Fabric {
         Ok(gone.past)
     }
 
-    /// Joins the queues of two ports pairwise, on one worker, with no switch between them; both are served in `share`.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn wire(
-        &mut self,
-        share: Share,
-        a: Vec<QueueParts>,
-        b: Vec<QueueParts>,
-    ) -> Result<WireId, FabricError> {
-        let owner = self.owner(share);
-        let mut refs = Vec::with_capacity(2 * a.len());
-        let mut counters = Vec::with_capacity(a.len());
-        for (a, b) in a.into_iter().zip(b) {
-            counters.push([Arc::clone(&a.counters), Arc::clone(&b.counters)]);
-            let (a_ref, _) = self.place(a, Forwarding::Hold, owner)?;
-            let b_place = self.free_place(a_ref.worker);
-            let (a_place, worker) = (a_ref.place, a_ref.worker);
-            let b = EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters, owner);
-            let b_ref = QueueRef { worker, frame_cost: b.properties().frame_cost, place: b_place };
-            self.runner(worker)?.call(move |engine| {
-                engine.insert(b_place, b);
-                engine.set_forwarding(a_place, Forwarding::Wire(b_place));
-            })?;
-            refs.extend([a_ref, b_ref]);
-        }
-        self.next_wire += 1;
-        self.wires.insert(self.next_wire, Wire { queues: refs, counters });
-        Ok(WireId(self.next_wire))
-    }
-
-    /// Removes a wire and both its ports.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn unwire(&mut self, wire: WireId) -> Result<(), FabricError> {
-        if let Some(wire) = self.wires.remove(&wire.0) {
-            let account = self.take_out(&wire.queues)?;
-            self.departed += account;
-        }
-        Ok(())
-    }
-
-    /// The accounts of the ports at the two ends of a wire since they were joined: the first, then the second.
-    #[must_use]
-    pub fn wire_counters(&self, wire: WireId) -> Option<[CounterSnapshot; 2]> {
-        let mut sums = <[CounterSnapshot; 2]>::default();
-        for pair in &self.wires.get(&wire.0)?.counters {
-            for (sum, counters) in sums.iter_mut().zip(pair) {
-                counters.add_to(sum);
-            }
-        }
-        Some(sums)
-    }
-
-    /// Why the second port of a wire has stopped, if it has.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn wire_fault(&self, wire: WireId) -> Result<Option<String>, FabricError> {
-        self.fault_of(&self.second_queues(wire))
-    }
-
-    /// Where the queues of the second port of a wire are, in their order.
-    #[must_use]
-    pub fn second_queues(&self, wire: WireId) -> Vec<QueueRef> {
-        let pairs = self.wires.get(&wire.0).map_or(&[][..], |wire| &wire.queues);
-        pairs.iter().skip(1).step_by(2).copied().collect()
-    }
-
     fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
         Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
-    }
-
-    /// Notifies the programs whose devices have ended.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn end_wires(&self) -> Result<(), FabricError> {
-        self.runners.iter().try_for_each(|runner| runner.call(Engine::end_wires))
-    }
-
-    /// Counts what the kernel dropped before it could be received, of all ports.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn count_missed(&self) -> Result<(), FabricError> {
-        self.runners.iter().try_for_each(|runner| runner.call(Engine::count_missed))
-    }
-
-    /// Moves the ageing clock of every switch on by one tick.
-    pub fn tick(&self) {
-        for switch in self.switches.values() {
-            switch.learning.tick();
-        }
-    }
-
-    /// The switches that noticed a loop since the last call, each with what it noticed last.
-    pub fn take_loops(&self) -> impl Iterator<Item = (&str, LoopSeen)> {
-        self.switches
-            .iter()
-            .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_seen()?)))
     }
 
     /// Names of the switches.
@@ -654,84 +505,10 @@ impl Fabric {
         self.switches.keys().map(String::as_str)
     }
 
-    /// Learned addresses of a switch, with age in ticks.
-    #[must_use]
-    pub fn mac_table(&self, switch: &str) -> Option<Vec<MacEntry>> {
-        let switch = self.switches.get(switch)?;
-        Some(switch.learning.table.entries(switch.learning.now()).collect())
-    }
-
     /// A number that no other switch has while this one exists.
     #[must_use]
     pub fn switch_number(&self, switch: &str) -> Option<u16> {
         Some(self.switches.get(switch)?.id.0)
-    }
-
-    /// Notes that a learned address was seen again, unless it is on another port by now.
-    pub fn refresh(&self, switch: &str, mac: Mac, port: PortIndex) {
-        let Some(switch) = self.switches.get(switch) else { return };
-        let LearningSwitch { table, .. } = &*switch.learning;
-        let now = switch.learning.now();
-        if table.lookup(mac, now) == Some(port) {
-            table.learn(mac, port, now);
-        }
-    }
-
-    /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made.
-    /// `None` takes it back. `false`: there was nothing to take back.
-    pub fn set_static(&mut self, switch: &str, mac: Mac, port: Option<&str>) -> bool {
-        let state = self.switches.get(switch);
-        let was = state.is_some_and(|state| state.learning.table.unset_static(mac));
-        let Some(port) = port else {
-            let Some(statics) = self.statics.get_mut(switch) else { return was };
-            let known = statics.remove(&mac).is_some();
-            if statics.is_empty() {
-                self.statics.remove(switch);
-            }
-            return known;
-        };
-        self.statics.entry(switch.to_owned()).or_default().insert(mac, port.to_owned());
-        if let Some((state, port)) = state.and_then(|state| Some((state, state.ports.get(port)?))) {
-            state.learning.table.set_static(mac, port.index, state.learning.now());
-        }
-        true
-    }
-
-    /// Sends copies of frames to a port from now on, and whenever its ports are made. A mirror from the same port to
-    /// the same port is replaced.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn set_mirror(&mut self, switch: &str, mirror: NamedMirror) -> Result<(), FabricError> {
-        let mirrors = self.mirrors.entry(switch.to_owned()).or_default();
-        mirrors.retain(|other| (&other.from, &other.to) != (&mirror.from, &mirror.to));
-        mirrors.push(mirror);
-        self.install_mirrors(switch)
-    }
-
-    /// Ends the mirror from a port, or from all ports, to another. `false`: there is none.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn remove_mirror(&mut self, switch: &str, from: Option<&str>, to: &str) -> Result<bool, FabricError> {
-        let Some(mirrors) = self.mirrors.get_mut(switch) else { return Ok(false) };
-        let before = mirrors.len();
-        mirrors.retain(|mirror| (mirror.from.as_deref(), mirror.to.as_str()) != (from, to));
-        if mirrors.len() == before {
-            return Ok(false);
-        }
-        if mirrors.is_empty() {
-            self.mirrors.remove(switch);
-        }
-        self.install_mirrors(switch)?;
-        Ok(true)
-    }
-
-    /// The mirrors, each with its switch.
-    pub fn mirrors(&self) -> impl Iterator<Item = (&str, &NamedMirror)> {
-        self.mirrors
-            .iter()
-            .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
     }
 
     /// Whether the switch decides by its addresses alone: nothing else decides for it, no port has settings, it has no
@@ -745,44 +522,6 @@ impl Fabric {
                     && state.policies.is_empty()
                     && self.mirrors_in_force(switch, state).is_empty()
             })
-    }
-
-    /// The mirrors of a switch whose ports are there.
-    fn mirrors_in_force(&self, name: &str, switch: &Switch) -> Vec<Mirror> {
-        let index = |port: &String| Some(switch.ports.get(port)?.index);
-        let in_force = |mirror: &NamedMirror| {
-            let source = match &mirror.from {
-                Some(port) => [index(port)?].into_iter().collect(),
-                None => PortMask::all(),
-            };
-            let masked = |wanted: bool| if wanted { source } else { PortMask::EMPTY };
-            Some(Mirror {
-                received: masked(mirror.received),
-                delivered: masked(mirror.delivered),
-                to: index(&mirror.to)?,
-                sample: mirror.sample.max(1),
-                records: mirror.records,
-            })
-        };
-        self.mirrors.get(name).into_iter().flatten().filter_map(in_force).collect()
-    }
-
-    /// Gives each worker the decider that the mirrors of a switch and its ports require.
-    fn install_mirrors(&mut self, name: &str) -> Result<(), FabricError> {
-        let Some(switch) = self.switches.get(name) else { return Ok(()) };
-        let mirrors = self.mirrors_in_force(name, switch);
-        if mirrors == switch.mirrors {
-            return Ok(());
-        }
-        self.install_deciders(name, switch, &mirrors)?;
-        // Nothing is sent to a port that only looks on.
-        for mirror in &mirrors {
-            switch.learning.table.forget_learned(Some(mirror.to));
-        }
-        if let Some(switch) = self.switches.get_mut(name) {
-            switch.mirrors = mirrors;
-        }
-        Ok(())
     }
 
     /// Whether something else than the learning switch decides for a switch.
@@ -856,165 +595,11 @@ impl Fabric {
         Ok(())
     }
 
-    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a
-    /// port if one is given. A datapath has one trace at a time; an earlier one ends.
-    ///
-    /// # Errors
-    /// [`FabricError::NoSuchPort`], or a worker that is gone.
-    pub fn start_trace(&mut self, switch: &str, from: Option<&str>, count: u32) -> Result<(), FabricError> {
-        self.stop_trace()?;
-        let no_port = || FabricError::NoSuchPort(format!("{switch}:{}", from.unwrap_or("any")));
-        let state = self.switches.get(switch).ok_or_else(no_port)?;
-        let index = |port| state.ports.get(port).map(|port| port.index).ok_or_else(no_port);
-        let trace = Arc::new(Trace::new(from.map(index).transpose()?, count));
-        self.trace = Some((switch.to_owned(), Arc::clone(&trace)));
-        for runner in &self.runners {
-            let trace = Arc::clone(&trace);
-            runner.call(move |engine| engine.set_trace(Some(trace)))?;
-        }
-        let Some(state) = self.switches.get(switch) else { return Ok(()) };
-        self.install_deciders(switch, state, &state.mirrors)
-    }
-
-    /// Ends the trace.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn stop_trace(&mut self) -> Result<(), FabricError> {
-        let Some((switch, _)) = self.trace.take() else { return Ok(()) };
-        for runner in &self.runners {
-            runner.call(|engine| engine.set_trace(None))?;
-        }
-        match self.switches.get(&switch) {
-            Some(state) => self.install_deciders(&switch, state, &state.mirrors),
-            None => Ok(()),
-        }
-    }
-
-    /// The switch that is traced, the frames of the trace so far, and how many are still wanted.
-    #[must_use]
-    pub fn traced(&self) -> Option<(&str, Vec<TracedFrame>, u32)> {
-        let (switch, trace) = self.trace.as_ref()?;
-        let (frames, left) = trace.frames();
-        Some((switch, frames, left))
-    }
-
-    /// Name of the port of a switch that has the queue at `place` of `worker`, and the queue's number there.
-    #[must_use]
-    pub fn queue_at(&self, switch: &str, worker: u16, place: u32) -> Option<(&str, usize)> {
-        self.switches.get(switch)?.ports.iter().find_map(|(name, port)| {
-            let is_it = |queue: &QueueRef| (queue.worker, queue.place) == (worker, place);
-            Some((name.as_str(), port.queues.iter().position(is_it)?))
-        })
-    }
-
-    /// The static addresses: switch, address, and name of the port.
-    pub fn statics(&self) -> impl Iterator<Item = (&str, Mac, &str)> {
-        self.statics.iter().flat_map(|(switch, statics)| {
-            statics.iter().map(move |(&mac, port)| (switch.as_str(), mac, port.as_str()))
-        })
-    }
-
-    /// Forgets the learned addresses of a switch, or of one of its ports; how many. `None`: there is none of that name.
-    #[must_use]
-    pub fn forget_learned(&self, switch: &str, port: Option<&str>) -> Option<usize> {
-        let state = self.switches.get(switch)?;
-        let index = match port {
-            Some(port) => Some(state.ports.get(port)?.index),
-            None => None,
-        };
-        Some(state.learning.table.forget_learned(index))
-    }
-
     /// Name of the port with an index.
     #[must_use]
     pub fn port_name(&self, switch: &str, index: PortIndex) -> Option<&str> {
         let switch = self.switches.get(switch)?;
         switch.ports.iter().find(|(_, port)| port.index == index).map(|(name, _)| name.as_str())
-    }
-
-    /// The account of a port since it was attached, over all programs that opened it.
-    #[must_use]
-    pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
-        Some(self.switches.get(switch)?.ports.get(port)?.account())
-    }
-
-    /// The accounts of the queues that a port has now.
-    pub fn queue_counters(&self, switch: &str, port: &str) -> impl Iterator<Item = CounterSnapshot> {
-        let port = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
-        port.into_iter().flat_map(|port| &port.counters).map(|counters| {
-            let mut account = CounterSnapshot::default();
-            counters.add_to(&mut account);
-            account
-        })
-    }
-
-    /// Why a port has stopped, if it has.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
-        match self.switches.get(switch).and_then(|switch| switch.ports.get(port)) {
-            Some(port) => self.fault_of(&port.queues),
-            None => Ok(None),
-        }
-    }
-
-    /// Why each of `ports`, given by switch and name, has stopped, if it has. Each worker is queried once.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn port_faults(&self, ports: &[(&str, &str)]) -> Result<Vec<Option<String>>, FabricError> {
-        let mut asked: BTreeMap<u16, Vec<(usize, u32)>> = BTreeMap::new();
-        for (index, (switch, port)) in ports.iter().enumerate() {
-            let port = self.switches.get(*switch).and_then(|switch| switch.ports.get(*port));
-            for queue in port.iter().flat_map(|port| &port.queues) {
-                asked.entry(queue.worker).or_default().push((index, queue.place));
-            }
-        }
-        let mut faults = vec![None; ports.len()];
-        for (worker, places) in asked {
-            let found = self.runner(worker)?.call(move |engine| {
-                let faults =
-                    places.into_iter().filter_map(|(index, place)| Some((index, fault_at(engine, place)?)));
-                faults.collect::<Vec<_>>()
-            })?;
-            for (index, fault) in found {
-                if let Some(first) = faults.get_mut(index) {
-                    first.get_or_insert(fault);
-                }
-            }
-        }
-        Ok(faults)
-    }
-
-    /// Totals of a switch, ports that left included: the conservation sum is made from them.
-    #[must_use]
-    pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
-        let switch = self.switches.get(switch)?;
-        let totals = switch.account();
-        let table = &switch.learning.table;
-        Some(SwitchTotals {
-            totals,
-            macs: table.len(),
-            evictions: table.evictions(),
-            refused_moves: table.refused_moves(),
-            ports: switch.ports.len(),
-        })
-    }
-
-    /// The account of the whole datapath, removed switches, wires and ports included.
-    #[must_use]
-    pub fn totals(&self) -> CounterSnapshot {
-        let mut totals = self.departed.clone();
-        for switch in self.switches.values() {
-            totals += switch.account();
-        }
-        let wires = self.wires.values().flat_map(|wire| wire.counters.iter().flatten());
-        for counters in wires.chain(&self.engine_counters) {
-            counters.add_to(&mut totals);
-        }
-        totals
     }
 
     fn runner(&self, worker: u16) -> Result<&Runner, FabricError> {
@@ -1108,132 +693,6 @@ impl Fabric {
             }
         }
         Ok((all, taking))
-    }
-
-    /// Returns when every worker has finished what it had in hand, and will see what was changed before.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn settle(&self) -> Result<(), FabricError> {
-        self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
-    }
-
-    /// Makes every worker do only what it is called for, or everything again ([`Engine::hold`]).
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn hold(&self, holds: bool) -> Result<(), FabricError> {
-        self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))
-    }
-
-    /// Lets the held workers forward what they had received, until nothing is left or `deadline` has passed. Returns
-    /// whether nothing is left. Devices and drivers have a tenth of the time for what they do by themselves: a peer
-    /// must not prolong it.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn come_to_rest(&self, deadline: Instant) -> Result<bool, FabricError> {
-        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 10;
-        loop {
-            let now = Instant::now();
-            let mut at_rest = true;
-            for runner in &self.runners {
-                at_rest &= runner.call(move |engine| engine.come_to_rest(now < patience))?;
-            }
-            // A worker that is at rest gives others nothing, so all are.
-            if at_rest || now >= deadline {
-                return Ok(at_rest);
-            }
-        }
-    }
-
-    /// What the queues of a port leave to another process, and their accounts, queue by queue; and the account of
-    /// queues that it had before.
-    ///
-    /// # Errors
-    /// [`FabricError::NoSuchPort`], or a worker that is gone.
-    pub fn hand_over_port(&self, switch: &str, port: &str) -> Result<PortLeft, FabricError> {
-        let entry = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
-        let entry = entry.ok_or_else(|| FabricError::NoSuchPort(format!("{switch}:{port}")))?;
-        Ok(PortLeft { queues: self.leave(&entry.queues, &entry.counters)?, past: entry.past.clone() })
-    }
-
-    /// The same of the two ports at the ends of a wire.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn hand_over_wire(&self, wire: WireId) -> Result<[Vec<QueueLeft>; 2], FabricError> {
-        let Some(wire) = self.wires.get(&wire.0) else { return Ok([Vec::new(), Vec::new()]) };
-        let counters: Vec<_> = wire.counters.iter().flatten().cloned().collect();
-        let mut ends = [Vec::new(), Vec::new()];
-        for (number, queue) in self.leave(&wire.queues, &counters)?.into_iter().enumerate() {
-            ends[number % 2].push(queue);
-        }
-        Ok(ends)
-    }
-
-    fn leave(
-        &self,
-        queues: &[QueueRef],
-        counters: &[Arc<QueueCounters>],
-    ) -> Result<Vec<QueueLeft>, FabricError> {
-        let mut left = Vec::with_capacity(queues.len());
-        for (queue, counters) in queues.iter().zip(counters) {
-            let place = queue.place;
-            let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(place))?;
-            let mut account = CounterSnapshot::default();
-            counters.add_to(&mut account);
-            left.push(QueueLeft { hand_over, account });
-        }
-        Ok(left)
-    }
-
-    /// The accounts of what is gone: of each switch, and of everything else.
-    #[must_use]
-    pub fn departed(&self) -> (BTreeMap<String, CounterSnapshot>, CounterSnapshot) {
-        let of_switch = |switch: &Switch| {
-            let mut account = switch.departed.clone();
-            switch.worker_counters.iter().for_each(|counters| counters.add_to(&mut account));
-            account
-        };
-        let mut others = self.departed.clone();
-        self.engine_counters.iter().for_each(|counters| counters.add_to(&mut others));
-        (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
-    }
-
-    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does
-    /// not come back is added to the others.
-    pub fn resume_departed(
-        &mut self,
-        of_switches: BTreeMap<String, CounterSnapshot>,
-        others: CounterSnapshot,
-    ) {
-        self.departed += others;
-        for (name, account) in of_switches {
-            match self.switches.get_mut(&name) {
-                Some(switch) => switch.departed += account,
-                None => self.departed += account,
-            }
-        }
-    }
-
-    /// Learns addresses of a switch, each with its VLAN or 0, as if frames had come from them.
-    pub fn learn(&self, switch: &str, addresses: impl Iterator<Item = (u16, Mac, PortIndex)>) {
-        let Some(state) = self.switches.get(switch) else { return };
-        let LearningSwitch { table, ports, .. } = &*state.learning;
-        let now = state.learning.now();
-        for (vlan, mac, port) in addresses.filter(|(.., port)| ports.contains(*port)) {
-            table.learn_in(vlan, mac, port, now);
-        }
-    }
-
-    /// Keeps the workers from sleeping, or lets them sleep again where they may at all.
-    pub fn keep_awake(&self, awake: bool) {
-        for runner in &self.runners {
-            if let Runner::Thread(worker) = runner {
-                worker.keep_awake(awake);
-            }
-        }
     }
 
     /// Gives a queue to the worker that has fewest.

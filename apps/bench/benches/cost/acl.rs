@@ -1,5 +1,5 @@
-//! Rules like those of an access control list, made by a seed, and headers that match them: what the laboratory's
-//! `flow_set/acl_rules.py` makes, with the same weights and other numbers.
+//! Rules like those of an access control list, made from a seed, and headers that match them: like the laboratory's
+//! `flow_set/acl_rules.py`, with the same weights and other numbers.
 
 use std::collections::HashSet;
 
@@ -84,7 +84,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// How many headers it matches, as a power of two: what orders rules.
+    /// The number of headers that it matches, as a power of two: the sort key of rules.
     fn scope_bits(&self) -> f64 {
         let addresses: u32 = self.addresses.iter().map(|one| one.mask.count_zeros()).sum();
         let ports: f64 =
@@ -108,7 +108,7 @@ fn port_masks((first, last): (u16, u16)) -> Vec<Masked> {
     found
 }
 
-/// Numbers that look like random ones (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -157,7 +157,7 @@ impl Draw {
     fn prefix(&mut self, bits: u32, known: &mut Vec<u32>) -> Masked {
         let mask = |bits: u32| u32::MAX.checked_shl(32 - bits).unwrap_or(0);
         let mut address = (1 + self.below(223) as u32) << 24 | self.next() as u32 & 0xff_ffff;
-        // Most lie in a network that is known already; the more are in one, the more come to it.
+        // Most are in a known network; the more a network has, the more are added to it.
         if !known.is_empty() && self.below(10) < 8 {
             let shared = mask(8 + self.below(25) as u32);
             let other = known.get(self.below(known.len())).copied().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Draw {
     }
 }
 
-/// Entries of a list of rules, `count` of them, those of the first rule with the highest priority.
+/// Entries of a list of `count` rules; the first rule's have the highest priority.
 pub(crate) fn entries(count: usize, seed: u64) -> (Vec<AclEntry>, Draw) {
     let mut draw = Draw(seed);
     let mut pairs: Vec<(u32, u32)> = Vec::new();

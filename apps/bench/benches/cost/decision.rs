@@ -14,7 +14,7 @@ const NOBODY: u8 = 99;
 fn set_up(burst: u32, to: &[u8]) -> Result<Turn, Failure> {
     let mut site = Site::new();
     for station in 1..=RECEIVERS {
-        // Its one frame lets the switch know where it is.
+        // Its one frame lets the switch learn its port.
         site.attach(&format!("to{station}"), replay(&[frame(station, 0)], 1, 1))?;
     }
     site.step();

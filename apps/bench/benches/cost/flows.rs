@@ -22,7 +22,7 @@ use crate::{Failure, counted};
 
 /// The port that frames go to, as the first of the switch.
 const TO: PortIndex = PortIndex(0);
-/// The port that they come from.
+/// The port that sends them.
 const FROM: PortIndex = PortIndex(1);
 const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 /// Flows that a path walks through.
@@ -109,7 +109,7 @@ fn udp_frame(flow: u32) -> Vec<u8> {
     frame
 }
 
-/// From where and to where.
+/// Source and destination.
 fn addresses(flow: u32) -> (u32, u32) {
     (0x0a00_0000 + flow, 0xc612_0000 + flow / 3)
 }

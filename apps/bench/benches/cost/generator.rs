@@ -1,4 +1,4 @@
-//! The generator into a port that takes everything. Its clock stands still: reading a real one costs more on some
+//! The generator into a port that accepts all frames. Its clock is stopped: reading a real one costs more on some
 //! machines than on others, and would be counted too.
 
 use ringroad::Embedded;

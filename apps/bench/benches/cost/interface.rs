@@ -1,5 +1,5 @@
-//! Network interfaces: programs that open one end of a veth pair, in a network namespace of their own. What the kernel
-//! does is not counted.
+//! Network interfaces: programs that open one end of a veth pair, in their own network namespace. The kernel's work is
+//! not counted.
 
 use ringroad::{Embedded, OpenError, Port};
 use ringroad_bench::veth::Lab;

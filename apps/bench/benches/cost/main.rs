@@ -1,5 +1,5 @@
-//! `make cost`: the instructions that a frame costs on each path, beside their guards; `ringroad_bench::cost` says how
-//! they are counted.
+//! `make cost`: the instructions that a frame costs on each path, beside their guards; `ringroad_bench::cost` describes
+//! how they are counted.
 //!
 //! Called without a path it counts all of them: it runs itself under valgrind as `count PROGRAM`. A new path is a file,
 //! or a function in one, and a line in [`paths::PATHS`].
@@ -29,7 +29,7 @@ use ringroad_bench::cost::report::{Report, Row, Skipped};
 
 use paths::{Formula, PATHS, Program, Run};
 
-/// What went wrong, in words for people.
+/// An error message for users.
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// The function within which callgrind counts: [`counted`].
@@ -50,22 +50,22 @@ struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Make what is counted now the guards of the paths that are counted
+    /// Set the guards of the counted paths to the new counts
     #[arg(long)]
     accept: bool,
-    /// What cargo says to every benchmark
+    /// Argument that cargo passes to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Move frames, to be counted: what runs under valgrind
+    /// Move frames that are counted; runs under valgrind
     #[command(hide = true)]
     Count { program: String, burst: u32, frames: u64 },
 }
 
-/// Does the work that is to be counted.
+/// Does the work that is counted.
 #[inline(never)]
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     work()
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a program until it has moved so many frames, and says how many it has.
+/// Runs a program until it has moved this number of frames, and prints how many it has moved.
 fn move_frames(name: &str, burst: u32, frames: u64) -> Result<(), Failure> {
     let mut programs = PATHS.iter().flat_map(|path| path.formula.programs());
     let set_up = programs.find_map(|program| match program.run {
@@ -115,7 +115,7 @@ fn no_such(what: &str, name: &str) -> Failure {
     format!("there is no {what} {name}; the paths are {}", names.join(", ")).into()
 }
 
-/// Counts the paths asked for and prints them; whether all keep to their guards.
+/// Counts the requested paths and prints them; returns whether all keep to their guards.
 fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     if let Some(unknown) = arguments.path.iter().find(|name| !PATHS.iter().any(|path| path.name == **name)) {
         return Err(no_such("path", unknown));
@@ -151,7 +151,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
 
 /// Counts programs, each once.
 struct Counter {
-    /// Where callgrind writes.
+    /// Output file of callgrind.
     folder: PathBuf,
     known: BTreeMap<(&'static str, u32), Counts>,
 }
@@ -184,7 +184,7 @@ impl Counter {
         }
     }
 
-    /// What a frame costs, from two runs side by side.
+    /// Cost of a frame, from two runs side by side.
     fn per_frame(&mut self, program: &'static Program, burst: u32) -> Result<Counts, Failure> {
         let key = (program.name, burst);
         if let Some(known) = self.known.get(&key) {

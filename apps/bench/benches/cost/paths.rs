@@ -9,7 +9,7 @@ use crate::{COUNTED, Failure, decision, flows, generator, interface, switch, vho
 
 /// Frames of a burst.
 pub(crate) const BURST: u32 = 32;
-/// Two bursts, from which the price of a call and that of a frame are told apart.
+/// Two bursts, which separate the cost of a call from the cost of a frame.
 pub(crate) const BURSTS: [u32; 2] = [BURST, 256];
 /// The object that `ringroad run` puts before the libraries of a program written for netmap.
 const NETMAP_OBJECT: &str = "libringroad_preload_netmap.so";
@@ -21,7 +21,7 @@ const OF_CARD: &str = "dpdk-szedata2/cost-card";
 /// A turn of a program: moves a burst, and adds its frames to those moved.
 pub(crate) type Turn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
 
-/// What runs under valgrind.
+/// Runs under valgrind.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) need: Need,
@@ -30,15 +30,15 @@ pub(crate) struct Program {
     pub(crate) run: Run,
 }
 
-/// What a program is.
+/// Kinds of programs.
 pub(crate) enum Run {
-    /// This one, when this has made it ready to move bursts of so many frames.
+    /// This process, after the function has prepared it to move bursts of the given number of frames.
     Here(fn(u32) -> Result<Turn, Failure>),
     /// [`OF_CARD`], with a card that does this.
     OfCard(CardRole),
 }
 
-/// What a program needs besides itself.
+/// Other things that a program needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,
@@ -59,7 +59,7 @@ impl Need {
         }
     }
 
-    /// Makes what is needed, in `folder`; what the program finds it by.
+    /// Makes these things in `folder`; returns the environment for the program to find them.
     fn environment(self, folder: &Path) -> Result<Vec<(String, String)>, Failure> {
         if !matches!(self, Self::Daemon | Self::NetmapObject) {
             return Ok(Vec::new());
@@ -111,13 +111,13 @@ fn built(file: &str) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| format!("{file} is not above {}: make cost builds it", own.display()).into())
 }
 
-/// What a path's figure is made of.
+/// Kinds of a path's figure.
 pub(crate) enum Formula {
-    /// What a frame costs.
+    /// The cost of a frame.
     PerFrame(Program),
-    /// What each frame of a call costs beyond a native program's.
+    /// The cost of each frame of a call beyond a native program's.
     FrameBeyond { ours: &'static Program, native: &'static Program },
-    /// What a call costs beyond a native program's, without its frames; there are `calls` for each burst.
+    /// The cost of a call beyond a native program's, without its frames; there are `calls` for each burst.
     CallBeyond { ours: &'static Program, native: &'static Program, calls: f64 },
 }
 

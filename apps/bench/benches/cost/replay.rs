@@ -1,4 +1,4 @@
-//! Ports that give frames without a ring behind them and take them without a copy.
+//! Ports that deliver frames without a ring and accept them without a copy.
 #![allow(unsafe_code)]
 
 use ringroad_datapath::fabric::QueueParts;
@@ -6,14 +6,14 @@ use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
-/// A port that gives bursts of frames, one after the other and again and again.
+/// A port that delivers bursts of frames in turn, repeatedly.
 struct Replay {
     bursts: Vec<Vec<Vec<u8>>>,
     next: usize,
     rounds: u64,
 }
 
-/// A port that gives `rounds` bursts, in which these frames follow each other in turn.
+/// A port that delivers `rounds` bursts, in which these frames follow each other in turn.
 pub(crate) fn replay(frames: &[Vec<u8>], burst: u32, rounds: u64) -> QueueParts {
     let mut frames_in_turn = frames.iter().cycle().cloned();
     let mut bursts: Vec<Vec<_>> = Vec::new();

@@ -1,5 +1,5 @@
-//! What the paths below a program's rings have in common: a datapath that is stepped here, ports on it, and the
-//! programs at their rings.
+//! Shared code of the paths below a program's rings: a datapath that is stepped here, ports on it, and the programs at
+//! their rings.
 
 use std::any::Any;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl Site {
         Ok(self.fabric.set_decider(SWITCH, Some(make))?)
     }
 
-    /// A port of the switch, and the program that has it.
+    /// A port of the switch, and its program.
     pub(crate) fn attach_program(&mut self, port: &str) -> Result<ProgramRings, Failure> {
         let (queue, program) = self.program(port)?;
         self.attach(port, queue)?;
@@ -79,7 +79,7 @@ impl Site {
         Ok(program)
     }
 
-    /// Opens a device that needs no region, and keeps what it keeps.
+    /// Opens a device that needs no region, and stores the objects that keep it open.
     pub(crate) fn device(&mut self, name: &str, role: Role) -> Result<Device, Failure> {
         let mut device = open(name, role)?;
         if let Some(keep) = device.keep.take() {
@@ -108,12 +108,12 @@ impl Site {
     }
 }
 
-/// What a capture card does with its channels.
+/// The use of a capture card's channels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CardRole {
     /// A thread fills the receive channel.
     Feeds,
-    /// Nobody takes frames from the transmit channel.
+    /// No program sends through the transmit channel.
     Idles,
 }
 
@@ -159,7 +159,7 @@ impl ProgramRings {
         Ok(())
     }
 
-    /// Takes what came, and gives up to `most` slots back; how many.
+    /// Takes frames, and returns up to `most` slots; returns their number.
     pub(crate) fn receive(&mut self, most: u32) -> Result<u64, Failure> {
         self.rx.sync()?;
         let window = self.rx.window_mut();
@@ -175,7 +175,7 @@ pub(crate) fn frame(from: u8, to: u8) -> Vec<u8> {
     worker::template(from, to, SLOT_BYTES.into())
 }
 
-/// Fills `count` slots of a port with the same frame, or none where there is no room; how many.
+/// Fills `count` slots of a port with the same frame, or none if there is no room; returns their number.
 pub(crate) fn fill(port: &mut Port, frame: &[u8], count: u32) -> u32 {
     let tx = port.tx();
     if tx.available() < count {
@@ -194,7 +194,7 @@ pub(crate) fn send(port: &mut Port, frame: &[u8], count: u32) -> Result<u64, Fai
     Ok(filled.into())
 }
 
-/// Gives up to `most` frames that have come to a port back, unread; how many.
+/// Returns up to `most` frames that have arrived at a port, unread; returns their number.
 pub(crate) fn take(port: &mut Port, most: u32) -> u64 {
     let rx = port.rx();
     let count = rx.available().min(most);
@@ -202,7 +202,7 @@ pub(crate) fn take(port: &mut Port, most: u32) -> u64 {
     count.into()
 }
 
-/// The same with those that come.
+/// The same with received frames.
 pub(crate) fn receive(port: &mut Port, most: u32) -> Result<u64, Failure> {
     port.rx().sync()?;
     Ok(take(port, most))

@@ -1,4 +1,4 @@
-//! The datapath between programs' rings and what is behind them, without what the programs do.
+//! The datapath between programs' rings and behind them, without the programs' work.
 
 use crate::paths::Turn;
 use crate::site::{Site, frame};
@@ -8,7 +8,7 @@ use crate::{Failure, counted};
 pub(crate) fn shm(burst: u32) -> Result<Turn, Failure> {
     let mut site = Site::new();
     let (mut a, mut b) = (site.attach_program("a")?, site.attach_program("b")?);
-    // So that the switch knows where the receiver is.
+    // So that the switch knows the receiver's port.
     b.send(&frame(2, 1), 1)?;
     site.step();
     let to_b = frame(1, 2);

@@ -39,7 +39,7 @@ pub(crate) fn switch(burst: u32) -> Result<Turn, Failure> {
     let (mut a, watch_a) = attach(&mut site, "a", &folder)?;
     let (mut b, watch_b) = attach(&mut site, "b", &folder)?;
     let began = Instant::now();
-    // Both ends agree by what their datapaths do; the first frame from each tells that they have.
+    // Both ends negotiate through their datapaths; the first frame from each shows that this is done.
     let mut known = [false; 2];
     while known != [true; 2] || [&watch_a, &watch_b].iter().any(|watch| watch.status().active_queues == 0) {
         if began.elapsed() > PATIENCE {

@@ -1,4 +1,5 @@
-//! What the benchmark's workers do, over null ports and pipes: program, rings, datapath and drivers, all in one thread.
+//! The work of the benchmark's workers, over null ports and pipes: program, rings, datapath and drivers, all in one
+//! thread.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const FRAME_BYTES: u32 = 64;
 /// The ends of a pipe.
 const PIPE: [&str; 2] = ["cost{1", "cost}1"];
 
-/// What a worker of this role gets.
+/// Arguments of a worker of this role.
 pub(crate) fn options(role: Role, ports: &[&str], burst: u32) -> WorkerOptions {
     WorkerOptions {
         role,
@@ -40,7 +41,7 @@ fn turns(
         *moved = tally.directions_frames.iter().sum();
         match tally.lost_or_reordered_frames {
             0 => Ok(()),
-            lost => Err(format!("{lost} frames were lost or came out of order").into()),
+            lost => Err(format!("{lost} frames were lost or reordered").into()),
         }
     }))
 }
@@ -67,7 +68,7 @@ pub(crate) fn netmap_syncs(burst: u32) -> Result<Turn, Failure> {
     turns(Role::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
 }
 
-/// The calls of a native program on such a pipe, without what it does with its frames.
+/// The calls of a native program on such a pipe, without its work on the frames.
 pub(crate) fn native_syncs(burst: u32) -> Result<Turn, Failure> {
     let [from, to] = PIPE;
     let (mut from, mut to) = (Port::open(from)?, Port::open(to)?);

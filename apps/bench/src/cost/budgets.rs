@@ -1,4 +1,4 @@
-//! Goals and guards: what a path should cost one day, and what it must not cost more than today.
+//! Goals and guards: the future cost of a path, and the most that it can cost today.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use super::CostError;
 
-/// By how much a count may lie above its guard before the check fails, and below it before a lower guard is due.
+/// Tolerance of a count above its guard before the check fails, and below it before a lower guard is due.
 pub const TOLERANCE: f64 = 0.05;
 
-/// What stands at the head of the file.
+/// The head of the file.
 const HEAD: &str = "\
-# Instructions per frame, by path, which `make cost` compares with its counts; docs/performance.md says what a path is.
-# goal: what the path should cost one day. guard: what it cost when the guard was set; 5 % more fails.
-# `make cost COST_ARGS='--accept PATH'` sets the guard of a path to what it costs now.
+# Instructions per frame, by path, which `make cost` compares with its counts; docs/performance.md defines the paths.
+# goal: the future cost of the path. guard: the cost when the guard was set; 5 % more fails.
+# `make cost COST_ARGS='--accept PATH'` sets the guard of a path to its current cost.
 ";
 
-/// What a path may cost, instructions per frame.
+/// Cost limits of a path, instructions per frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// What it should cost one day.
+    /// The future cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<f64>,
-    /// What it cost when the guard was set.
+    /// The cost when the guard was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<f64>,
 }
 
-/// What a count means beside its guard.
+/// Result of comparing a count with its guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// As it was.
     Kept,
-    /// So much below the guard that this should be lowered.
+    /// Far enough below the guard that the guard should be lowered.
     Improved,
-    /// Above what the guard allows.
+    /// Above the guard and its tolerance.
     Exceeded,
     /// There is no guard yet.
     Unguarded,
@@ -64,7 +64,7 @@ impl Budgets {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`CostError`] where it cannot be read.
+    /// [`CostError`] if it cannot be read.
     pub fn read(path: &Path) -> Result<Self, CostError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| CostError::File { path: path.to_owned(), source })?;
@@ -76,7 +76,7 @@ impl Budgets {
     /// Writes the file anew.
     ///
     /// # Errors
-    /// [`CostError`] where it cannot be written.
+    /// [`CostError`] if it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), CostError> {
         let wrong =
             |error: toml::ser::Error| CostError::Budgets { path: path.to_owned(), what: error.to_string() };
@@ -84,7 +84,7 @@ impl Budgets {
         std::fs::write(path, text).map_err(|source| CostError::File { path: path.to_owned(), source })
     }
 
-    /// The budget of a path; none yet for a new one.
+    /// The budget of a path; empty for a new one.
     #[must_use]
     pub fn of(&self, path: &str) -> Budget {
         self.0.get(path).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A program under callgrind: how it is run, and what its counts say.
+//! Runs a program under callgrind and reads its counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::CostError;
 /// The part that the standard library is.
 const STD: &str = "std";
 
-/// What callgrind counted.
+/// Counts of callgrind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Instructions by part: a crate, or a library where there are no lines.
+    /// Instructions by part: a crate, or a library without line information.
     pub parts: BTreeMap<String, f64>,
 }
 
@@ -49,14 +49,14 @@ impl Counts {
             match line.split_once('=') {
                 Some(("ob", name)) => object = name,
                 Some(("fl" | "fi" | "fe", name)) => file = name,
-                // The file that a function begins with is its own; those after it are of what was inlined.
+                // The file that a function begins with is its own; those after it are of inlined code.
                 Some(("fn", _)) => own = file,
-                // What was called counts itself: the next line is the sum of that.
+                // The callee has its own counts: the next line is their sum.
                 Some(("calls", _)) => drop(lines.next()),
                 Some(_) => {}
                 None if line.starts_with(|first: char| first.is_ascii_digit()) => {
                     let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
-                    // What is inlined from the standard library is the work of whoever calls it.
+                    // Inlined code of the standard library is the work of its caller.
                     let part = Some(part(object, file)).filter(|part| part != STD);
                     let part = part.unwrap_or_else(|| self::part(object, own));
                     *counts.parts.entry(part).or_default() += cost.unwrap_or_default();
@@ -68,7 +68,7 @@ impl Counts {
     }
 }
 
-/// The part to which an instruction of `file` belongs: the folder of a crate, the standard library, or the object where
+/// The part to which an instruction of `file` belongs: the folder of a crate, the standard library, or the object if
 /// the lines are unknown.
 fn part(object: &str, file: &str) -> String {
     let folders: Vec<&str> = file.split('/').collect();
@@ -76,7 +76,7 @@ fn part(object: &str, file: &str) -> String {
         let at = folders.iter().rposition(|name| *name == folder)?;
         folders.get(at + 1).filter(|_| folders.len() > at + 2).map(|name| (*name).to_owned())
     };
-    // The folder of the registry's mirror lies between.
+    // The folder of the registry's mirror is in between.
     let dependency = folders.iter().position(|name| *name == "registry").and_then(|at| folders.get(at + 3));
     if let Some(dependency) = dependency {
         return dependency.rsplit_once('-').map_or(*dependency, |(name, _)| name).to_owned();
@@ -91,9 +91,9 @@ fn part(object: &str, file: &str) -> String {
     name.split(".so").next().unwrap_or(name).to_owned()
 }
 
-/// Runs `program` with `words` and `environment` under callgrind, and counts what it does within the function
-/// `counted`. Its last word is how many frames it has moved. What callgrind wrote is left in `file`, for
-/// callgrind_annotate.
+/// Runs `program` with `words` and `environment` under callgrind, and counts the instructions within the function
+/// `counted`. The last word of its output is the number of frames that it moved. The output of callgrind stays in
+/// `file`, for callgrind_annotate.
 ///
 /// # Errors
 /// [`CostError`].
@@ -122,7 +122,7 @@ pub fn count(
     let said = String::from_utf8_lossy(&output.stdout);
     let frames = said.split_whitespace().next_back().and_then(|word| word.parse().ok());
     let wrong = |what: &str| CostError::Output { program: name.clone(), what: what.into() };
-    let frames = frames.ok_or_else(|| wrong("it did not say how many frames it has moved"))?;
+    let frames = frames.ok_or_else(|| wrong("it did not print how many frames it has moved"))?;
     let text =
         std::fs::read_to_string(file).map_err(|source| CostError::File { path: file.to_owned(), source })?;
     let counts = Counts::parse(&text);

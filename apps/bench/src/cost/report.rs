@@ -1,4 +1,4 @@
-//! What was counted, for people and for programs.
+//! The counts, for users and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,13 +18,13 @@ const NAMED_PARTS: usize = 5;
 pub struct Row {
     /// Its name in the file of budgets.
     pub path: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
-    /// Instructions per frame, or per call where the path says so.
+    /// Instructions per frame, or per call if so defined for the path.
     pub instructions: f64,
     #[serde(flatten)]
     pub budget: Budget,
-    /// What the count means.
+    /// Result of the count.
     pub verdict: Verdict,
     /// Instructions by part.
     pub parts: BTreeMap<String, f64>,
@@ -34,7 +34,7 @@ pub struct Row {
 #[derive(Clone, Debug, Serialize)]
 pub struct Skipped {
     pub path: &'static str,
-    /// What it needs.
+    /// Its requirements.
     pub why: &'static str,
 }
 
@@ -76,7 +76,7 @@ impl Report {
         self.paths.iter().all(|row| matches!(row.verdict, Verdict::Kept | Verdict::Improved))
     }
 
-    /// The table, and below it what is to be done.
+    /// The table, and below it the actions to take.
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut table = Table::new();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_improvement_asks_for_a_lower_guard_and_is_no_failure() {
+    fn an_improvement_requests_a_lower_guard_and_is_not_a_failure() {
         let report = Report { paths: vec![row(90.0, Some(100.0))], skipped: Vec::new() };
         assert!(report.is_kept());
         let table = report.to_table();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_a_guard_is_a_failure_that_says_how_to_set_one() {
+    fn a_path_without_a_guard_is_a_failure_with_advice_to_set_one() {
         let report = Report { paths: vec![row(90.0, None)], skipped: Vec::new() };
         assert!(!report.is_kept());
         let table = report.to_table();

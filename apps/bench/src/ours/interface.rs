@@ -16,7 +16,7 @@ use crate::worker::{COUNT, GO, Role, WorkerLine, WorkerOptions};
 #[derive(Debug)]
 pub(crate) struct RingroadInterface {
     programs: Programs,
-    /// Whether frames are signed, where it is a generator among others.
+    /// Whether frames are signed, if it is one of several generators.
     signing: Option<Signing>,
     command: Option<String>,
     mode: Option<String>,
@@ -34,11 +34,11 @@ impl RingroadInterface {
     }
 }
 
-/// The ports of a task. The one that sends shares the other's region, so that buffers can change hands.
+/// The ports of a task. The sending port shares the other's region, so that buffers can be exchanged.
 fn ports(task: &Task<'_>) -> Vec<String> {
     let port = |interface: &&str| match task.mechanism {
         Mechanism::Xdp | Mechanism::Pcap => format!("xdp:{interface}"),
-        // Who passes frames on does not wait for a block of them.
+        // A forwarder does not wait for a block of frames.
         Mechanism::Packet if task.flow == Flow::Io => format!("packet:{interface}@immediate=1"),
         Mechanism::Packet => format!("packet:{interface}"),
     };
@@ -68,7 +68,7 @@ impl InterfaceProgram for RingroadInterface {
             frame_bytes: task.point.frame_bytes,
             burst_frames: task.point.burst_frames,
             cpu: task.cpu,
-            // Asked for its count, it has no interval of its own.
+            // It reports counts on request, and has no interval of its own.
             interval: Duration::ZERO,
         };
         let started = WorkerProcess::start(&self.programs, &task.lab.namespace(), &options, &[], task.stop)?;
@@ -116,7 +116,7 @@ impl Running for WorkerProcess {
     fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {
         Reading::of(|| {
             self.process.tell(COUNT)?;
-            self.answer("say what it received", LIMIT, stop, |line| match line {
+            self.answer("report its count of received frames", LIMIT, stop, |line| match line {
                 WorkerLine::SoFar { so_far_frames } => Some(so_far_frames),
                 _ => None,
             })

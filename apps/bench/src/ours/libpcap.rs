@@ -44,7 +44,7 @@ impl InterfaceProgram for LibpcapProgram {
         let (device, daemon) = match self.object {
             Some(_) => {
                 let namespace = task.lab.namespace();
-                // Where frames come from the second processor, that has no room for a third thread.
+                // If frames come from the second processor, it has no capacity for a third thread.
                 let cpu = (task.flow == Flow::Rx).then_some(task.cpu);
                 let daemon = start_daemon(&self.programs, &namespace, task.folder, cpu, task.stop)?;
                 self.commands.push(daemon.command);

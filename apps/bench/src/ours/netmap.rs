@@ -14,7 +14,7 @@ use crate::worker::NetmapCalls;
 /// The object that `ringroad run` puts before such a program's libraries.
 const OBJECT: &str = "libringroad_preload_netmap.so";
 
-/// How workers are to be netmap programs.
+/// How workers use netmap.
 #[derive(Clone, Debug)]
 pub(super) struct NetmapProgram {
     pub(super) calls: NetmapCalls,
@@ -31,7 +31,7 @@ impl NetmapProgram {
     }
 }
 
-/// Enters netmap programs as Ringroad's contestants, and the native workers as what they are compared with.
+/// Enters netmap programs as Ringroad's contestants, and the native workers as their peers.
 pub(super) fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     let Some(object) = preloaded_object(&programs.worker, OBJECT) else {
         roster.absent.push(absent(&programs.worker));

@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::worker::NetmapCalls;
 
-/// What netmap programs are to find before the C library: an object that is in every process anyway.
+/// The object to preload into netmap programs: one that is in every process anyway.
 const OBJECT: &str = "libc.so.6";
 
 const CORES: CorePair = CorePair { first: 0, second: 1 };
 
-/// A program that plays the daemon and all workers: a shell script that answers as the protocol says, by role.
+/// A program that simulates the daemon and all workers: a shell script that answers according to the protocol, by role.
 fn programs(folder: &Path, counting: &str) -> Programs {
     let file = folder.join("workers.sh");
     let test_program = std::env::current_exe().unwrap();
@@ -75,7 +75,7 @@ fn netmap_programs_get_the_object_and_native_ones_on_their_paths_do_not() {
 }
 
 #[test]
-fn without_a_daemon_the_error_says_how_to_get_one() {
+fn without_a_daemon_the_error_has_advice() {
     let folder = tempfile::tempdir().unwrap();
     let programs = Programs { daemon: None, ..programs(folder.path(), "exit 1") };
     let point = Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 };
@@ -85,7 +85,7 @@ fn without_a_daemon_the_error_says_how_to_get_one() {
 }
 
 #[test]
-fn what_a_worker_complains_about_is_the_error() {
+fn a_workers_complaint_is_the_error() {
     let error = measure(FramePath::Pipe, r#"echo '{"error":"the ring is broken"}'"#).unwrap_err();
     assert_eq!(error.to_string(), "the sink worker failed: the ring is broken");
 }
@@ -98,7 +98,7 @@ fn a_worker_that_dies_is_noticed_at_once() {
 }
 
 #[test]
-fn a_count_over_another_interval_than_asked_for_does_not_count() {
+fn a_count_over_a_wrong_interval_is_invalid() {
     let line = r#"{"frames":30,"directions_frames":[30],"seconds":9.0,"cycles_per_frame":null,"lost_or_reordered_frames":null}"#;
     assert!(matches!(measure(FramePath::Null, &format!("echo '{line}'")), Err(BenchError::Implausible(_))));
 }

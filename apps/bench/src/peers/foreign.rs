@@ -1,4 +1,4 @@
-//! Programs of others that know nothing of a bench: finding them, and starting them so that they do not outlive it.
+//! Foreign programs without support for a bench: finds them, and starts them so that they do not outlive it.
 
 use std::ffi::OsString;
 
@@ -8,13 +8,13 @@ use crate::error::BenchError;
 use crate::process::{BenchProcess, EndsBy};
 use crate::veth::Task;
 
-/// Becomes the program of its arguments; once standard input ends it is interrupted, with the processes that it made.
-/// The program itself would outlive a bench that was killed. The watcher lets go of the output, which is read to its
-/// end.
+/// Replaces itself by the program of its arguments; once standard input ends the program is interrupted, with its child
+/// processes. The program itself would outlive a bench that was killed. The watcher closes the output, which is read to
+/// its end.
 const ENDS_WITH_INPUT: &str =
     r#"exec 3<&0; (read -r never; kill -INT -$$) <&3 >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
-/// Says where to get `program` from if it is not in PATH.
+/// Names the package of `program` if it is not in PATH.
 pub(super) fn must_be_installed(program: &'static str, package: &'static str) -> Result<(), BenchError> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&search).any(|folder| folder.join(program).is_file()) {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_processes_that_a_program_made_end_with_it() {
-        // Their end is that of the output, which the last of them holds open.
+        // They have ended when the output ends, since the last of them keeps it open.
         let mut process = started("(echo up; sleep 1000); true");
         let up = |line: &str| (line == "up").then_some(());
         process.wait_for_line("come up", LIMIT, &StopFlag::new(), up).unwrap();

@@ -1,4 +1,4 @@
-//! The peers: other people's programs, on the same two cores, set up as their users would.
+//! The peers: other projects' programs, on the same two cores, configured as their users would.
 
 mod foreign;
 mod tcpdump;
@@ -33,11 +33,11 @@ use trafgen::Trafgen;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absent {
     pub name: String,
-    /// What keeps it out, and what brings it in.
+    /// Why it is missing, and how to add it.
     pub reason: String,
 }
 
-/// Enters every peer that is installed into the roster, and notes the others there as absent.
+/// Enters every peer that is installed into the roster, and records the others there as absent.
 ///
 /// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need
 /// `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
@@ -114,7 +114,7 @@ fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(Frame
     peers
 }
 
-/// An error with what caused it, on one line.
+/// An error with its causes, on one line.
 pub(crate) fn reason(error: &BenchError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,6 +1,6 @@
-//! tcpdump: a plain program on libpcap, which captures and throws away.
+//! tcpdump: a plain program on libpcap, which captures and discards.
 //!
-//! On SIGUSR1 it says how many packets it has captured (tcpdump(1)).
+//! On SIGUSR1 it prints how many packets it has captured (tcpdump(1)).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
 
-/// Time that it may take to open the interface, or to answer.
+/// Time limit to open the interface, or to answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// tcpdump with libpcap's own choice of rings and buffers.
@@ -73,7 +73,7 @@ impl Running for RunningTcpdump {
     fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {
         Reading::of(|| {
             self.0.signal_user1();
-            self.0.wait_for_line("say what it captured", LIMIT, stop, captured)
+            self.0.wait_for_line("report its captured packets", LIMIT, stop, captured)
         })
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_a_signal_is_told_from_the_last_words() {
+    fn the_line_of_a_signal_differs_from_the_final_summary() {
         assert_eq!(
             captured(
                 "tcpdump: 968392 packets captured, 970859 packets received by filter, 0 packets dropped by kernel"

@@ -1,8 +1,8 @@
 //! A DPDK process' own counters, over its telemetry socket (DPDK guide "Telemetry library", protocol version 2).
 //!
 //! A SOCK_SEQPACKET UNIX socket: a JSON greeting with the version, then a command per packet and its JSON answer.
-//! Counters asked for at a known time are more exact than testpmd's periodic print-out, whose period is cut by
-//! its own main thread on a core that is busy forwarding; the time between asking and hearing bounds the error.
+//! Counters queried at a known time are more exact than testpmd's periodic output, whose period depends on its main
+//! thread on a core that is busy forwarding; the time between query and answer bounds the error.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,7 @@ struct PortStats {
     opackets: u64,
 }
 
-/// Which of a port's counters is asked for.
+/// The requested counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortCounter {
     /// Frames received.
@@ -55,7 +55,7 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Connects to the socket at `path` and hears the greeting.
+    /// Connects to the socket at `path` and reads the greeting.
     pub(super) fn connect(program: &str, path: &Path) -> Result<Self, BenchError> {
         let failed = |errno: rustix::io::Errno| BenchError::Telemetry {
             program: program.into(),
@@ -91,7 +91,7 @@ impl Telemetry {
 
     fn hear(&mut self) -> Result<&[u8], BenchError> {
         let program = &self.program;
-        let failed = |source| BenchError::Telemetry { program: program.clone(), action: "hear from", source };
+        let failed = |source| BenchError::Telemetry { program: program.clone(), action: "read from", source };
         let (_, length) = recv(&self.socket, self.answer.as_mut_slice(), RecvFlags::empty())
             .map_err(|errno| failed(errno.into()))?;
         match self.answer.get(..length) {

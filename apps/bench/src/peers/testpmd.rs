@@ -1,9 +1,9 @@
 //! `dpdk-testpmd`: starting it, counting with it, ending it.
 //!
 //! Each process gets its forwarding core to itself but for its own idle main thread, a private folder for sockets and
-//! run-time files (removed with the turn), a file prefix of its own, and anonymous memory (`--in-memory`,
-//! or `--no-huge` where huge pages cannot be had), so that nothing is left behind in /run, /dev/hugepages or /tmp.
-//! It forwards from its start and ends when its standard input does.
+//! run-time files (removed with the turn), a file prefix of its own, and anonymous memory (`--in-memory`, or
+//! `--no-huge` if huge pages are not available), so that nothing is left behind in /run, /dev/hugepages or /tmp. It
+//! forwards from its start and ends when its standard input does.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ use crate::stop::StopFlag;
 /// Program names, newest first.
 const PROGRAMS: [&str; 2] = ["dpdk-testpmd", "testpmd"];
 
-/// The Debian package that has it.
+/// Its Debian package.
 const PACKAGE: &str = "dpdk-dev";
 
 /// Memory of one process: 16384 packet buffers of 2 KiB and the rings, twice over.
@@ -40,10 +40,10 @@ const PROCESSES: u64 = 2;
 /// the whole pool in turn: memif and the null ports lose a third of their rate that way.
 const BUFFER_CACHE: &str = "512";
 
-/// Time a process may take to start, or frames to begin to flow.
+/// Time limit for a process to start, or for frames to begin to flow.
 const START_LIMIT: Duration = Duration::from_secs(15);
 
-/// Time between looks at a counter that has to begin to move; nobody announces that.
+/// Time between polls of a counter until it begins to move; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
 
 /// Time between the first frame and the start of a sample.
@@ -79,12 +79,12 @@ impl Installation {
         Ok(Rc::new(Self { program, memory, stop: stop.clone(), version: OnceCell::new() }))
     }
 
-    /// Memory for one turn, where it has to be lent.
+    /// Memory for one turn, if it must be reserved.
     pub(crate) fn lend_memory(&self) -> Result<Option<HugepageReserve>, BenchError> {
         Ok(self.memory.lend()?)
     }
 
-    /// What is known of it: version and memory.
+    /// Its known version and memory.
     pub(crate) fn facts(&self) -> ContestantFacts {
         ContestantFacts {
             version: self.version.get().cloned(),
@@ -102,11 +102,11 @@ impl Installation {
 /// One process of a set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// What it is in this set-up, in one word.
+    /// Its role in this set-up, in one word.
     pub role: &'static str,
     /// The CPU it forwards on.
     pub cpu: usize,
-    /// A driver that is no part of the DPDK installed.
+    /// A driver that is not part of the installed DPDK.
     pub plugin: Option<PathBuf>,
     /// Its `--vdev` devices.
     pub devices: Vec<OsString>,
@@ -121,7 +121,7 @@ pub(crate) struct Launch {
 pub(super) enum Generator {
     /// The same frame each time, its headers written into each buffer.
     TxOnly,
-    /// Headers made anew for each frame, with the flow's address and checksum. One flow here, as for everybody.
+    /// Headers made anew for each frame, with the flow's address and checksum. One flow here, as for all contestants.
     FlowGen,
 }
 
@@ -134,7 +134,7 @@ impl Generator {
         }
     }
 
-    /// What it does to each frame, until the driver has it.
+    /// Its work on each frame, until the driver has it.
     pub(super) const fn work_per_frame(self) -> &'static str {
         match self {
             Self::TxOnly => "buffer allocated, 42 header bytes written, payload left as it was",
@@ -160,9 +160,9 @@ pub(super) trait Setup {
     fn name(&self) -> &'static str;
     /// The path it implements.
     fn path(&self) -> FramePath;
-    /// What is done to each frame.
+    /// The work on each frame.
     fn work_per_frame(&self) -> &'static str;
-    /// The processes in the order of starting, each ready before the next starts. Sockets lie in `folder`.
+    /// The processes in the order of starting, each ready before the next starts. Sockets are in `folder`.
     fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch>;
     /// Ports of the last or first process whose frames count.
     fn counted_ports(&self) -> u16 {
@@ -203,7 +203,7 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
         if point.path != self.setup.path() {
             return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
         }
-        // Declared before the processes, and so given back after they are gone.
+        // Declared before the processes, and so returned after they have ended.
         let _pages = self.installation.lend_memory()?;
         let folder = socket_folder()?;
         let stop = &self.installation.stop;
@@ -218,7 +218,7 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
         let counting = if self.setup.first_process_counts() { 0 } else { processes.len().saturating_sub(1) };
         let counted = (self.setup.counted_ports(), self.setup.counter());
         let sample = count(&mut processes, counting, counted, duration, stop);
-        // All are asked first, so that they end together and not one grace after the other.
+        // All get the request first, so that they end together and not one grace period after the other.
         processes.iter_mut().for_each(|process| process.process.ask_to_end());
         sample?.checked(duration)
     }
@@ -266,7 +266,7 @@ impl Testpmd {
     ) -> Result<(Self, String), BenchError> {
         let prefix = format!("rr{}{}", std::process::id(), launch.role);
         let arguments = arguments(installation, launch, &prefix);
-        // Line by line even into a pipe: the line that says it forwards is the event waited for.
+        // Line by line even into a pipe: the line that reports forwarding is the awaited event.
         let mut command: Vec<OsString> = vec!["-oL".into(), installation.program.clone().into()];
         command.extend(arguments.iter().cloned());
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn without_huge_pages_the_process_is_not_told_to_stay_in_memory() {
+    fn without_huge_pages_the_process_has_no_in_memory_option() {
         let installation = Installation {
             program: "testpmd".into(),
             memory: PeerMemory::OrdinaryPages { reason: String::new() },

@@ -18,7 +18,7 @@ use crate::veth::{InterfaceProgram, Running, Task};
 #[derive(Debug)]
 pub(super) struct TestpmdInterface {
     mechanism: Mechanism,
-    /// How it makes frames, where it is a generator among others.
+    /// How it makes frames, if it is one of several generators.
     generator: Option<Generator>,
     installation: Rc<Installation>,
     command: Option<String>,
@@ -30,7 +30,7 @@ impl TestpmdInterface {
         Self { mechanism, generator: None, installation: Rc::clone(installation), command: None }
     }
 
-    /// The same as a generator among others.
+    /// The same as one of several generators.
     pub(super) fn generating(
         mechanism: Mechanism,
         generator: Generator,
@@ -40,7 +40,7 @@ impl TestpmdInterface {
     }
 }
 
-/// A device with its driver, for `--vdev`. Sending around the queueing discipline is what Ringroad does as well.
+/// A device with its driver, for `--vdev`. It bypasses the queueing discipline, as Ringroad does.
 fn device(mechanism: Mechanism, number: usize, interface: &str) -> String {
     match mechanism {
         Mechanism::Xdp => format!("net_af_xdp{number},iface={interface}"),
@@ -118,7 +118,7 @@ impl InterfaceProgram for TestpmdInterface {
 /// The process, and the huge pages that it has been lent.
 struct RunningTestpmd {
     testpmd: Testpmd,
-    /// Given back after the process is gone.
+    /// Returned after the process has ended.
     _pages: Option<HugepageReserve>,
 }
 

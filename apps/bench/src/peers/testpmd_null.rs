@@ -1,4 +1,4 @@
-//! testpmd between two ports that make up what they receive and drop what they send: the framework's own cost.
+//! testpmd between two ports that invent received frames and drop sent ones: the framework's own cost.
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use crate::process::BenchProcess;
 use crate::veth::{InterfaceProgram, Running, Task};
 use crate::worker::template;
 
-/// Time that it may take to read the description and open the interface.
+/// Time limit to read the description and open the interface.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// trafgen with its own choice of ring, one process that sends.

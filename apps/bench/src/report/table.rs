@@ -1,4 +1,4 @@
-//! The report for people: ratios first, absolute figures beside them, then the floor, then what makes them comparable.
+//! The report for users: ratios first, absolute figures beside them, then the floor, then the conditions.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use super::{Absolute, CONVENTIONS, Comparison, PointReport, Report};
 use crate::plan::FramePath;
 use crate::ratio::Summary;
 
-/// Share of waiting for a CPU from which a figure is called disturbed.
+/// Share of waiting for a CPU from which a figure is marked as disturbed.
 const DISTURBED: f64 = 0.03;
 
-/// What stands where there is no figure.
+/// Text for a missing figure.
 const NONE: &str = "-";
 
 pub(super) fn render(report: &Report, width: Option<u16>) -> String {
@@ -117,7 +117,7 @@ fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
     table
 }
 
-/// One row for each contestant: where its time goes matters as much as the ratio.
+/// One row for each contestant: the use of its time matters as much as the ratio.
 fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
     let mut table = empty(
         &[

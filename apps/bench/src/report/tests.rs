@@ -86,7 +86,7 @@ fn the_null_path_alone_has_cycles_per_frame() {
 }
 
 #[test]
-fn generators_have_a_ratio_for_each_way_in_which_ringroad_generates() {
+fn generators_have_a_ratio_for_each_mode_of_ringroads_generator() {
     let series = vec![
         series("Ringroad, signed", true, &[Some(2_000_000); 3]),
         series("Ringroad, unsigned", true, &[Some(3_000_000); 3]),

@@ -95,7 +95,7 @@ fn a_failure_is_an_invalid_sample_and_the_other_side_keeps_its_turns() {
 }
 
 #[test]
-fn a_contestant_that_keeps_failing_is_not_asked_again_at_that_point() {
+fn a_contestant_that_keeps_failing_is_not_run_again_at_that_point() {
     let mut bench = Bench::new(vec![Some(10.0)], vec![None]);
     let result = bench.run();
     assert_eq!(bench.log.borrow().iter().filter(|name| **name == "peer").count(), FAILURES_TOLERATED);
@@ -104,7 +104,7 @@ fn a_contestant_that_keeps_failing_is_not_asked_again_at_that_point() {
 }
 
 #[test]
-fn a_contestant_with_a_bad_moment_is_asked_again() {
+fn a_contestant_with_an_implausible_sample_is_run_again() {
     let mut bench = Bench::new(vec![Some(10.0)], vec![Some(f64::NAN)]);
     bench.run();
     assert_eq!(bench.log.borrow().iter().filter(|name| **name == "peer").count(), 5);

@@ -1,5 +1,5 @@
-//! The tables as charts, one for each mode, burst and number of queues: bars by frame size, as the documents that
-//! described the driver have them.
+//! The tables as charts, one for each mode, burst and number of queues: bars by frame size, as in the documents that
+//! described the driver.
 
 use std::path::Path;
 
@@ -22,12 +22,12 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(0xd6, 0xb0, 0x7a),
 ];
 
-/// Why there is no chart.
+/// Why the chart cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("drawing {path}: {reason}")]
 pub struct ChartError {
     path: String,
-    /// What went wrong.
+    /// The error.
     reason: String,
 }
 

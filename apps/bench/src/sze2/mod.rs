@@ -1,5 +1,5 @@
 //! DPDK over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null driver, each with the
-//! copy between buffer and mbuf and without, as the documents that described the driver have it.
+//! copy between buffer and mbuf and without, as in the documents that described the driver.
 //!
 //! ```text
 //! null port ═ card ═ channel ═ szedata2 ─ testpmd            net_null ─ testpmd
@@ -26,7 +26,7 @@ pub mod turn;
 pub use plan::{Mode, Sze2Plan, Sze2Point};
 pub use report::Sze2Report;
 
-/// A driver that can be asked for.
+/// A selectable driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "driver", rename_all = "snake_case")]
 pub enum Driver {
@@ -63,7 +63,7 @@ impl Driver {
     }
 }
 
-/// Where and with what a turn is made.
+/// Environment of a turn.
 pub(crate) struct Ground<'a> {
     installation: &'a Installation,
     /// `ringroad`, which makes the card.
@@ -106,7 +106,7 @@ impl Sze2Session {
         })
     }
 
-    /// Measures everything, or until the stop flag is raised; `progress` is told of each turn in a line.
+    /// Measures everything, or until the stop flag is raised; `progress` gets a line for each turn.
     #[must_use]
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
         let (machine, steal) = (MachineFacts::gather(), StealClock::start());

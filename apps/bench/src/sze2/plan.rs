@@ -1,4 +1,4 @@
-//! What a comparison of DPDK drivers over a capture card measures.
+//! The plan of a comparison of DPDK drivers over a capture card.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::plan::FRAME_SIZES_BYTES;
 
-/// What testpmd does with frames (its `--forward-mode`).
+/// testpmd's work on frames (its `--forward-mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -36,7 +36,7 @@ impl Mode {
 /// One row of a table: all contestants meet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sze2Point {
-    /// What is done.
+    /// The work on frames.
     pub mode: Mode,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
@@ -47,7 +47,7 @@ pub struct Sze2Point {
 }
 
 impl Sze2Point {
-    /// What 100 Gbit/s Ethernet carries of such frames, frames/s: preamble and gap are 20 bytes a frame.
+    /// Line rate of such frames on 100 Gbit/s Ethernet, frames/s: preamble and gap are 20 bytes a frame.
     #[must_use]
     pub fn line_rate_fps(&self) -> f64 {
         100e9 / (f64::from(self.frame_bytes + 20) * 8.0)
@@ -72,10 +72,10 @@ impl Sze2Point {
     }
 }
 
-/// What is measured, and how.
+/// The measured points and their settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sze2Plan {
-    /// What testpmd does.
+    /// testpmd's mode.
     pub modes: Vec<Mode>,
     /// Frame sizes, FCS included.
     pub sizes_bytes: Vec<u32>,

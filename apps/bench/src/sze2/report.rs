@@ -1,4 +1,4 @@
-//! What a comparison of drivers found: as JSON, and as a table.
+//! The results of a comparison of drivers: as JSON, and as a table.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
@@ -11,10 +11,10 @@ use crate::contestant::{CPU_WAIT_LIMIT, CorePair};
 use crate::facts::MachineFacts;
 use crate::ratio::Summary;
 
-/// What the JSON is.
+/// Schema of the JSON.
 pub const SCHEMA: &str = "ringroad-bench-sze2/1";
-/// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: what the published card took, which is the
-/// goal, and half of it the next.
+/// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: the published card's value, which is the
+/// goal, and half of it the next goal.
 const GOALS: [(Mode, f64); 2] = [(Mode::RxOnly, 52.0), (Mode::Io, 109.0)];
 
 /// A driver at one point.
@@ -35,9 +35,9 @@ pub struct DriverAtPoint {
     pub published_cycles: Option<f64>,
     /// Largest share of a turn in which other programs had its processor.
     pub cpu_wait: Option<f64>,
-    /// The turns that came to something.
+    /// The valid turns.
     pub turns: Vec<TurnOutcome>,
-    /// Why others did not.
+    /// Reasons of invalid turns.
     pub failures: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Row {
     /// The point.
     #[serde(flatten)]
     pub point: Sze2Point,
-    /// What 100 Gbit/s Ethernet carries of it, frames/s.
+    /// Line rate of it on 100 Gbit/s Ethernet, frames/s.
     pub line_rate_fps: f64,
     /// The drivers.
     pub drivers: Vec<DriverAtPoint>,
@@ -60,13 +60,13 @@ pub(super) struct Rows(Vec<Row>);
 /// Whether a goal was reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// What is measured.
+    /// The measured values.
     pub mode: Mode,
     /// Cycles for a frame to reach.
     pub cycles: f64,
     /// Cycles that it took, by the median.
     pub measured: Option<f64>,
-    /// `None` where that says nothing: not measured, or the processor was others' too much.
+    /// `None` if there is no valid value: not measured, or other programs used the processor too much.
     pub is_reached: Option<bool>,
 }
 
@@ -75,9 +75,9 @@ pub struct Goal {
 pub struct Sze2Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What was to be measured.
+    /// The planned measurements.
     pub plan: Sze2Plan,
-    /// Where.
+    /// The machine.
     pub machine: MachineFacts,
     /// Share of the time that the hypervisor took, percent.
     pub steal_percent: Option<f64>,
@@ -186,7 +186,7 @@ impl Sze2Report {
         serde_json::to_string_pretty(self)
     }
 
-    /// As tables for people.
+    /// As tables for users.
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut text = String::new();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_median_the_share_of_line_rate_and_what_was_published() {
+    fn a_row_has_the_median_the_share_of_line_rate_and_the_published_value() {
         let report = report(&[turn(50.0, 0.0), turn(60.0, 0.0), turn(40.0, 0.0)]);
         let driver = &report.rows[0].drivers[0];
         assert_eq!(driver.cycles_per_frame.unwrap().median, 50.0);

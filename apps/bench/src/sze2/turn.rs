@@ -1,4 +1,4 @@
-//! One turn of one driver at one point: testpmd is started, counted, ended, and asked for its cycles.
+//! One turn of one driver at one point: testpmd is started, counted and ended, and its cycles are read.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,17 +15,17 @@ use crate::plan::FCS_BYTES;
 use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
 use crate::sockets::socket_folder;
 
-/// Time that the card may take to be there, or frames to begin to flow, or testpmd to end.
+/// Time limit for the card to appear, for frames to begin to flow, or for testpmd to end.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Between looks at a counter that has to begin to move; nobody announces that.
+/// Time between polls of a counter until it begins to move; there is no event for that.
 const CHECK: Duration = Duration::from_millis(5);
 /// Between the first frame and the measurement.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnOutcome {
-    /// Frames per second: received, or sent where nothing is received.
+    /// Frames per second: received, or sent if nothing is received.
     pub frames_per_s: f64,
     /// Cycles of the time-stamp counter for each frame, in calls that had frames: testpmd's own count.
     pub cycles_per_frame: f64,
@@ -79,7 +79,7 @@ pub(super) fn measure(
     let cpu_wait = cpu_wait_share(&times_before, &[testpmd.process.thread_times()], elapsed);
     testpmd.process.ask_to_end();
     let (cycles_per_frame, tsc_mhz) =
-        testpmd.process.wait_for_line("tell its cycles", LIMIT, ground.stop, parse_cycles)?;
+        testpmd.process.wait_for_line("print its cycles", LIMIT, ground.stop, parse_cycles)?;
     if frames == 0 {
         return Err(BenchError::Implausible("no frame was counted in the interval".into()));
     }
@@ -146,7 +146,7 @@ fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &Ground<'_>) -
     }
 }
 
-/// What testpmd says at its end: `CPU cycles/packet=52.31 (total cycles=... ) at 2600 MHz Clock`.
+/// testpmd's output at its end: `CPU cycles/packet=52.31 (total cycles=... ) at 2600 MHz Clock`.
 fn parse_cycles(line: &str) -> Option<(f64, u32)> {
     let (_, rest) = line.split_once("CPU cycles/packet=")?;
     let cycles = rest.split_whitespace().next()?.parse().ok()?;

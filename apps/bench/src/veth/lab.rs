@@ -1,7 +1,7 @@
 //! The interfaces of one turn.
 //!
-//! They lie in a network namespace without a name: it exists as long as somebody is in it or holds its descriptor, so
-//! it goes with the turn's last process even if the bench is killed, and nobody else's interface can be in it.
+//! They are in a network namespace without a name: it exists while a process is in it or has its descriptor open, so it
+//! ends with the turn's last process even if the bench is killed, and no foreign interface can be in it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,7 +17,7 @@ use rustix::thread::UnshareFlags;
 use crate::error::BenchError;
 use crate::reading::Reading;
 
-/// Time an interface may take to carry frames after it was set up.
+/// Time limit for an interface to carry frames after it was set up.
 const CARRIER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Settings that keep the kernel from sending of its own accord (Documentation/networking/ip-sysctl.rst); absent in a
@@ -35,7 +35,7 @@ impl Lab {
     /// A new namespace with these pairs.
     ///
     /// # Errors
-    /// [`BenchError`] where the kernel refuses, as it does to all but root.
+    /// [`BenchError`] if the kernel refuses, as for all users but root.
     pub fn create(pairs: &[[&str; 2]]) -> Result<Self, BenchError> {
         let lab = Self { namespace: new_namespace()? };
         in_namespace(&lab.namespace(), || {
@@ -102,7 +102,7 @@ mod tests {
             Err(error) => panic!("{}", crate::peers::reason(&error)),
         };
         assert!(!fs::exists("/sys/class/net/bench0").unwrap());
-        assert_eq!(lab.arrived("bench1").unwrap().frames, 0, "nobody sends of their own accord");
+        assert_eq!(lab.arrived("bench1").unwrap().frames, 0, "the kernel sends no frames by itself");
         let missing = lab.arrived("bench2").unwrap_err();
         assert!(crate::peers::reason(&missing).contains("there are: lo, bench1, bench0"));
     }

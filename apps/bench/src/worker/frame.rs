@@ -1,10 +1,9 @@
-//! The frames that workers send: Ethernet, IPv4, UDP, as testpmd's are, so that whoever looks at them has the same to
-//! do.
+//! The frames that workers send: Ethernet, IPv4, UDP, like testpmd's, so that receivers have the same work.
 
 /// Bytes of header that a generator writes into every frame: Ethernet 14, IPv4 20, UDP 8.
 pub(super) const HEADER_BYTES: usize = 42;
 
-/// Where the sequence number of a pipe's frames lies: behind the headers.
+/// Offset of the sequence number of a pipe's frames: after the headers.
 const SEQUENCE: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 8;
 
 /// EtherType of IPv4 (IEEE 802 numbers).
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_number_comes_back_and_leaves_the_headers_alone() {
+    fn a_sequence_number_can_be_read_back_and_does_not_change_the_headers() {
         let plain = template(1, 2, 60);
         let mut frame = plain.clone();
         assert_eq!(frame.len(), 60);
@@ -84,7 +83,7 @@ mod tests {
         let frame = template(1, 2, 1514);
         assert_eq!(frame[16..18], 1500u16.to_be_bytes());
         assert_eq!(frame[38..40], 1480u16.to_be_bytes());
-        // With its checksum in it, a header's own comes to zero.
+        // With its checksum in it, a header's sum is zero.
         assert_eq!(checksum(frame[14..34].try_into().unwrap()), [0, 0]);
         // By hand: 4500 + 05dc + 0 + 4000 + 4011 + c612 + 1 + c612 + 2 = 25714, folded 5716, of which the complement.
         assert_eq!(frame[24..26], [0xA8, 0xE9]);

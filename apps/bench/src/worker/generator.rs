@@ -1,4 +1,4 @@
-//! The generator's worker: one load at full speed from one port, by a session as `ringroad gen` has it.
+//! The generator's worker: one load at full speed from one port, by a session as in `ringroad gen`.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const LOAD: usize = 0;
 /// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP, with the bursts of `options`.
 ///
 /// # Errors
-/// [`WorkerError`] where there are no such frames, or where the session cannot be made as `session` says.
+/// [`WorkerError`] if the frame size is invalid, or the session cannot be made with the settings `session`.
 pub fn session(options: &WorkerOptions, port: Port, session: SessionOptions) -> Result<Session, WorkerError> {
     let name = port.info().name.clone();
     let stream = StreamDefinition {

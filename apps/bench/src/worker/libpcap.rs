@@ -1,4 +1,4 @@
-//! A small program over libpcap, as its users write them: it loads whatever libpcap it is given, and knows nothing of
+//! A small program over libpcap, as its users write them: it loads the libpcap that it finds, and has no code for
 //! Ringroad.
 //!
 //! The same binary with the same libpcap calls is measured twice, with the system's library and with Ringroad's object
@@ -19,11 +19,11 @@ use super::roles::Turn;
 const LIBRARY: &CStr = c"libpcap.so.0.8";
 /// Bytes of a text for an error.
 const ERROR_BYTES: usize = 256;
-/// Bytes of a frame that are wanted: all, as tcpdump has it.
+/// Captured bytes of a frame: all, as in tcpdump.
 const SNAPLEN: c_int = 262_144;
 /// Milliseconds after which a read returns without a frame.
 const TIMEOUT_MS: c_int = 10;
-/// Frames sent between two looks at what the bench says.
+/// Frames sent between two checks of the bench's commands.
 const FRAMES_PER_TURN: u64 = 64;
 
 type OpenLive = unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, *mut c_char) -> *mut c_void;
@@ -45,7 +45,7 @@ impl Device {
         let open = function(library, c"pcap_open_live")?;
         // SAFETY: libpcap's function of that name has this type.
         let open: OpenLive = unsafe { std::mem::transmute(open) };
-        let device = CString::new(name).map_err(|_| format!("{name:?} is no name of a device"))?;
+        let device = CString::new(name).map_err(|_| format!("{name:?} is not a device name"))?;
         let mut error = [0u8; ERROR_BYTES];
         // SAFETY: a text, and room for one.
         let handle = unsafe { open(device.as_ptr(), SNAPLEN, 1, TIMEOUT_MS, error.as_mut_ptr().cast()) };
@@ -83,14 +83,14 @@ impl Turn for Injector {
             let (bytes, len) = (self.frame.as_ptr().cast(), self.frame.len());
             // SAFETY: an open device, and a frame of that length.
             let injected = unsafe { (self.inject)(self.device.handle.as_ptr(), bytes, len) };
-            // A full queue of the kernel's is no failure: the frame was not sent, and is not counted.
+            // A full queue of the kernel is not a failure: the frame was not sent, and is not counted.
             *sent += u64::from(injected > 0);
         }
         Ok(())
     }
 }
 
-/// Counts what comes.
+/// Counts received frames.
 pub(super) struct Capturer {
     device: Device,
     dispatch: Dispatch,
@@ -108,7 +108,7 @@ impl Capturer {
 /// Counts one frame in the `u64` behind `count`.
 unsafe extern "C" fn count(count: *mut u8, _header: *const c_void, _frame: *const u8) {
     let count: *mut u64 = count.cast();
-    // SAFETY: the caller of `pcap_dispatch` gave a counter, which is nobody else's meanwhile.
+    // SAFETY: the caller of `pcap_dispatch` passed a counter, which nothing else uses meanwhile.
     unsafe { *count += 1 };
 }
 

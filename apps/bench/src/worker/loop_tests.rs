@@ -8,7 +8,7 @@ use ringroad_traffic::signature::{FormSet, Reading, read_signature};
 
 use super::*;
 
-/// A worker on a thread, with the ends of pipes that the bench would hold.
+/// A worker on a thread, with the bench's ends of the pipes.
 struct Worker {
     thread: JoinHandle<Result<(), WorkerError>>,
     input: PipeWriter,
@@ -55,7 +55,7 @@ impl Worker {
         }
     }
 
-    /// What it says to have counted so far.
+    /// Its reported count so far.
     fn count(&mut self) -> u64 {
         writeln!(self.input, "{COUNT}").unwrap();
         match self.line() {
@@ -99,7 +99,7 @@ fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
 }
 
 #[test]
-fn one_way_counts_what_comes_out_of_the_second_port_of_a_switch() {
+fn one_way_counts_frames_from_the_second_port_of_a_switch() {
     let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
     let mut worker = Worker::start(Role::OneWay, &["vale0:a", "vale0:b"], &datapath).ready();
     worker.go();
@@ -110,7 +110,7 @@ fn one_way_counts_what_comes_out_of_the_second_port_of_a_switch() {
 }
 
 #[test]
-fn a_netmap_program_that_gets_no_device_says_at_which_call() {
+fn a_netmap_program_without_a_device_reports_the_failed_call() {
     // Too long for a request, should a device be there.
     let name = "x".repeat(64);
     for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
@@ -132,7 +132,7 @@ fn the_null_forwarder_counts_both_ways() {
 }
 
 #[test]
-fn generators_report_their_interval_and_say_how_many_they_sent_until_they_are_told_to_end() {
+fn generators_report_their_interval_and_their_sent_frames_until_the_end() {
     for role in [Role::Generate, Role::GenerateUnsigned] {
         let mut worker = Worker::start(role, &["null:size=60,no-rx=1"], &Embedded::new()).ready();
         worker.go();
@@ -145,7 +145,7 @@ fn generators_report_their_interval_and_say_how_many_they_sent_until_they_are_to
 }
 
 #[test]
-fn a_generated_frame_carries_a_signature_where_it_should_and_is_as_long_as_was_asked() {
+fn a_generated_frame_has_a_signature_if_configured_and_the_configured_length() {
     for (role, signed) in [(Role::Generate, true), (Role::GenerateUnsigned, false)] {
         let datapath = Embedded::new();
         let mut far = datapath.open("bench}1").unwrap();
@@ -164,7 +164,7 @@ fn a_generated_frame_carries_a_signature_where_it_should_and_is_as_long_as_was_a
 }
 
 #[test]
-fn a_port_that_cannot_be_opened_is_said_on_the_output() {
+fn a_port_that_cannot_be_opened_is_reported_on_the_output() {
     let mut worker = Worker::start(Role::Sink, &["no such port"], &Embedded::new());
     let line = worker.line();
     assert!(matches!(&line, WorkerLine::Failed { error } if error.contains("no such port")), "{line:?}");
@@ -172,13 +172,13 @@ fn a_port_that_cannot_be_opened_is_said_on_the_output() {
 }
 
 #[test]
-fn a_role_with_the_wrong_number_of_ports_says_how_many_it_needs() {
+fn a_role_with_the_wrong_number_of_ports_reports_how_many_it_needs() {
     let worker = Worker::start(Role::Loop, &["null:size=60"], &Embedded::new());
     assert!(matches!(worker.end(), Err(WorkerError::Ports { needed: 2, given: 1, .. })));
 }
 
 #[test]
-fn a_worker_whose_bench_is_gone_before_the_start_ends() {
+fn a_worker_whose_bench_ends_before_the_start_ends() {
     let worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
     assert!(matches!(worker.end(), Err(WorkerError::BenchGone)));
 }

@@ -1,4 +1,5 @@
-//! When a worker counts: not before the flow has settled, not longer than asked, and until told to stop it works on.
+//! The counting interval of a worker: from when the flow has settled, for the configured time; the worker then
+//! continues until it must stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::{Measured, SETTLE};
 use crate::cycles;
 
-/// Turns of a worker's loop between two looks at the clock, which costs as much as a small burst.
+/// Turns of a worker's loop between two readings of the clock, which costs as much as a small burst.
 const TURNS_PER_LOOK: u32 = 256;
 
-/// What the bench wants of a running worker, from the thread that listens to it.
+/// The bench's commands to a running worker, from the thread that reads them.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// To say how many frames it has received so far.
+    /// Print how many frames it has received so far.
     pub count: AtomicBool,
     /// To end.
     pub end: AtomicBool,
 }
 
-/// What a worker has done so far.
+/// A worker's counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Frames by direction.
@@ -54,14 +55,14 @@ pub(super) struct Meter {
     turns: u32,
 }
 
-/// What a turn of the loop is to do next.
+/// The next action of the loop.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Go on.
+    /// Continue.
     GoOn,
-    /// Report this and go on.
+    /// Report this and continue.
     Report(Measured),
-    /// Say that so many frames have been received and go on.
+    /// Report this number of received frames and continue.
     SoFar(u64),
     /// End.
     End,
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_looked_at_once_in_many_turns() {
+    fn the_clock_is_read_once_in_many_turns() {
         let mut meter = meter();
         meter.orders.end.store(true, Ordering::Relaxed);
         let turns = (1..).find(|_| matches!(meter.turn(&tally(1)), Next::End));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_asked_for_is_given_once_and_at_the_next_turn() {
+    fn a_requested_count_is_reported_once_and_at_the_next_turn() {
         let mut meter = meter();
         meter.orders.count.store(true, Ordering::Relaxed);
         let tally = Tally { directions_frames: [3, 4], lost_or_reordered_frames: 1 };

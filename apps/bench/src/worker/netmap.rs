@@ -1,5 +1,5 @@
-//! A small program written for netmap, as its users write them: it knows `/dev/netmap` and nothing of Ringroad. Frames,
-//! and what is done to each, are the native workers'.
+//! A small program written for netmap, as its users write them: it uses `/dev/netmap` and has no code for Ringroad.
+//! Frames, and the work on each, are as in the native workers.
 
 mod device;
 
@@ -11,12 +11,12 @@ use super::meter::Tally;
 use super::roles::{GATHER_SPINS, Gaps, Turn};
 use device::{Device, poll};
 
-/// How the program asks for syncs.
+/// How the program requests syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetmapCalls {
     /// By NIOCTXSYNC and NIOCRXSYNC, over and over: the native workers' loops with netmap's calls.
     Sync,
-    /// By poll, which sleeps where there is nothing: what most of netmap's programs do.
+    /// By poll, which sleeps if there is nothing, as in most of netmap's programs.
     Poll,
 }
 
@@ -82,7 +82,7 @@ impl Turn for NetmapSource {
     }
 }
 
-/// Reads every byte of what comes and looks for gaps in the numbers.
+/// Reads every byte of received frames and checks for gaps in the numbers.
 pub(super) struct NetmapSink {
     device: Device,
     calls: NetmapCalls,
@@ -102,7 +102,7 @@ impl NetmapSink {
         Ok(Self { device: open(name)?, calls, frame, burst_frames, gaps: Gaps::default() })
     }
 
-    /// Syncs, and again a little later where less than a burst has come, as the native worker does.
+    /// Syncs, and again a little later if less than a burst has arrived, as the native worker does.
     fn gather(&mut self) -> Result<(), PortError> {
         self.device.rx_sync()?;
         if self.device.rx.space() < self.burst_frames {
@@ -114,7 +114,7 @@ impl NetmapSink {
         Ok(())
     }
 
-    /// Reads a burst, or what there is, and releases it.
+    /// Reads a burst, or the available frames, and releases it.
     fn take(&mut self, tally: &mut Tally) {
         let ring = &mut self.device.rx;
         let arrived = ring.space().min(self.burst_frames);
@@ -161,7 +161,7 @@ impl NetmapOneWay {
     ) -> Result<Self, WorkerError> {
         let source = NetmapSource::open(from, calls, slot_bytes, burst_frames)?;
         let mut sink = NetmapSink::open(to, calls, slot_bytes, burst_frames)?;
-        // So that the switch knows where the receiver is.
+        // So that the switch knows the receiver's port.
         let ring = &mut sink.device.tx;
         let slot = ring.head();
         ring.write(slot, &sink.frame);

@@ -1,4 +1,4 @@
-//! The loops of the roles, over the public crate: what a user's program would do.
+//! The loops of the roles, over the public crate, like a user's program.
 
 use ringroad::{Port, PortError};
 
@@ -7,7 +7,7 @@ use super::meter::Tally;
 
 /// One turn of a role; the loop around it is [`super::run`]'s.
 pub trait Turn {
-    /// Does one burst in each of the role's directions and counts what it received.
+    /// Does one burst in each of the role's directions and counts the received frames.
     ///
     /// # Errors
     /// The port has stopped working.
@@ -31,8 +31,8 @@ impl Source {
 impl Turn for Source {
     fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
         let tx = self.port.tx();
-        // Whole bursts only: handing over the few slots that just came back would make both sides wait for each other's
-        // cache lines all the time.
+        // Whole bursts only: handing over the few slots that were just returned would make both sides wait for each
+        // other's cache lines all the time.
         if tx.available() < self.burst_frames {
             tx.sync()?;
             return Ok(());
@@ -52,17 +52,17 @@ impl Turn for Source {
 /// Pauses of a receiver that found less than a burst: about a microsecond.
 pub(super) const GATHER_SPINS: u32 = 32;
 
-/// What the numbers of arriving frames say.
+/// Result of checking the numbers of arriving frames.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Gaps {
     expected: Option<u64>,
 }
 
 impl Gaps {
-    /// Counts what is missing before a frame, or that it is out of order.
+    /// Counts the frames missing before a frame, or that it is out of order.
     #[inline]
     pub(super) fn look_at(&mut self, frame: &[u8], tally: &mut Tally) {
-        // Every byte counts as looked at.
+        // Every byte counts as read.
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         let number = sequence(frame).unwrap_or_default();
         let expected = self.expected.unwrap_or(number);
@@ -73,7 +73,7 @@ impl Gaps {
     }
 }
 
-/// Reads every byte of what comes and looks for gaps in the numbers.
+/// Reads every byte of received frames and checks for gaps in the numbers.
 pub(super) struct Sink {
     port: Port,
     frame: Vec<u8>,
@@ -93,7 +93,7 @@ impl Turn for Sink {
         rx.sync()?;
         if rx.available() < self.burst_frames {
             // A receiver on the heels of its sender takes cache lines from it that are still being written, and both
-            // slow down: let a burst gather, then take what is there.
+            // slow down: wait for a burst, then take the available frames.
             for _ in 0..GATHER_SPINS {
                 std::hint::spin_loop();
             }
@@ -121,7 +121,7 @@ pub(super) struct OneWay {
 impl OneWay {
     pub(super) fn new([from, to]: [Port; 2], slot_bytes: u32, burst_frames: u32) -> Result<Self, PortError> {
         let mut sink = Sink::new(to, slot_bytes, burst_frames);
-        // So that the switch knows where the receiver is.
+        // So that the switch knows the receiver's port.
         let tx = sink.port.tx();
         let length = tx.buffer(0).write(&sink.frame);
         tx.set(0, u16::try_from(length).unwrap_or(u16::MAX), 0);
@@ -138,7 +138,7 @@ impl Turn for OneWay {
     }
 }
 
-/// Sends to both ports of a switch and drops what comes back out of them.
+/// Sends to both ports of a switch and drops the frames received from them.
 pub(super) struct SwitchLoop {
     ends: [Station; 2],
     burst_frames: u32,
@@ -156,7 +156,7 @@ impl Station {
         Self { unfilled: port.tx().slot_count(), port, frame: template(own, other, slot_bytes) }
     }
 
-    /// Drops what arrived; returns how many frames that was.
+    /// Drops received frames; returns their number.
     fn receive(&mut self, burst_frames: u32) -> Result<u64, PortError> {
         let rx = self.port.rx();
         rx.sync()?;

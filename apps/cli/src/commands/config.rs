@@ -47,7 +47,7 @@ enum Verb {
         /// The configuration
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Only show what would change
+        /// Only show the changes
         #[arg(long)]
         dry_run: bool,
     },

@@ -25,14 +25,14 @@ use crate::output::rates::grouped;
 /// Send a real capture through a switch and compare what arrives, byte by byte
 ///
 /// Starts a daemon of its own, attaches three programs to a switch, and replays the capture into the port of the first.
-/// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs.
-/// What each program recorded is compared with the capture, the conservation sum is made, and rates are shown.
+/// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs. The
+/// recording of each program is compared with the capture, the conservation sum is made, and rates are shown.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Ethernet capture with stations that talk to each other (`make demo` fetches one)
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// How long the replay may take, seconds: the capture's own timing is scaled to it
+    /// Duration of the replay, seconds: the capture's own timing is scaled to it
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: u64,
     /// Be one of the programs instead
@@ -80,10 +80,7 @@ impl Demo {
         let report = result?;
         output.result(&report, text)?;
         if report.unaccounted_frames != 0 || report.programs.iter().any(|program| !program.identical) {
-            return Err(Failure::new(
-                "the frames that arrived differ from the capture",
-                "see the table",
-            ));
+            return Err(Failure::new("the frames that arrived differ from the capture", "see the table"));
         }
         Ok(())
     }

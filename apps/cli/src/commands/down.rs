@@ -11,7 +11,7 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Longest time that the daemon may take to end.
+/// Time limit for the daemon to end.
 const LONGEST_END_S: i64 = 10;
 
 /// Stop the daemon, and with it all switches and ports
@@ -36,7 +36,7 @@ impl Down {
                 .and_then(|peer| peer.pid);
             let whom = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
             return Err(Failure::new(
-                format!("the daemon{whom} accepted the request to end, but still runs after {LONGEST_END_S} s"),
+                format!("the daemon{whom} agreed to end, but still runs after {LONGEST_END_S} s"),
                 "read its log, or kill that process",
             ));
         }

@@ -28,7 +28,7 @@ use crate::session_arguments::SessionArguments;
 const LOOK: Duration = Duration::from_millis(50);
 /// Time between two drawings of the live table.
 const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
-/// How long the last frames may take to arrive, s, by default.
+/// Time limit for the last frames to arrive, s, by default.
 const DRAIN_S: f64 = 0.5;
 
 /// Send frames at full speed or at a given rate, and measure what arrives
@@ -67,7 +67,7 @@ pub(crate) struct Gen {
     /// Most frames that a late sender catches up; the rest is skipped
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
     catch_up: u32,
-    /// How long the last frames may take to arrive, s
+    /// Time limit for the last frames to arrive, s
     #[arg(long, value_name = "S", default_value_t = DRAIN_S, value_parser = seconds_or_none, help_heading = "Load")]
     drain: f64,
     #[command(flatten)]

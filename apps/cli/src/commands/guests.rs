@@ -1,5 +1,5 @@
-//! Shared code for guests of all kinds: ports that come and go with them, records for later commands, a process to wait
-//! for.
+//! Shared code for guests of all kinds: ports that exist as long as they do, records for later commands, a process to
+//! wait for.
 
 pub(super) mod addresses;
 pub(super) mod foreground;

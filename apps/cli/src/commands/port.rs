@@ -28,7 +28,8 @@ impl Port {
             (Some(name), _) if name.contains('@') => (name, "options set"),
             (None, Some(name)) if !name.contains('@') => (name, "options removed"),
             _ => {
-                let advice = "append the options to the name: vale0:a@vlan=10,isolated; or --unset vale0:a for none";
+                let advice =
+                    "append the options to the name: vale0:a@vlan=10,isolated; or --unset vale0:a for none";
                 return Err(Failure::usage("write the options with the port's name", advice));
             }
         };

@@ -153,7 +153,7 @@ struct Summary {
     seconds: f64,
     rate: TrafficRate,
     rounds: u64,
-    /// Frames that the port can never hold.
+    /// Frames too long for the port.
     too_long_frames: u64,
     /// Frames that the file has only the beginning of; sent as they are in the file.
     truncated_frames: u64,
@@ -384,7 +384,7 @@ fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
             return Ok(());
         }
         if idleness.is_long() {
-            // A port wakes its program when a slot comes back, not when the last one has: check again soon.
+            // A port wakes its program when a slot is returned, not when the last one is: check again soon.
             std::thread::sleep(Duration::from_micros(200));
         }
     }

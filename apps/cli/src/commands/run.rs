@@ -65,7 +65,7 @@ impl Run {
         let error = command.exec();
         let message = format!("running {}: {error}", OsStr::display(program.as_os_str()));
         Err(if error.kind() == ErrorKind::NotFound {
-            // The program was there a moment ago: what is missing is its interpreter.
+            // The program existed a moment ago: its interpreter is missing.
             Failure::not_found(
                 message,
                 "see that its interpreter (the first line, or PT_INTERP) is installed",

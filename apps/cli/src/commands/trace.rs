@@ -53,7 +53,7 @@ impl Trace {
             reply => return Err(Failure::reply(&reply)),
         }
         let begin = Instant::now();
-        // Deliveries by other workers may come after the last frame: the trace is read once more.
+        // Other workers may deliver after the last frame: the trace is read once more.
         let mut is_last = false;
         let mut shown = 0;
         let report = loop {

@@ -125,7 +125,7 @@ impl Device {
         if let Some(device) = devices.iter().find(|device| device.name == name) {
             if device.tx_queues < tx_queues || device.rx_queues < rx_queues {
                 return Err(mlua::Error::runtime(format!(
-                    "device.config: {name} is open already with {} tx and {} rx queues: request all queues at 
+                    "device.config: {name} is open already with {} tx and {} rx queues: request all queues at \
                      once",
                     device.tx_queues, device.rx_queues
                 )));

@@ -40,7 +40,7 @@ impl Block {
     /// The bytes from `offset` on.
     fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
-        // SAFETY: just checked to lie within the block.
+        // SAFETY: just checked to be within the block.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: the block has `len` initialised bytes from there; by the module's invariant they are not written
         // meanwhile.
@@ -50,7 +50,7 @@ impl Block {
     /// The bytes from `offset` on, to write.
     fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
-        // SAFETY: just checked to lie within the block.
+        // SAFETY: just checked to be within the block.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: as in `bytes`, and `self` is borrowed mutably, so this is the only borrow.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }

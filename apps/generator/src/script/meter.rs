@@ -35,7 +35,7 @@ impl MeterRef {
         streams: Option<Vec<u16>>,
         now_ns: u64,
     ) -> mlua::Result<Self> {
-        // The task that sends may have begun before the one that receives: no frame is of a run before.
+        // The task that sends may have begun before the one that receives: frames of a previous run do not exist.
         let mut meter = Meter::new(MeterConfig { streams, latency: true, start_ns: 0 })
             .map_err(|error| mlua::Error::runtime(format!("meter: {error}")))?;
         // Intervals begin here.

@@ -47,7 +47,7 @@ pub struct QueueReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure: Option<DepartureErrorReport>,
     /// Reception of signed frames; absent if the script attached no meter. Streams that this run signed are compared
-    /// with what it sent.
+    /// with the sent frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meter: Option<MeterSummary>,
 }

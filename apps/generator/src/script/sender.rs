@@ -52,7 +52,7 @@ impl Sender {
         })
     }
 
-    /// Sets what the next batch begins with: the schedule starts there.
+    /// Sets the state at the start of the next batch: the schedule starts there.
     pub(super) fn set_load(&mut self, load: Load) -> mlua::Result<()> {
         if let Some((rate, shape)) = &load {
             // Reports values out of range now.

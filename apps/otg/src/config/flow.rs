@@ -13,7 +13,7 @@ use crate::document::Node;
 
 /// Gap between frames on Ethernet, bytes: less is impossible, and the rate sets larger gaps.
 const LINE_GAP_BYTES: u64 = 12;
-/// Longest time that a flow may name, s: one year.
+/// Longest time in a flow, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
 /// Default rate, frames/s.
 const DEFAULT_PPS: u64 = 1000;
@@ -166,9 +166,7 @@ fn rate(node: &Node<'_>, tx: &str, speed_bps: Option<f64>) -> RateSpec {
 
 /// Notes that a value in line time has no line to count by.
 fn no_speed(node: &Node<'_>, port: &str) {
-    node.report(format_args!(
-        "port \"{port}\" has no speed; set its speed in layer1, like speed_10_gbps"
-    ));
+    node.report(format_args!("port \"{port}\" has no speed; set its speed in layer1, like speed_10_gbps"));
 }
 
 fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) {

@@ -108,7 +108,7 @@ impl Kind {
     }
 }
 
-/// Reads the pattern of a field; `choices` are those that the field may have.
+/// Reads the pattern of a field; `choices` are its allowed patterns.
 pub(crate) fn pattern(node: &Node<'_>, kind: Kind, choices: &[&'static str]) -> Pattern {
     if node.is_absent() {
         return Pattern::Auto;

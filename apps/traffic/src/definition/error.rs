@@ -1,8 +1,8 @@
-//! What is wrong with a definition.
+//! Errors of a definition.
 
 use crate::frame_size_mix::MAX_SIZES;
 
-/// Why the frames of a stream cannot be made: which stream, which field of its definition, what is wrong with it.
+/// Why the frames of a stream cannot be made: the stream, the field of its definition, and the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("stream \"{stream}\": {field}: {problem}")]
 #[non_exhaustive]
@@ -14,7 +14,7 @@ pub struct StreamError {
     pub problem: Problem,
 }
 
-/// What is wrong with a field of a definition.
+/// A problem of a field of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -22,37 +22,37 @@ pub enum Problem {
     #[error("{given} is out of range: give {allowed}")]
     OutOfRange {
         given: String,
-        /// What can be.
+        /// The allowed values.
         allowed: String,
     },
     /// The value cannot be read.
     #[error("\"{given}\" is not {expected}")]
     Unreadable {
         given: String,
-        /// What would be right.
+        /// The expected form.
         expected: String,
     },
     /// The frame has no such field.
     #[error("the frame has no field \"{given}\": it has {known}")]
     NoSuchField {
         given: String,
-        /// What there is.
+        /// The existing ones.
         known: String,
     },
     /// The field follows from others.
     #[error("\"{given}\" cannot be modified: {reason}")]
     NotModifiable { given: String, reason: &'static str },
-    /// The header cannot stand where it does.
+    /// The header cannot be at this position.
     #[error("{header} cannot follow {after} directly: {advice}")]
     Misplaced {
         /// The header.
         header: &'static str,
-        /// What is before it.
+        /// The header before it.
         after: &'static str,
-        /// What to do.
+        /// Advice.
         advice: &'static str,
     },
-    /// Frames of this size have no room for what they must carry.
+    /// Frames of this size have no room for their headers, payload and signature.
     #[error(
         "frames of {size} bytes are too short: {needs}, with {fcs} bytes of FCS, take at least {least}",
         fcs = crate::line_rate::FCS_BYTES
@@ -62,7 +62,7 @@ pub enum Problem {
         size: usize,
         /// The least that would do, with FCS.
         least: usize,
-        /// What takes the room.
+        /// The parts that need the room.
         needs: String,
     },
     /// There are more sizes than a stream can have.
@@ -72,7 +72,7 @@ pub enum Problem {
         given: usize,
     },
     /// Two modifiers vary the same bits.
-    #[error("\"{given}\" lies over what {other} varies: leave one of them out")]
+    #[error("\"{given}\" overlaps the bytes that {other} varies: leave one of them out")]
     Overlap {
         /// The field given.
         given: String,
@@ -82,13 +82,13 @@ pub enum Problem {
     /// Fields that exclude each other, or one that is missing.
     #[error("{advice}")]
     Combination {
-        /// What to do.
+        /// Advice.
         advice: String,
     },
 }
 
 impl StreamError {
-    /// `problem` of `field`, whose stream [`Self::of`] will say.
+    /// `problem` of `field`; [`Self::of`] adds the stream.
     pub(crate) fn at(field: impl Into<String>, problem: Problem) -> Self {
         Self { stream: String::new(), field: field.into(), problem }
     }

@@ -6,8 +6,8 @@ use super::StreamDefinition;
 use crate::header::{DISCARD_PORT, Header};
 
 impl StreamDefinition {
-    /// The stream with source and destination exchanged in every header that has both, and in the fields that vary. Of
-    /// a template only the Ethernet addresses are exchanged. The destination port that says "VXLAN follows" stays.
+    /// The stream with source and destination exchanged in every header that has both, and in the fields that vary. In
+    /// a template only the Ethernet addresses are exchanged. The destination port that indicates VXLAN stays.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let mut reversed = self.clone();

@@ -243,11 +243,11 @@ fn invalid_streams_are_named_with_field_value_and_range() {
         ),
         (
             "modify = [{field = 'ipv4.ttl', list = [1]}, {field = 'ipv4[8..10]', list = [1]}]",
-            "modify[1].field: \"ipv4[8..10]\" lies over what modify[0] varies",
+            "modify[1].field: \"ipv4[8..10]\" overlaps the bytes that modify[0] varies",
         ),
         (
             "flows = 9\nmodify = [{field = 'udp.source', list = [1]}]",
-            "modify[0].field: \"udp.source\" lies over what flows varies",
+            "modify[0].field: \"udp.source\" overlaps the bytes that flows varies",
         ),
         (
             &format!("size = 128\nmodify = [{many}]"),

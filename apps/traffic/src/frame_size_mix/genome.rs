@@ -17,12 +17,13 @@ const LETTERS: [(u32, char); 9] = [
     (2112, 'h'),
     (9600, 'i'),
 ];
-/// A longer round is told by its shares.
+/// A longer round is printed as its shares.
 const LONGEST_GENOME: usize = 64;
 
 impl Rotation {
     /// One round of `sizes` in letters, for example `aAaaAaAagaAa A=594`. Sizes without a letter in the RFC get capital
-    /// ones, which are told behind. Rounds that are long, random or of too many sizes are told in words.
+    /// letters, which are explained after the round. Rounds that are long, random or of too many sizes are described in
+    /// words.
     pub(crate) fn genome(&self, sizes: &[FrameSize]) -> String {
         let mut custom: Vec<u32> = sizes.iter().map(|size| size.bytes()).collect();
         custom.retain(|bytes| LETTERS.iter().all(|(size, _)| size != bytes));

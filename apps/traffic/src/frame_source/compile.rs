@@ -12,10 +12,10 @@ use crate::ones_complement::{counted, sum_bytes};
 use crate::rotation::Rotation;
 use crate::signature::{SignatureForm, Signer};
 
-/// A definition's frame, its sizes and what varies in it.
+/// A definition's frame, its sizes and its varying parts.
 struct Blueprint {
     layout: Layout,
-    /// The longest frame; what varies or is computed in it is 0.
+    /// The longest frame; varying and computed bytes are 0.
     pristine: Vec<u8>,
     varied: Vec<Varied>,
     checksums: Vec<Coverage>,
@@ -27,13 +27,13 @@ struct Blueprint {
     payload_sums: Vec<u64>,
 }
 
-/// What a computed checksum covers.
+/// Coverage of a computed checksum.
 struct Coverage {
     at: usize,
     start: usize,
-    /// None is the frame's end.
+    /// `None` is the frame's end.
     end: Option<usize>,
-    /// Addresses and protocol that count though they lie before `start`.
+    /// Addresses and protocol that are covered although they are before `start`.
     pseudo_header: Option<(Range<usize>, u8)>,
     zero_is_none: bool,
     /// Whether it varies between frames of one size.

@@ -1,4 +1,4 @@
-//! What is known of a frame before it is made.
+//! The data of a frame that is known before it is made.
 
 use crate::ones_complement::{fold, sum_halves};
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Signer, TINY_BYTES};
@@ -6,11 +6,11 @@ use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Si
 /// Most checksums that vary in one frame.
 pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;
 
-/// A number for each checksum that varies, in the order in which they are written: a sum so far, or all ones where
-/// something counts in it and 0 where not.
+/// A number for each checksum that varies, in the order in which they are written: a sum so far, or a mask: all ones
+/// for checksums that cover something, else 0.
 pub(super) type Sums = [u64; MAX_LIVE_CHECKSUMS];
 
-/// All ones for those that something counts in, 0 for the others.
+/// All ones for checksums that cover something, 0 for the others.
 pub(super) fn counting(counts: impl IntoIterator<Item = bool>) -> Sums {
     let mut sums = Sums::default();
     for (sum, counts) in sums.iter_mut().zip(counts) {
@@ -25,10 +25,10 @@ pub(super) struct SizePlan {
     pub(super) slot_bytes: usize,
     /// Sums of all that does not vary, for the checksums that do.
     pub(super) sums: Sums,
-    /// Lengths and checksums that do not vary but with the size: where, and what.
+    /// Lengths and checksums that vary only with the size: their positions and values.
     pub(super) words: Box<[(u16, u16)]>,
     pub(super) signer: Option<Signer>,
-    /// Where the signature begins; the frame's end if there is none.
+    /// Start of the signature; the frame's end if there is none.
     pub(super) signature_at: usize,
     /// How far the sum of the signature's words must be shifted for the checksums, bits.
     pub(super) signature_sum_shift: u32,
@@ -45,9 +45,9 @@ impl SizePlan {
 /// A checksum that varies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LiveChecksum {
-    /// Where it lies.
+    /// Its position.
     at: u16,
-    /// What is sent in place of 0.
+    /// Value sent instead of 0.
     zero: u16,
     /// How far its bytes are rotated on the way there, bits.
     rotation: u32,
@@ -61,7 +61,7 @@ impl LiveChecksum {
         Self { at: at as u16, zero: zero(zero_is_none), rotation, counts_in }
     }
 
-    /// Writes the checksum for `sum`, and returns what it counts in others.
+    /// Writes the checksum for `sum`, and returns its contribution to other sums.
     #[inline]
     pub(super) fn write(&self, sum: u64, frame: &mut [u8]) -> u64 {
         let checksum = checksum(sum, self.zero);
@@ -73,7 +73,7 @@ impl LiveChecksum {
     }
 }
 
-/// What is sent in place of a checksum of 0: the other zero where 0 says "none" (RFC 768).
+/// Value sent instead of a checksum of 0: all ones where 0 means "none" (RFC 768).
 pub(super) const fn zero(zero_is_none: bool) -> u16 {
     if zero_is_none { 0xffff } else { 0 }
 }
@@ -94,7 +94,7 @@ pub(super) fn put_word(frame: &mut [u8], at: u16, word: u16) {
     }
 }
 
-/// Signs `frame`, whose last bytes are the signature, and returns what the signature counts: less than 2^36.
+/// Signs `frame`, whose last bytes are the signature, and returns the signature's contribution to sums: less than 2^36.
 #[inline(always)]
 pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u64 {
     match signer.form() {

@@ -201,7 +201,7 @@ fn headers_of_a_template_are_recognised_from_its_bytes() {
     ] {
         let made = source(&format!("size = 256\npacket = [{packet}]")).next_frame(0).to_vec();
         let mut broken = made.clone();
-        // Lengths and checksums of the outermost IPv4 header, where there is one.
+        // Lengths and checksums of the outermost IPv4 header, if there is one.
         if made[12..14] == [8, 0] {
             broken[16..18].fill(0xee);
             broken[24..26].fill(0xee);
@@ -209,7 +209,7 @@ fn headers_of_a_template_are_recognised_from_its_bytes() {
         let template = StreamDefinition::default().with_template(broken);
         assert_eq!(template.compile(1).unwrap().next_frame(0), made, "{packet}");
     }
-    // IPv6 with a hop-by-hop header; what is behind is varied, and its checksum follows.
+    // IPv6 with a hop-by-hop header; the bytes after it vary, and its checksum follows.
     let mut frame =
         source("size = 128\npacket = [{ethernet = {}}, {ipv6 = {}}, {raw = '1100010400000000'}, {udp = {}}]");
     let mut bytes = frame.next_frame(0).to_vec();
@@ -239,7 +239,7 @@ proptest! {
         if let Some(at) = frame.get_mut(12..14) {
             at.copy_from_slice(&ether_type.to_be_bytes());
         }
-        // Version and header length as they should be, so that what is behind is read.
+        // Correct version and header length, so that the rest is read.
         if let (true, Some(first)) = (kind < 2, frame.get_mut(14)) {
             *first = [0x45, 0x60][kind];
         }

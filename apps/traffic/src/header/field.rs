@@ -1,4 +1,4 @@
-//! Where the fields of each header lie.
+//! Positions of the fields of each header.
 
 /// The kinds of header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum HeaderKind {
     Raw,
 }
 
-/// How people write a field's value.
+/// Notation of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldKind {
     Number,
@@ -36,7 +36,7 @@ pub(crate) struct FieldSpec {
     /// Length in bits.
     pub(crate) bits: usize,
     pub(crate) kind: FieldKind,
-    /// Whether modifiers may vary it: not where the rest of the frame depends on it.
+    /// Whether modifiers can vary it: not if the rest of the frame depends on it.
     pub(crate) modifiable: bool,
 }
 
@@ -182,12 +182,12 @@ impl HeaderKind {
         self.fields().iter().find(|field| field.name == name)
     }
 
-    /// Where the checksum lies in the header, bytes.
+    /// Offset of the checksum in the header, bytes.
     pub(crate) fn checksum_offset(self) -> Option<usize> {
         self.field("checksum").map(|field| field.bit / 8)
     }
 
-    /// Where the length lies in the header, and from which byte of the header on it counts.
+    /// Offset of the length in the header, and of the first byte of the header that it counts.
     pub(crate) const fn length(self) -> Option<(usize, usize)> {
         match self {
             Self::Ipv4 => Some((2, 0)),
@@ -254,7 +254,7 @@ mod tests {
     ];
 
     #[test]
-    fn fields_lie_within_their_headers_without_overlap() {
+    fn fields_are_within_their_headers_without_overlap() {
         for kind in KINDS {
             let mut taken = vec![false; kind.bytes() * 8];
             for field in kind.fields() {

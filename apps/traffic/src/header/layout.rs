@@ -1,18 +1,18 @@
-//! The headers of a frame as bytes, and where each lies.
+//! The headers of a frame as bytes, and their positions.
 
 mod recognise;
 
 use super::{Checksum, DISCARD_PORT, Header, HeaderKind, VXLAN_PORT, get_bits, set_bits};
 use crate::definition::{Problem, StreamError};
 
-/// EtherType where nothing that has one follows: local experiments (IEEE 802, clause 9.2.4).
+/// EtherType if no header with an EtherType follows: local experiments (IEEE 802, clause 9.2.4).
 const EXPERIMENTAL_ETHER_TYPE: u16 = 0x88b5;
-/// IP protocol where nothing that has one follows: experiments (RFC 3692, section 2.1).
+/// IP protocol if no header with a protocol number follows: experiments (RFC 3692, section 2.1).
 const EXPERIMENTAL_PROTOCOL: u8 = 253;
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
 
-/// Where a header lies.
+/// Position of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) kind: HeaderKind,
@@ -20,9 +20,9 @@ pub(crate) struct Span {
     pub(crate) start: usize,
     /// Length with options.
     pub(crate) bytes: usize,
-    /// Whether its checksum, if it has one, is to be computed.
+    /// Whether its checksum, if it has one, must be computed.
     pub(crate) computes_checksum: bool,
-    /// Whether its length, if it has one, is to reach the frame's end.
+    /// Whether its length, if it has one, must reach the frame's end.
     pub(crate) computes_length: bool,
 }
 
@@ -32,25 +32,25 @@ impl Span {
         self.start + self.bytes
     }
 
-    /// Where its checksum is, if it is to be computed.
+    /// Offset of its checksum, if it must be computed.
     pub(crate) fn computed_checksum(&self) -> Option<usize> {
         let offset = self.kind.checksum_offset().filter(|_| self.computes_checksum)?;
         Some(self.start + offset)
     }
 
-    /// Where its length is and which byte it counts from, if it is to be computed.
+    /// Offset of its length and of the first counted byte, if it must be computed.
     pub(crate) fn computed_length(&self) -> Option<(usize, usize)> {
         let (offset, from) = self.kind.length().filter(|_| self.computes_length)?;
         Some((self.start + offset, self.start + from))
     }
 
-    /// Where the fields of two bytes are that are computed.
+    /// Offsets of the computed fields of two bytes.
     pub(crate) fn computed(&self) -> impl Iterator<Item = usize> {
         self.computed_checksum().into_iter().chain(self.computed_length().map(|(at, _)| at))
     }
 }
 
-/// The headers of a frame; what is behind them is payload.
+/// The headers of a frame; the bytes after them are payload.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     /// Outermost first, without gaps.
@@ -74,12 +74,12 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where payload begins.
+    /// Start of the payload.
     pub(crate) fn payload_start(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The IP header whose addresses the checksum of span number `index` counts.
+    /// The IP header whose addresses the checksum of span number `index` covers.
     pub(crate) fn ip_before(&self, index: usize) -> Option<&Span> {
         self.spans[..index].iter().rev().find(|span| matches!(span.kind, HeaderKind::Ipv4 | HeaderKind::Ipv6))
     }
@@ -154,7 +154,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes into the last header, which is `header`, what says that `next` follows, and `after_next` then.
+    /// Writes into the last header, `header`, that `next` follows, and then `after_next`.
     fn link(
         &mut self,
         header: &Header,

@@ -1,4 +1,4 @@
-//! Values of header fields as people write them.
+//! Values of header fields as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::mac_address::hex_byte;
 
-/// What stands in a checksum field. Text: `right`, `zero`, or a number.
+/// Value of a checksum field. Text: `right`, `zero`, or a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Checksum {
     /// The right one, for every frame.
     #[default]
     Right,
-    /// Zeros; in UDP they say that there is no checksum.
+    /// Zeros; in UDP they mean no checksum.
     Zero,
     /// This, right or not.
     Given(u16),
@@ -65,15 +65,15 @@ impl<'de> Deserialize<'de> for Checksum {
 }
 
 /// TCP's control bits. Text: a letter for each that is set, of `FSRPAUEC` (FIN, SYN, RST, PSH, ACK, URG, ECE, CWR), in
-/// any order; none is the empty text.
+/// any order; no flag is the empty text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TcpFlags(
-    /// The bits as the header has them (RFC 9293, section 3.1): FIN is 1, CWR 128.
+    /// The bits as in the header (RFC 9293, section 3.1): FIN is 1, CWR 128.
     pub u8,
 );
 
-/// The text is no set of control bits.
+/// The text is not a set of control bits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a set of TCP flags: give letters of FSRPAUEC, like \"SA\" for SYN and ACK")]
 #[non_exhaustive]
@@ -129,12 +129,12 @@ pub struct HexBytes(
     pub Vec<u8>,
 );
 
-/// The text is no bytes.
+/// The text is not bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not bytes: give pairs of hexadecimal digits, like 00 or 55aa, one pair at least")]
 #[non_exhaustive]
 pub struct HexBytesError {
-    /// What was given, no more than its first 40 characters.
+    /// The given text, at most its first 40 characters.
     pub text: String,
 }
 
@@ -173,7 +173,7 @@ impl From<HexBytes> for String {
     }
 }
 
-/// A number from 0 to `MAX`, which `T` can hold.
+/// A number from 0 to `MAX`, which fits `T`.
 pub(super) fn up_to<'de, const MAX: u64, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: TryFrom<u64>,
@@ -221,7 +221,7 @@ where
     text.parse().map_err(|_| D::Error::custom(format_args!("\"{text}\" is not {}", T::EXPECTED)))
 }
 
-/// What the text of an address should have been.
+/// Expected form of the text of an address.
 pub(super) trait IpVersion {
     const EXPECTED: &str;
 }

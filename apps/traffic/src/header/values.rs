@@ -1,4 +1,4 @@
-//! What a definition says of each header, by the names of its fields.
+//! The values of each header in a definition, by field name.
 
 use std::net::Ipv4Addr;
 
@@ -101,7 +101,7 @@ impl Header {
                 ("target_mac", mac(arp.target_mac)),
                 ("target_ip", ipv4(arp.target_ip)),
             ],
-            // The one flag says that the VNI is valid.
+            // The one flag means that the VNI is valid.
             Self::Vxlan(vxlan) => vec![("flags", 8), ("vni", vxlan.vni.into())],
             Self::Raw(_) => vec![],
         };

@@ -38,8 +38,8 @@ struct Ipdv {
     sum_of_absolute: u128,
 }
 
-/// Latency and how it varies, ns. One-way, from the sender's timestamp to the arrival, thus on one clock. Of frames
-/// that came a second time the first copy is measured; stale ones are left out.
+/// Latency and how it varies, ns. One-way, from the sender's timestamp to the arrival, thus on one clock. Of duplicated
+/// frames the first copy is measured; stale ones are left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DelaySummary {
     /// Latency (RFC 7679), ns. None if no frame was measured.
@@ -51,22 +51,22 @@ pub struct DelaySummary {
     /// The latency of the worst of these, ns; 0 if there are none.
     pub lowest_negative_ns: i64,
     /// Interarrival jitter (RFC 3550 section 6.4.1), ns: the difference between the latencies of two frames that
-    /// arrived one after the other, smoothed over the last 16 or so. Of merged streams, their mean by frames. None
-    /// below two.
+    /// arrived one after the other, smoothed over the last 16 or so. Of merged streams, their mean by frames. None for
+    /// fewer than two frames.
     pub jitter_ns: Option<f64>,
     /// Mean of that difference over all frames, ns.
     pub mean_difference_ns: Option<f64>,
-    /// Inter-packet delay variation. None if no two such frames came.
+    /// Inter-packet delay variation. None if no two such frames arrived.
     pub ipdv: Option<IpdvSummary>,
 }
 
-/// Inter-packet delay variation (RFC 5481 section 4.1): a frame's latency less that of the frame sent before it, where
+/// Inter-packet delay variation (RFC 5481 section 4.1): a frame's latency less that of the frame sent before it, if
 /// that one arrived right before it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct IpdvSummary {
     /// Pairs of frames.
     pub count: u64,
-    /// The lowest, ns: frames came closer together than they were sent.
+    /// The lowest, ns: frames arrived closer together than they were sent.
     pub min_ns: i64,
     /// The highest, ns.
     pub max_ns: i64,

@@ -1,4 +1,4 @@
-//! What values were, as far as people ask: how many, their mean, how they are spread.
+//! Distributions of values: their number, mean and spread.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use super::histogram::{HIGHEST, Histogram};
 
 /// Values from 0 on: how many, their moments exactly, their percentiles to three significant digits.
 ///
-/// Distributions can be merged, and what comes of it is the distribution of all the values.
+/// Distributions can be merged into the distribution of all the values.
 #[derive(Debug, Clone, Default)]
 pub struct Distribution {
     histogram: Histogram,
     count: u64,
     sum: u128,
     sum_of_squares: u128,
-    /// The complement of the lowest, so that the default is that of no value.
+    /// The complement of the lowest, so that the default stands for no value.
     not_lowest: u64,
     highest: u64,
     saturated: u64,
@@ -22,7 +22,7 @@ pub struct Distribution {
 /// Percentiles of a summary, in 1/1,000,000.
 const PERCENTILES_PPM: [u32; 6] = [500_000, 900_000, 990_000, 999_000, 999_900, 999_990];
 
-/// A distribution in numbers. Their unit is that of the values, which the name of what holds the summary says.
+/// A distribution in numbers. Their unit is the values' unit, which is in the name of the field that has the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DistributionSummary {
     /// How many values.
@@ -33,8 +33,8 @@ pub struct DistributionSummary {
     pub mean: f64,
     /// The standard deviation of these values (divided by their count, not by one less).
     pub stddev: f64,
-    /// 50 % of the values are this or lower: so for all percentiles, which are at most 0.1 % too high. Of fewer values
-    /// than it takes to tell, a percentile is the highest.
+    /// 50 % of the values are this or lower: likewise for all percentiles, which are at most 0.1 % too high. With too
+    /// few values a percentile is the highest value.
     pub p50: u64,
     /// 90 %.
     pub p90: u64,
@@ -99,7 +99,7 @@ impl Distribution {
         }
         let count = u128::from(self.count);
         let whole_mean = self.sum / count;
-        // In whole numbers, as the sums are far larger than what is left of them.
+        // In whole numbers, as the sums are far larger than their difference.
         let squares_about_it =
             self.sum_of_squares + count * whole_mean * whole_mean - 2 * whole_mean * self.sum;
         let above_it = (self.sum - whole_mean * count) as f64 / count as f64;

@@ -1,17 +1,17 @@
-//! Counts of values to three significant digits, as those of an HDR histogram.
+//! Counts of values to three significant digits, like an HDR histogram.
 //!
-//! Its values are those that the hdrhistogram crate gives for the same precision. What is different is memory: room is
-//! made for an octave of values when the first of them comes. Latencies of a stream lie in a few octaves, so that
-//! copying, adding and reading out the counts, which is done while frames wait, takes microseconds, not tens of them.
+//! Its values equal those of the hdrhistogram crate for the same precision. Its memory differs: an octave of values is
+//! allocated with its first value. Latencies of a stream are in a few octaves, so that copying, adding and reading the
+//! counts, which is done while frames wait, takes a few microseconds, not tens.
 
 const BLOCKS: usize = 31;
 /// Values of a block: a block below the second holds as many numbers, each of the others an octave.
 const BLOCK_VALUES: usize = 1024;
 
-/// The highest value that is counted as what it is.
+/// The highest value that is counted as itself.
 pub(super) const HIGHEST: u64 = (1 << 40) - 1;
 
-/// How often each value came, up to [`HIGHEST`]; those within 0.1 % of each other are counted as one.
+/// How often each value occurred, up to [`HIGHEST`]; values within 0.1 % of each other are counted as one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Histogram {
     blocks: [Option<Box<[u64; BLOCK_VALUES]>>; BLOCKS],
@@ -43,8 +43,8 @@ impl Histogram {
         self.blocks.iter_mut().flatten().for_each(|counts| counts.fill(0));
     }
 
-    /// The values below or at which the first `ranks` of the values are, ranks ascending and from 1. Each is the
-    /// highest of those that are counted as one.
+    /// For each of `ranks`, ascending and from 1, the value at or below which that many values are. Each is the highest
+    /// of the values that are counted as one.
     pub(super) fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         let mut values = [0; N];
         let mut found = 0;
@@ -68,7 +68,7 @@ fn block_of(value: u64) -> usize {
     (value | (BLOCK_VALUES as u64 - 1)).ilog2() as usize - 9
 }
 
-/// The bits of a value that its block does not tell apart.
+/// The bits of a value that its block does not distinguish.
 #[inline]
 fn shift(block: usize) -> usize {
     block.saturating_sub(1)
@@ -103,7 +103,7 @@ mod tests {
             ours.add(&other);
             let count = (values.len() + more.len()) as u64;
             for rank in 1..=count {
-                // In the middle of the rank, where no rounding of the quotient leads to another.
+                // In the middle of the rank, so that rounding of the quotient does not change the rank.
                 let expected = foreign.value_at_quantile((rank as f64 - 0.5) / count as f64);
                 prop_assert_eq!(ours.at_ranks([rank]), [expected]);
             }

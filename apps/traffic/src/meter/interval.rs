@@ -1,15 +1,15 @@
-//! What came since the last look: one point of a time series.
+//! Reception since the last call: one point of a time series.
 
 use serde::Serialize;
 
 use super::distribution::{Distribution, DistributionSummary};
 
-/// What came at a port in an interval.
+/// Reception at a port in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct IntervalReport {
     /// When the interval began, ns of the caller's clock.
     pub from_ns: u64,
-    /// When it ended, ns of the caller's clock. What has come since is part of the next.
+    /// Its end, ns of the caller's clock. Later arrivals are part of the next.
     pub until_ns: u64,
     /// Frames without a signature.
     pub foreign_frames: u64,
@@ -23,34 +23,34 @@ pub struct IntervalReport {
     pub streams: Vec<StreamInterval>,
 }
 
-/// What came of a stream in an interval.
+/// Reception of a stream in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamInterval {
     /// Number of the stream on the wire.
     pub wire_stream: u16,
-    /// What came.
+    /// Reception.
     #[serde(flatten)]
     pub counts: IntervalCounts,
 }
 
-/// Counts of an interval, frames unless they say otherwise.
+/// Counts of an interval, frames unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct IntervalCounts {
     /// Intact frames, with duplicates and stale ones.
     pub frames: u64,
     /// Their bytes, without FCS.
     pub bytes: u64,
-    /// Numbers newly missed, less those missed before that came now: negative if these are more.
+    /// Numbers newly missing, less numbers missing before that arrived now: negative if these are more.
     pub lost: i64,
-    /// Frames that had come before.
+    /// Duplicates: frames that had arrived before.
     pub duplicates: u64,
-    /// Frames that came for the first time, after one with a higher number.
+    /// Frames that arrived for the first time, after one with a higher number.
     pub reordered: u64,
-    /// Frames too late to be told duplicate or reordered.
+    /// Frames too late to be classified as duplicate or reordered.
     pub stale: u64,
     /// Frames with damage.
     pub corrupted: u64,
-    /// Latency of those that came for the first time. None if there are none, or none is measured.
+    /// Latency of frames that arrived for the first time. None if there are none, or none is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<IntervalLatency>,
 }
@@ -71,7 +71,7 @@ pub struct IntervalLatency {
 }
 
 impl IntervalCounts {
-    /// These less those of `before`; without latency.
+    /// These less `before`; without latency.
     pub(super) fn since(&self, before: &Self) -> Self {
         Self {
             frames: self.frames - before.frames,

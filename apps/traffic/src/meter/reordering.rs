@@ -11,7 +11,7 @@ const MAX_JUMPS: usize = 8192;
 /// The highest n of n-reordering.
 const MAX_N: usize = 3;
 
-/// An arrival that left numbers below it to come.
+/// An arrival with numbers below it still missing.
 #[derive(Debug, Clone, Copy)]
 struct Jump {
     number: u64,
@@ -20,16 +20,16 @@ struct Jump {
     arrival_ns: u64,
 }
 
-/// Follows one stream's arrivals: each number once, when it first came.
+/// Follows one stream's arrivals: each number once, at its first arrival.
 ///
-/// A frame that is reordered came after a higher number; the first such is where the arrivals jumped over its own. So
-/// only jumps are remembered, and an arrival in order costs next to nothing.
+/// A reordered frame arrived after a higher number; the first such arrival jumped over the frame's own number. So only
+/// jumps are stored, and an arrival in order costs next to nothing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReorderingTracker {
     jumps: VecDeque<Jump>,
     /// The number of the last jump that was forgotten, or 0.
     forgotten: u64,
-    /// The last numbers, that of arrival i at i % 4.
+    /// The last numbers; arrival i is at i % 4.
     last: [u64; 4],
     /// The first arrival of the run in order.
     run_start: u64,
@@ -49,8 +49,8 @@ pub(super) struct ReorderingTotals {
     longest_run: u64,
 }
 
-/// Reordering by the metrics of RFC 4737. Frames are counted by the first copy that arrived intact; those that came
-/// stale are left out.
+/// Reordering by the metrics of RFC 4737. Frames are counted by the first copy that arrived intact; stale ones are left
+/// out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReorderingSummary {
     /// Reordered of all frames that arrived (section 4.1). None without frames.
@@ -62,10 +62,10 @@ pub struct ReorderingSummary {
     pub late_time_ns: Option<DistributionSummary>,
     /// Reordered frames missing from the two above: more gaps have opened since theirs than are remembered.
     pub extent_unknown: u64,
-    /// Frames that are n-reordered, for n = 1, 2, 3: the last n arrivals before it had higher numbers (section 5). What
-    /// is 3-reordered makes a TCP sender retransmit.
+    /// Frames that are n-reordered, for n = 1, 2, 3: the last n arrivals before it had higher numbers (section 5). A
+    /// 3-reordered segment makes a TCP sender retransmit.
     pub n_reordered: [u64; MAX_N],
-    /// Reordering-free runs, frames: how many came in order before each reordered one (section 4.6).
+    /// Reordering-free runs, frames: how many arrived in order before each reordered one (section 4.6).
     pub free_run_frames: Option<DistributionSummary>,
     /// The longest run in order, with that which had not ended, frames.
     pub longest_free_run_frames: u64,
@@ -81,7 +81,7 @@ impl ReorderingTracker {
         self.arrive(number);
     }
 
-    /// A number that had not come, lower than the highest.
+    /// A number that had not arrived yet, lower than the highest.
     #[cold]
     pub(super) fn record_reordered(&mut self, number: u64, arrival_ns: u64) {
         let totals = &mut self.totals;

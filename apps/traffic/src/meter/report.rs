@@ -1,4 +1,4 @@
-//! What came up to now: data that can be merged and completed, and the numbers it amounts to.
+//! Reception up to now: data that can be merged and completed, and the resulting numbers.
 
 use serde::Serialize;
 
@@ -6,10 +6,10 @@ use super::delay::{DelaySummary, DelayTotals};
 use super::reordering::{ReorderingSummary, ReorderingTotals};
 use crate::sequence::SequenceCounts;
 
-/// What came at a port.
+/// Reception at a port.
 #[derive(Debug, Clone)]
 pub struct MeterReport {
-    /// What came apart from the streams.
+    /// Frames outside the streams.
     pub port: PortCounts,
     /// The streams: those expected in the order given, or all in the order of their first frames.
     pub streams: Vec<StreamReport>,
@@ -27,16 +27,16 @@ pub struct PortCounts {
     pub foreign_frames: u64,
     /// Their bytes, without FCS.
     pub foreign_bytes: u64,
-    /// Frames with a damaged signature that does not tell a known stream.
+    /// Frames with a damaged signature without a known stream.
     pub corrupted_unattributed: u64,
     /// Frames with the intact signature of a stream that is not known.
     pub unknown_stream_frames: u64,
-    /// Frames that left before the meter began: of a run before. Only where the streams were listed, and for signatures
+    /// Frames that left before the meter began, in a previous run. Only if the streams were listed, and for signatures
     /// with a time.
     pub earlier_frames: u64,
 }
 
-/// What came of a stream, or of several merged into one.
+/// Reception of a stream, or of several merged into one.
 #[derive(Debug, Clone)]
 pub struct StreamReport {
     wire_streams: Vec<u16>,
@@ -48,10 +48,10 @@ pub struct StreamReport {
     delay: DelayTotals,
 }
 
-/// What came at a port, in numbers.
+/// Reception at a port, in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeterSummary {
-    /// What came apart from the streams.
+    /// Frames outside the streams.
     #[serde(flatten)]
     pub port: PortCounts,
     /// All streams together. None if there are none.
@@ -60,35 +60,36 @@ pub struct MeterSummary {
     pub streams: Vec<StreamSummary>,
 }
 
-/// What came of a stream, in numbers. Counts are frames.
+/// Reception of a stream, in numbers. Counts are frames.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamSummary {
     /// Numbers on the wire of the streams that this one was sent as.
     pub wire_streams: Vec<u16>,
-    /// What the sender says it sent. None if it was not asked.
+    /// Frames sent, as reported by the sender. None if not reported.
     pub sent: Option<u64>,
-    /// All that came intact.
+    /// All frames that arrived intact.
     pub received: u64,
     /// Their bytes, without FCS.
     pub bytes: u64,
-    /// Different ones of them: received less duplicates and stale.
+    /// Distinct frames among them: received less duplicates and stale.
     pub distinct: u64,
-    /// Frames that did not come intact: sent less distinct. So a duplicate makes up for no loss, and a corrupted or
-    /// stale frame is lost too. Before the sender is asked: the numbers missing up to the highest that came.
+    /// Frames that did not arrive intact: sent less distinct. So duplicates do not compensate for loss, and corrupted
+    /// or stale frames are lost too. Before the sender's count is known: the numbers missing up to the highest that
+    /// arrived.
     pub lost: u64,
-    /// Lost of the sent (the frame loss rate of RFC 2544 section 26.3 is this in percent), or, before the sender is
-    /// asked, of the distinct and the lost. None of no frames.
+    /// Lost of the sent (the frame loss rate of RFC 2544 section 26.3 is this in percent), or, before the sender's
+    /// count is known, of the distinct and the lost. None of no frames.
     pub loss_ratio: Option<f64>,
-    /// Distinct ones more than were sent: not 0 only if frames of another trial came.
+    /// Distinct ones more than were sent: not 0 only if frames of another trial arrived.
     pub excess: u64,
-    /// Frames that had come before.
+    /// Duplicates: frames that had arrived before.
     pub duplicates: u64,
-    /// Frames that came for the first time, after one with a higher number.
+    /// Frames that arrived for the first time, after one with a higher number.
     pub reordered: u64,
-    /// Frames too late to be told duplicate or reordered.
+    /// Frames too late to be classified as duplicate or reordered.
     pub stale: u64,
-    /// Frames with damage to the signature or what it covers. Damage to the stream's number goes to the stream that it
-    /// looks like, or to the port.
+    /// Frames with damage to the signature or the bytes that it covers. Frames with a damaged stream number are counted
+    /// for the apparent stream, or for the port.
     pub corrupted: u64,
     /// Reordering in detail.
     pub reordering: ReorderingSummary,
@@ -135,19 +136,19 @@ impl StreamReport {
         &self.wire_streams
     }
 
-    /// Tells how many frames were sent, once the last of them had time to come: what is missing of them is lost, also
-    /// behind the highest number that came.
+    /// Sets the number of frames sent, once the last of them had time to arrive: missing frames are lost, also after
+    /// the highest number that arrived.
     pub fn complete(&mut self, sent: u64) {
         self.sent = Some(sent);
         self.counts.lost = sent.saturating_sub(self.distinct());
     }
 
-    /// Adds what came of `other`, another part of the same stream. What was sent is known only if it is of both.
+    /// Adds `other`, another part of the same stream. The number sent is known only if it is known for both.
     pub fn merge(&mut self, other: &Self) {
         self.wire_streams.extend(&other.wire_streams);
         self.sent = self.sent.zip(other.sent).map(|(ours, theirs)| ours.saturating_add(theirs));
         self.counts.received += other.counts.received;
-        // Numbers that no sender of ours writes may have made these as large as can be.
+        // Forged numbers may have made these as large as possible.
         self.counts.lost = self.counts.lost.saturating_add(other.counts.lost);
         self.counts.duplicates += other.counts.duplicates;
         self.counts.reordered += other.counts.reordered;

@@ -16,7 +16,7 @@ pub(super) struct StreamMeter {
     corrupted: u64,
     reordering: ReorderingTracker,
     delay: DelayTracker,
-    /// What was counted when the interval began.
+    /// Counters at the start of the interval.
     before: IntervalCounts,
 }
 

@@ -17,12 +17,12 @@ fn frame(form: SignatureForm, stream: u16, number: u64, departure_ns: u64) -> Ve
     frame
 }
 
-/// A frame that came.
+/// A frame that arrived.
 fn digest(form: SignatureForm, stream: u16, number: u64, departure_ns: u64, arrival_ns: u64) -> Digest {
     Digest::new(&frame(form, stream, number, departure_ns), FormSet::from_iter([form]), arrival_ns)
 }
 
-/// Frames of stream 0 that came: number, departure and arrival in ms.
+/// Frames of stream 0 that arrived: number, departure and arrival in ms.
 fn received(frames: &[(u64, u64, u64)]) -> StreamSummary {
     let mut meter = meter(Some(vec![0]));
     for &(number, departure_ms, arrival_ms) in frames {
@@ -59,7 +59,7 @@ fn one_frame_reordered_as_in_rfc_4737_section_7_1() {
     assert_eq!((runs.count, runs.max, reordering.longest_free_run_frames), (1, 7, 7));
     let latency = summary.delay.latency_ns.unwrap();
     assert_eq!((latency.min, latency.max, latency.mean), (68_000_000, 150_000_000, 76_200_000.0));
-    // Pairs sent and come one after the other: 0 1 2, 4 5 6 7, 8 9.
+    // Pairs sent and arriving one after the other: 0 1 2, 4 5 6 7, 8 9.
     let ipdv = summary.delay.ipdv.unwrap();
     assert_eq!((ipdv.count, ipdv.min_ns, ipdv.max_ns), (6, 0, 0));
     assert_eq!(summary.delay.mean_difference_ns, Some(2.0 * 82_000_000.0 / 9.0));
@@ -71,7 +71,7 @@ fn two_frames_reordered_as_in_rfc_4737_section_7_2() {
     let summary = received(&numbers.map(|number| (number, number * 20, number * 20 + 68)));
     let extent = summary.reordering.extent_frames.unwrap();
     assert_eq!((extent.count, extent.min, extent.max, extent.mean), (2, 1, 2, 1.5));
-    // The second came after the first, which has a lower number.
+    // The second arrived after the first, which has a lower number.
     assert_eq!(summary.reordering.n_reordered, [1, 0, 0]);
     let runs = summary.reordering.free_run_frames.unwrap();
     assert_eq!((runs.min, runs.max, summary.reordering.longest_free_run_frames), (0, 5, 5));
@@ -79,7 +79,7 @@ fn two_frames_reordered_as_in_rfc_4737_section_7_2() {
 
 #[test]
 fn frames_before_a_forgotten_gap_have_unknown_extent() {
-    // Every second number, then all the others: one gap more than is remembered.
+    // Every second number, then all the others: one gap more than is stored.
     let gaps = 8193;
     let even = (0..=gaps).map(|number| (2 * number, 0, 1));
     let odd = (0..gaps).map(|number| (2 * number + 1, 0, 1));
@@ -262,7 +262,7 @@ fn intervals_add_up() {
     assert_eq!((latency.count, latency.mean), (4, 40.0), "the whole is not only the last interval");
 }
 
-/// What becomes of a frame.
+/// Fate of a frame.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Passed,
@@ -284,7 +284,7 @@ fn fates() -> impl Strategy<Value = Vec<(u16, Fate, u64)>> {
     prop::collection::vec((0..3_u16, fate, 0..1_000_000_u64), 1..300)
 }
 
-/// The definitions, word by word, of the numbers that came for the first time and when.
+/// The definitions, word by word, applied to the numbers that arrived for the first time and their times.
 fn model_reordering(came: &[(u64, u64)]) -> (Vec<u64>, Vec<u64>, [u64; 3], Vec<u64>) {
     let (mut extents, mut late, mut n_reordered, mut runs, mut run) = (vec![], vec![], [0; 3], vec![], 0);
     for (i, &(number, arrival_ns)) in came.iter().enumerate() {
@@ -317,7 +317,7 @@ proptest! {
     fn known_impairments_are_found_exactly(
         fates in fates(), batch in 1..50_usize, form in prop::sample::select(&SignatureForm::ALL[..2]),
     ) {
-        // What comes, in order: place, stream, number, departure, latency, and whether it is whole.
+        // Arrivals, in order: place, stream, number, departure, latency, and whether it is whole.
         let mut arrivals = Vec::new();
         let mut sent = [0; 3];
         for (place, &(stream, fate, latency_ns)) in fates.iter().enumerate() {
@@ -343,11 +343,11 @@ proptest! {
         let mut digests = Vec::new();
         for (place, stream, number, departure_ns, latency_ns, whole) in arrivals {
             let index = usize::from(stream);
-            // Arrivals in order of time; latency then is what it is.
+            // Arrivals in order of time; the latency follows from that.
             let arrival_ns = place as u64 * 1_000_000 + latency_ns;
             let mut frame = frame(form, stream, number, departure_ns);
             let signature = &mut frame[HEADER_BYTES..];
-            // Everywhere but in the stream's number, which tells where it is counted.
+            // Everywhere but in the stream's number, which decides where it is counted.
             let place_of_damage = [0, 8, signature.len() - 1][place % 3];
             signature[place_of_damage] ^= if whole { 0 } else { 0x40 };
             digests.push(Digest::new(&frame, FormSet::ALL, arrival_ns));
@@ -449,7 +449,7 @@ fn frames_of_an_earlier_run_are_counted_separately() {
     let report = meter.report();
     assert_eq!((report.port.frames, report.port.earlier_frames), (3, 1));
     assert_eq!((report.streams[0].summary().received, report.streams[0].summary().lost), (2, 0));
-    // Who takes streams as they appear did not say when they begin.
+    // A meter that accepts streams as they appear has no start time.
     let mut meter = Meter::new(MeterConfig { streams: None, ..config }).unwrap();
     meter.record(&[digest(17, 4999)]);
     assert_eq!(meter.report().port.earlier_frames, 0);

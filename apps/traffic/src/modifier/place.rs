@@ -1,4 +1,4 @@
-//! Where a varying field lies in the frame, and how its value gets there.
+//! Position of a varying field in the frame, and writing its value.
 
 use crate::ones_complement::sum_halves;
 
@@ -7,13 +7,13 @@ use crate::ones_complement::sum_halves;
 pub(crate) struct Place {
     /// First of the bytes that are written.
     at: u16,
-    /// How many: the field's own, or some more of which only its bits change.
+    /// Number of bytes: the field's own, or a few more in which only its bits change.
     container: Container,
     /// Bits of the container behind the field.
     shift: u32,
     /// Bits of the container that are not the field's, as the processor reads them.
     kept: u64,
-    /// How far what the container counts must be shifted: 8 bits at odd places.
+    /// Shift of the container's contribution to sums: 8 bits at odd positions.
     sum_shift: u32,
 }
 
@@ -42,7 +42,7 @@ impl Container {
 
 impl Place {
     /// `bits` bits from `bit` of the frame on, of which the first `frame_bytes` bytes are always there. `None` if they
-    /// lie in more than 8 bytes, are none, or are not all there.
+    /// span more than 8 bytes, are no bits, or are not all within the frame.
     pub(crate) fn new(bit: usize, bits: usize, frame_bytes: usize) -> Option<Self> {
         let (first, end) = (bit / 8, (bit + bits).div_ceil(8));
         if bits == 0 || end > frame_bytes {
@@ -66,8 +66,8 @@ impl Place {
         })
     }
 
-    /// Writes `value`, which is no longer than the field, and returns what it counts in the sum of the frame's words,
-    /// less than 2^56. A frame that is shorter than this place was made for stays as it is.
+    /// Writes `value`, which is no longer than the field, and returns its contribution to the sum of the frame's words,
+    /// less than 2^56. A frame too short for this position stays unchanged.
     #[inline(always)]
     pub(crate) fn put(&self, frame: &mut [u8], value: u64) -> u64 {
         let value = value << self.shift;
@@ -87,7 +87,7 @@ impl Place {
         let Some(bytes) = frame.get_mut(at..at + BYTES) else { return 0 };
         let value = value.swap_bytes() >> (64 - 8 * BYTES);
         let mut written = value;
-        // Not read where it need not be: the bytes were written just before, perhaps in other pieces.
+        // Not read if unnecessary: the bytes were written just before, perhaps in other pieces.
         if self.kept != 0 {
             let mut before = [0; 8];
             before[..BYTES].copy_from_slice(bytes);

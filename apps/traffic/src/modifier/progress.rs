@@ -14,7 +14,7 @@ pub(crate) struct Progress {
     phase: u64,
     /// Which value the next frame has.
     position: u64,
-    /// What each frame adds to `phase` (less than `every`) and `position` (less than `count`).
+    /// Increment of each frame for `phase` (less than `every`) and `position` (less than `count`).
     phase_step: u64,
     position_step: u64,
 }
@@ -42,7 +42,7 @@ impl Progress {
         progress
     }
 
-    /// Goes to frame number `first`, and from each frame to that `stride` later.
+    /// Goes to frame number `first`, and then from each frame to the one `stride` later.
     pub(crate) fn start(&mut self, first: u64, stride: u64) {
         let position = |frames| frames / self.every % self.count;
         (self.position, self.position_step) = (position(first), position(stride));

@@ -25,7 +25,7 @@ pub(crate) struct FrameMap<'a> {
 /// A field that varies.
 #[derive(Debug, Clone)]
 pub(crate) struct Varied {
-    /// What varies it, as in the definition.
+    /// The modifier, as in the definition.
     pub(crate) by: String,
     /// First bit in the frame.
     pub(crate) bit: usize,
@@ -68,10 +68,10 @@ pub(crate) fn resolve(
     map.varied(by.clone(), field, progress).map_err(|problem| within(StreamError::at("field", problem)))
 }
 
-/// What makes `flows` flows: the source port of the outermost UDP or TCP header and, where there are more flows than
-/// ports from the header's own on, the source address of the IP header before it; without such a header the source
-/// address of the outermost IP header, else of the Ethernet header. With `macs`, every flow has an Ethernet source
-/// address of its own as well.
+/// The modifiers that make `flows` flows: of the source port of the outermost UDP or TCP header and, if there are more
+/// flows than ports from the header's own on, the source address of the IP header before it; without such a header the
+/// source address of the outermost IP header, else of the Ethernet header. With `macs`, every flow also has its own
+/// Ethernet source address.
 pub(crate) fn flows(map: &FrameMap<'_>, flows: u64, macs: bool) -> Result<Vec<Varied>, StreamError> {
     if !(1..=MAX_FLOWS).contains(&flows) {
         return Err(StreamError::out_of_range("flows", flows, format!("1 to {MAX_FLOWS}")));
@@ -90,8 +90,8 @@ pub(crate) fn flows(map: &FrameMap<'_>, flows: u64, macs: bool) -> Result<Vec<Va
     let port = transport.and_then(|index| map.source_of(&spans[index]));
     let address = ip.and_then(|ip| map.source_of(ip));
     let ports = port.map_or(1, |port| 0x1_0000 - map.value_of(port));
-    // Where the ports do not suffice, as many are used as the low bits of the flow's number can tell, so that no
-    // division is needed; the other bits tell the address.
+    // If the ports do not suffice, the low bits of the flow's number select the port, so that no division is needed;
+    // the other bits select the address.
     let port_bits = if flows <= ports { u64::BITS } else { ports.ilog2() };
     let port_mask = 1u64.checked_shl(port_bits).map_or(u64::MAX, |ports| ports - 1);
     let mut varied = Vec::new();
@@ -350,7 +350,7 @@ impl FrameMap<'_> {
         let number = match value {
             Value::Text(text) => number.or_else(|| match text.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16).ok(),
-                // Half an address is no number.
+                // Half an address is not a number.
                 None if field.kind == FieldKind::Number => text.parse().ok(),
                 None => None,
             }),

@@ -2,14 +2,14 @@
 //!
 //! For each frame the sender records when it was due and when it left. Two distributions follow: *lateness*, how long
 //! after its time a frame left, and the *inter-departure error*, how far the time between two frames that left one
-//! after the other was from the time between their due times, whichever way. A sender that hands frames over in bursts
-//! has a great inter-departure error even where none is late on average.
+//! after the other was from the time between their due times, in either direction. A sender that hands frames over in
+//! bursts has a large inter-departure error even if frames are not late on average.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::errors::CreationError;
 use serde::Serialize;
 
-/// Greatest time that is told apart, ns; more counts as this.
+/// Greatest recorded time, ns; larger ones count as this.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
 /// Collects departures of one sender.
@@ -66,12 +66,12 @@ impl DepartureError {
         self.last = Some((due_ns, left_ns));
     }
 
-    /// The next frame starts a new sequence: the time since the last one says nothing.
+    /// The next frame starts a new sequence: the time since the last one is not recorded.
     pub fn pause(&mut self) {
         self.last = None;
     }
 
-    /// Adds what another sender recorded.
+    /// Adds the records of another sender.
     pub fn merge(&mut self, other: &Self) {
         // The bounds are the same, so adding cannot fail.
         let _ = self.lateness.add(&other.lateness);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_no_pacing_error() {
+    fn a_pause_is_not_a_pacing_error() {
         let mut error = DepartureError::new().unwrap();
         error.record(0.0, 0.0);
         error.pause();

@@ -1,4 +1,4 @@
-//! How a load's frames lie in time.
+//! Spacing of a load's frames in time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub enum LoadShape {
     Constant,
     /// With exponentially distributed gaps of the same mean: a Poisson process.
     Poisson {
-        /// Where the random numbers begin; the same seed makes the same gaps.
+        /// Seed of the random numbers; the same seed makes the same gaps.
         #[serde(default)]
         seed: u64,
     },
@@ -34,8 +34,8 @@ pub enum LoadShape {
     Bursts {
         /// Frames of each burst, 1 to [`MAX_BURST_FRAMES`].
         frames: u32,
-        /// Pause behind each burst, ns; the rate then holds within the bursts. Without it frames of a burst leave as
-        /// fast as they go, and the bursts so far apart that the rate holds on average.
+        /// Pause after each burst, ns; the rate then applies within the bursts. Without it frames of a burst leave as
+        /// fast as possible, and the distance of the bursts makes the rate on average.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gap_ns: Option<u64>,
     },
@@ -48,10 +48,10 @@ pub enum LoadShape {
     },
 }
 
-/// The text is no shape.
+/// The text is not a shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{text}\" is not a shape: say constant, poisson, poisson:SEED, bursts:FRAMES, bursts:FRAMES:GAP or ramp:RATE:TIME, with times \
+    "\"{text}\" is not a shape: write constant, poisson, poisson:SEED, bursts:FRAMES, bursts:FRAMES:GAP or ramp:RATE:TIME, with times \
      like 500ns, 10us, 1ms, 2s"
 )]
 #[non_exhaustive]

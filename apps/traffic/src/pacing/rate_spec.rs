@@ -1,4 +1,4 @@
-//! Offered rates as people write them.
+//! Offered rates as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,13 +19,13 @@ use crate::line_rate::BitLayer;
 /// ```
 ///
 /// `14.88Mpps`, `10Gbit`, `1GbitL2`, `100%@10G`. Upper and lower case are the same. A rate needs its unit: `1M` may be
-/// frames as well as bits. Bits count at L1, as a link's speed does, unless it says `L2`; a percentage is of a link's
-/// L1 rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as
-/// that text.
+/// frames as well as bits. Bits count at L1, as a link's speed does, unless marked `L2`; a percentage is of a link's L1
+/// rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as that
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RateSpec {
-    /// As fast as it goes.
+    /// The maximum rate.
     Max,
     /// Frames/s.
     Frames {
@@ -52,31 +52,31 @@ pub enum RateSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateError {
-    /// There is no number where one should be.
-    #[error("\"{text}\" is not a rate: begin with a number, like 1Mpps, 10Gbit or 100%@10G, or say max")]
+    /// A number is missing.
+    #[error("\"{text}\" is not a rate: begin with a number, like 1Mpps, 10Gbit or 100%@10G, or write max")]
     Number { text: String },
-    /// What follows the number is no unit.
+    /// The number is not followed by a unit.
     #[error("rate \"{text}\" has unknown unit \"{unit}\": use pps, or bit with L1 or L2, after k, M, G or T")]
     Unit {
         text: String,
-        /// What stands where the unit should.
+        /// The text in place of the unit.
         unit: String,
     },
-    /// The number stands alone, or with a prefix.
+    /// The number has no unit, at most a prefix.
     #[error("rate \"{text}\" has no unit: write {text}pps for frames/s or {text}bit for bit/s")]
     UnitMissing { text: String },
     /// A percentage without a link.
-    #[error("rate \"{text}\" does not say of which link: write {text}@10G for a link of 10 Gbit/s")]
+    #[error("rate \"{text}\" does not name a link speed: write {text}@10G for a link of 10 Gbit/s")]
     LinkMissing { text: String },
-    /// What follows `%@` is no link speed.
-    #[error("rate \"{text}\" is a share of \"{link}\", which is no link speed: write it like 100%@10G")]
+    /// `%@` is not followed by a link speed.
+    #[error("rate \"{text}\" is a share of \"{link}\", which is not a link speed: write it like 100%@10G")]
     Link {
         text: String,
-        /// What stands where the link speed should.
+        /// The text in place of the link speed.
         link: String,
     },
-    /// The value is none that can be offered.
-    #[error("rate \"{text}\" is out of range: rates lie above 0, and percentages do not exceed 100")]
+    /// The value cannot be offered.
+    #[error("rate \"{text}\" is out of range: rates are above 0, and percentages at most 100")]
     Range { text: String },
     /// A shape that spreads frames in time, without a rate.
     #[error(
@@ -89,7 +89,7 @@ pub enum RateError {
     /// A burst of no frames, or of too many.
     #[error("bursts.frames is {frames}: give 1 to {}", super::load_shape::MAX_BURST_FRAMES)]
     BurstFrames { frames: u32 },
-    /// A span of time that is none.
+    /// An empty span of time.
     #[error("{what} is 0: give nanoseconds above 0")]
     NoTime {
         /// The field.
@@ -97,11 +97,11 @@ pub enum RateError {
     },
 }
 
-/// Prefixes by falling weight; the last is none.
+/// Prefixes by falling weight; the last is empty.
 const PREFIXES: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
 impl RateSpec {
-    /// The rate as a number of frames or bits per second; `None` is as fast as it goes.
+    /// The rate as a number of frames or bits per second; `None` is the maximum rate.
     ///
     /// # Errors
     /// [`RateError::Range`] for values outside their ranges, which text cannot have but code can.
@@ -280,13 +280,13 @@ mod tests {
             ("1Gé", "unknown unit \"Gé\""),
             ("0pps", "above 0"),
             ("0%@10G", "above 0"),
-            ("101%@10G", "do not exceed 100"),
+            ("101%@10G", "percentages at most 100"),
             ("100%", "write 100%@10G"),
-            ("100%@", "\"\", which is no link speed"),
-            ("100%@1Mpps", "\"1Mpps\", which is no link speed"),
-            ("100%@1GL2", "which is no link speed"),
-            ("50%@50%@10G", "which is no link speed"),
-            ("100%10G", "which is no link speed"),
+            ("100%@", "\"\", which is not a link speed"),
+            ("100%@1Mpps", "\"1Mpps\", which is not a link speed"),
+            ("100%@1GL2", "which is not a link speed"),
+            ("50%@50%@10G", "which is not a link speed"),
+            ("100%10G", "which is not a link speed"),
         ] {
             let error = text.parse::<RateSpec>().unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");

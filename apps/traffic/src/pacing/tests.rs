@@ -59,7 +59,7 @@ fn a_late_sender_catches_up_to_the_limit_and_skips_the_rest() {
     assert_eq!(load, expected);
     assert_eq!(load.shortfall_frames(), 900);
     assert!((load.sent_fps() - 101_000.0).abs() < 1e-6);
-    // From there on the schedule goes its way.
+    // From there on the schedule continues as usual.
     assert_eq!(send(&mut departures, now_ns + 999, 1000), 0);
     assert_eq!(send(&mut departures, now_ns + 1000, 1000), 1);
 }
@@ -78,7 +78,7 @@ fn at_full_speed_a_frame_is_always_due() {
 
 #[test]
 fn at_a_bit_rate_each_frame_takes_its_own_time() {
-    // 1 Gbit/s is 1 bit/ns: 84 bytes on the line for the shortest frame, and for what is shorter still.
+    // 1 Gbit/s is 1 bit/ns: 84 bytes on the line for the shortest frame, and for shorter ones.
     let mut departures = departures("1Gbit", LoadShape::Constant, 100);
     assert_eq!(departures.next_due(), 0.0);
     for (slot_bytes, line_bytes) in [(60, 84), (1514, 84 + 1538), (40, 84 + 1538 + 84)] {
@@ -193,7 +193,7 @@ fn shape() -> impl Strategy<Value = LoadShape> {
 
 proptest! {
     #[test]
-    fn due_times_never_go_back_and_the_mean_rate_holds(
+    fn due_times_never_decrease_and_the_mean_rate_holds(
         shape in shape(),
         rate_fps in 1e3..1e7f64,
         sizes in prop::collection::vec(60..1514usize, 1..200),
@@ -211,7 +211,7 @@ proptest! {
         }
     }
 
-    /// However the caller asks, no span of time sees more than the rate, one frame and the catch-up limit.
+    /// Whenever the caller polls, no span of time has more frames than the rate, one frame and the catch-up limit.
     #[test]
     fn the_rate_is_never_exceeded_by_more_than_the_catch_up_limit(
         steps in prop::collection::vec((0..200_000u64, 1..300u32), 1..60),

@@ -29,7 +29,7 @@ fn numbers_in_order_lose_nothing() {
 }
 
 #[test]
-fn gaps_are_lost_unless_their_frames_come_late() {
+fn gaps_are_lost_unless_their_frames_arrive_late() {
     let after_gap = SequenceCounts { received: 2, lost: 9, ..SequenceCounts::default() };
     assert_eq!(counts(SequenceTracker::new(), [0, 10]), after_gap);
     let after_late = SequenceCounts { received: 4, lost: 7, reordered: 2, ..SequenceCounts::default() };
@@ -67,7 +67,7 @@ fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
 
 #[test]
 fn a_jump_over_the_window_forgets_earlier_numbers() {
-    // Both jumps end so that number 0's place in the window is taken by a number that has not come.
+    // Both jumps end so that number 0's place in the window is taken by a number that has not arrived.
     for blocks in [1024, 2048] {
         let place = blocks * BLOCK_FRAMES;
         let expected =

@@ -2,7 +2,7 @@
 //!
 //! The crc32c crate is made for long input: a call costs more than the checksum of a whole signature does here.
 
-// The processor's own instructions for CRC-32C, where it has them.
+// The processor's own instructions for CRC-32C, if it has them.
 #![allow(unsafe_code)]
 
 /// CRC-32C (Castagnoli; RFC 3720 appendix B.4) of `bytes`.
@@ -11,7 +11,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.is_empty() { 0 } else { ::crc32c::crc32c(bytes) }
 }
 
-/// CRC-32C as this processor computes it quickest: asked once, not for each frame.
+/// CRC-32C in the fastest way of this processor: chosen once, not for each frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Crc32c {
     /// Whether the processor has the instruction.
@@ -28,7 +28,7 @@ impl Crc32c {
         Self { has_instruction }
     }
 
-    /// The checksum of some bytes of which `crc` is that of the first and the words, big-endian, are the rest.
+    /// The checksum of bytes: `crc` is the checksum of the first, and the words, big-endian, are the rest.
     #[inline]
     pub fn append_words<const N: usize>(self, crc: u32, head: u32, tail: [u64; N]) -> u32 {
         #[cfg(target_arch = "x86_64")]
@@ -45,7 +45,7 @@ impl Crc32c {
 }
 
 /// The processor's instructions, which take the least significant byte first. Those of [`std::arch`] are functions that
-/// are not inlined where the processor is known at run time only, and a call costs as much again as they do.
+/// are not inlined if the processor is only known at run time, and a call costs as much as the instructions.
 #[cfg(target_arch = "x86_64")]
 mod sse42 {
     use std::arch::asm;
@@ -80,14 +80,14 @@ fn append_words_portable<const N: usize>(crc: u32, head: u32, tail: [u64; N]) ->
 }
 
 /// CRC-16 with the polynomial x^16 + x^12 + x^5 + 1 of ITU-T V.41, from 0, not reflected (also named XMODEM), of a
-/// big-endian number. Leading zeros make no difference, so that this is also that of a shorter number.
+/// big-endian number. Leading zeros make no difference, so this is also the checksum of a shorter number.
 #[inline]
 pub fn crc16(number: u64) -> u16 {
     let bytes = number.to_le_bytes();
     (0..bytes.len()).fold(0, |crc, place| crc ^ CRC16_TABLES[place][usize::from(bytes[place])])
 }
 
-/// For every place of a byte in a number, counted from the last, what the byte adds to the checksum.
+/// For every position of a byte in a number, counted from the last, the byte's contribution to the checksum.
 static CRC16_TABLES: [[u16; 256]; 8] = crc16_tables();
 
 const fn crc16_tables() -> [[u16; 256]; 8] {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn checksums_match_their_standards() {
-        // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8 and what 9 makes of it.
+        // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8, then 9.
         let digits = u64::from_be_bytes(*b"12345678");
         let after_9 = |crc: u16| (crc << 8) ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
         assert_eq!(after_9(crc16(digits)), 0x31c3);

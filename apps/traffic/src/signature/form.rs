@@ -31,7 +31,7 @@ impl SignatureForm {
         }
     }
 
-    /// The longest form that fits into `room_bytes`, the bytes of payload behind the headers. None below 6.
+    /// The longest form that fits into `room_bytes`, the bytes of payload after the headers. None below 6.
     #[must_use]
     pub const fn longest_within(room_bytes: usize) -> Option<Self> {
         match room_bytes {
@@ -80,7 +80,7 @@ impl SignatureForm {
     }
 }
 
-/// The forms that a receiver expects; all unless told otherwise.
+/// The forms that a receiver expects; all by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FormSet(u8);
 
@@ -96,7 +96,7 @@ impl FormSet {
         Self(self.0 | 1 << form as u8)
     }
 
-    /// These and those of `others`.
+    /// These and `others`.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)

@@ -115,7 +115,7 @@ fn numbers_wrap_at_the_end_of_their_bits() {
             let range = 1 << bits;
             assert_eq!(read(0, 0).sequence(range - 1), range);
             assert_eq!(read(range - 1, 0).sequence(range), range - 1);
-            assert_eq!(read(range - 1, 0).sequence(0), range - 1, "there is none below 0");
+            assert_eq!(read(range - 1, 0).sequence(0), range - 1, "there are no numbers below 0");
             assert_eq!(read(5, 0).sequence(3 * range + range / 2), 3 * range + 5);
             assert_eq!(read(5, 0).sequence(3 * range + range / 2 + 6), 4 * range + 5);
         }
@@ -152,7 +152,7 @@ proptest! {
             return Err(TestCaseError::fail("not intact"));
         };
         prop_assert_eq!((read.form, read.stream), (form, stream));
-        // Not where the numbers end.
+        // Not at the end of the numbers.
         prop_assume!((1000..u64::MAX - 1000).contains(&sequence) && time_ns < u64::MAX - latency_ns);
         prop_assert_eq!(read.sequence(sequence.saturating_add_signed(late)), sequence);
         let timestamp = read.timestamp_ns(time_ns + latency_ns);

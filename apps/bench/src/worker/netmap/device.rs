@@ -1,8 +1,8 @@
 //! `/dev/netmap` as a program written for netmap uses it: open, NIOCCTRL, mmap, the two sync calls and poll, all by the
-//! C library's functions, so that whatever is preloaded serves them. One tx and one rx ring.
+//! C library's functions, so that a preloaded object can serve them. One tx and one rx ring.
 //!
-//! A program trusts the memory that it maps, as it would a kernel's; only indexes are looked at, since a wild one would
-//! end it.
+//! A program trusts the memory that it maps, like a kernel's; only indexes are checked, since a wild one would crash
+//! it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -24,7 +24,7 @@ type Failure = (&'static str, io::Error);
 
 /// A device that is bound to a port and mapped.
 pub(super) struct Device {
-    // Before the mapping goes: closing needs nothing of it.
+    // Before the mapping is removed: closing needs nothing of it.
     descriptor: OwnedFd,
     pub(super) tx: Ring,
     pub(super) rx: Ring,
@@ -38,13 +38,13 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Device::open`, whose rings go with it.
+        // SAFETY: mapped by `Device::open`, whose rings are dropped with it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
 fn control(descriptor: &OwnedFd, request: u32, argument: *mut c_void) -> io::Result<()> {
-    // SAFETY: NIOCCTRL gets a header whose body is as long as its type says; the others look at no argument.
+    // SAFETY: NIOCCTRL gets a header whose body is as long as its type says; the others use no argument.
     match unsafe { libc::ioctl(descriptor.as_raw_fd(), c_ulong::from(request), argument) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -60,7 +60,7 @@ impl Device {
         if descriptor < 0 {
             return Err(last("open /dev/netmap"));
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: just opened, and not shared.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let mut body = RegisterBody { mode: mode::ALL_NIC, ..RegisterBody::default() };
         let mut header = RequestHeader {
@@ -88,9 +88,9 @@ impl Device {
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return Err(last("mmap")) };
         let mapping = Mapping { start, bytes };
         let interface_offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        // SAFETY: the provider's offset lies in the mapping that it was given for.
+        // SAFETY: the provider's offset is within the mapping that it belongs to.
         let interface = unsafe { start.add(interface_offset) };
-        // SAFETY: a `netmap_if` lies there, 8-aligned.
+        // SAFETY: there is a `netmap_if`, 8-aligned.
         let about = unsafe { interface.cast::<InterfaceHeader>().read() };
         let ring = |place: u32| {
             // SAFETY: behind the header there is a table with an entry for each ring.
@@ -123,17 +123,17 @@ impl Device {
             .map_err(|error| stopped("NIOCRXSYNC", &error))
     }
 
-    /// What poll is to look for: POLLIN, POLLOUT.
+    /// The events to poll for: POLLIN, POLLOUT.
     #[inline]
     pub(super) fn awaited(&self, events: i16) -> pollfd {
         pollfd { fd: self.descriptor.as_raw_fd(), events, revents: 0 }
     }
 }
 
-/// Polls devices: syncs them, and sleeps where none has what is awaited.
+/// Polls devices: syncs them, and sleeps if none has an awaited event.
 #[inline]
 pub(super) fn poll<const N: usize>(mut awaited: [pollfd; N]) -> Result<(), PortError> {
-    // SAFETY: as many structures as are said.
+    // SAFETY: the count is the number of structures.
     let ready = unsafe { libc::poll(awaited.as_mut_ptr(), N as libc::nfds_t, POLL_MS) };
     if ready < 0 {
         return Err(stopped("poll", &io::Error::last_os_error()));
@@ -149,7 +149,7 @@ fn stopped(call: &str, error: &io::Error) -> PortError {
     PortError::Device(format!("{call}: {error}"))
 }
 
-/// A `netmap_ring` and what its macros compute.
+/// A `netmap_ring` and the values that its macros compute.
 pub(super) struct Ring {
     header: NonNull<RingHeader>,
     buffers: NonNull<u8>,
@@ -181,7 +181,7 @@ impl Ring {
     pub(super) fn head(&self) -> u32 {
         // SAFETY: a field of a mapped header.
         let head = unsafe { &raw const (*self.header.as_ptr()).head };
-        // SAFETY: as above; volatile, since the provider's calls look at it too.
+        // SAFETY: as above; volatile, since the provider's calls access it too.
         unsafe { head.read_volatile() }
     }
 
@@ -201,7 +201,7 @@ impl Ring {
         if index + 1 == self.slot_count { 0 } else { index + 1 }
     }
 
-    /// Gives the slots before `head` away at the next sync.
+    /// Hands over the slots before `head` at the next sync.
     #[inline]
     pub(super) fn give(&mut self, head: u32) {
         // SAFETY: a field of a mapped header.
@@ -218,11 +218,11 @@ impl Ring {
     fn slot(&self, index: u32) -> NonNull<Slot> {
         let index = if index < self.slot_count { index as usize } else { 0 };
         let offset = size_of::<RingHeader>() + index * size_of::<Slot>();
-        // SAFETY: `slot_count` slots lie behind the header.
+        // SAFETY: `slot_count` slots follow the header.
         unsafe { self.header.cast::<u8>().add(offset) }.cast()
     }
 
-    /// The buffer of slot `index`; the reserved one for an index that names none.
+    /// The buffer of slot `index`; the reserved one for an invalid index.
     #[inline]
     pub(super) fn buffer(&self, index: u32) -> NonNull<u8> {
         let slot = self.slot(index).as_ptr();
@@ -239,7 +239,7 @@ impl Ring {
     #[inline]
     pub(super) fn write(&mut self, index: u32, frame: &[u8]) {
         let length = frame.len().min(self.buffer_bytes);
-        // SAFETY: no more than a buffer, which is the program's until it gives the slot away.
+        // SAFETY: no more than a buffer, which is the program's until it hands over the slot.
         unsafe { self.buffer(index).as_ptr().copy_from_nonoverlapping(frame.as_ptr(), length) };
         let slot = self.slot(index).as_ptr();
         // SAFETY: a field of a mapped slot, the program's.

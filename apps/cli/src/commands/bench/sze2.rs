@@ -25,7 +25,7 @@ pub(super) struct BenchSze2 {
     /// All sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour a round
     #[arg(long, conflicts_with_all = ["size", "burst", "queues"])]
     full: bool,
-    /// What testpmd does
+    /// Forwarding mode of testpmd
     #[arg(long, value_enum, value_name = "MODE", value_delimiter = ',')]
     mode: Vec<Mode>,
     /// Frame sizes, FCS included [default: 64,1518]

@@ -77,8 +77,8 @@ impl Plan {
         own.map(|(station, _)| write_address(*station)).collect()
     }
 
-    /// Compares a program's recording with what the capture says it must have received: frames to its stations,
-    /// broadcasts, and frames to stations that never sent.
+    /// Compares a program's recording with the frames that it must have received according to the capture: frames to
+    /// its stations, broadcasts, and frames to stations that never sent.
     pub(super) fn compare(
         &self,
         letter: char,

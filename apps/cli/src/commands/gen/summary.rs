@@ -164,11 +164,8 @@ fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
     for (frames, what) in [
         (received.foreign_frames, "foreign frames"),
         (received.corrupted_unattributed, "damaged test frames of no known stream"),
-        (
-            if expects { received.unknown_stream_frames } else { 0 },
-            "test frames expected at another port",
-        ),
-        (received.earlier_frames, "test frames of a run before"),
+        (if expects { received.unknown_stream_frames } else { 0 }, "test frames expected at another port"),
+        (received.earlier_frames, "test frames of a previous run"),
         (port.unsent_slots, "slots handed over that the other side did not take"),
     ] {
         if frames > 0 {

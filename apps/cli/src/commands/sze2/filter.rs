@@ -23,7 +23,7 @@ pub(super) struct FilterVerb {
     /// File with the rules to set; - for standard input
     #[arg(long, short = 'F', value_name = "FILE", conflicts_with = "rule")]
     file: Option<PathBuf>,
-    /// Rule to set; may be repeated, and all together replace those before
+    /// Rule to set; may be repeated, and all together replace the previous rules
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
 }

@@ -25,7 +25,7 @@ pub(super) struct Ibuf {
     /// Destinations to accept: promiscuous, listed, broadcast (and listed) or multicast (and both)
     #[arg(long, value_name = "CHECK")]
     check: Option<AddressCheck>,
-    /// Address to list, in place of those before; may be repeated
+    /// Address to list, instead of the previous addresses; may be repeated
     #[arg(long, value_name = "MAC")]
     address: Vec<MacAddress>,
     /// Shortest frame, bytes without FCS

@@ -7,8 +7,9 @@ use super::{CardArgument, status};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show or set whether a card transmits frames While disabled, it takes, counts and discards the frames that programs
-/// transmit.
+/// Show or set whether a card transmits frames
+///
+/// While disabled, it takes, counts and discards the frames that programs transmit.
 #[derive(Debug, Args)]
 pub(super) struct Obuf {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::StopFlag;
 
-/// How long a guest may take to begin with a command.
+/// Time limit for a guest to begin with a command.
 pub(super) const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a command in a guest's shell

@@ -89,7 +89,7 @@ function memory.createMemPool(...)
   for _, arg in ipairs(args) do
     if type(arg) == "function" then init = arg end
   end
-  if init ~= nil and type(init) ~= "function" then error("func is not a function: give a function that fills a buffer", 2) end
+  if init ~= nil and type(init) ~= "function" then error("func is not a function: give one that fills a buffer", 2) end
   return setmetatable({ init = init, bytes = whole("bufSize", bytes, 64, 65536, 2) }, pool)
 end
 

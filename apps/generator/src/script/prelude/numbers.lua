@@ -40,7 +40,7 @@ function tonumberall(...)
 end
 
 local function bad(kind, text, example)
-  error(("%q is no %s: write it like %s"):format(tostring(text), kind, example), 3)
+  error(("%q is not an %s: write it like %s"):format(tostring(text), kind, example), 3)
 end
 
 --- An Ethernet address in text as a number of 48 bits.

@@ -1,4 +1,4 @@
-//! That each field lies where others look for it.
+//! Checks that each field is where other parsers expect it.
 
 use etherparse::{
     Ethernet2Slice, Icmpv4Slice, Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanSlice, TcpSlice, UdpSlice,

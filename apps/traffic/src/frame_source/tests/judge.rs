@@ -1,19 +1,19 @@
-//! A judge of frames that is none of ours: etherparse's parsers and checksums.
+//! An independent check of frames: etherparse's parsers and checksums.
 
 use etherparse::{
     EtherType, Ethernet2Slice, Icmpv4Slice, Icmpv6Slice, IpNumber, Ipv4HeaderSlice, Ipv6HeaderSlice,
     SingleVlanSlice, TcpSlice, UdpSlice,
 };
 
-/// What the judge found.
+/// Result of the check.
 pub(super) struct Judged<'a> {
     /// Names of the headers, outermost first.
     pub(super) headers: Vec<&'static str>,
-    /// What is behind the last.
+    /// The bytes after the last header.
     pub(super) payload: &'a [u8],
 }
 
-/// Asserts that all lengths and checksums of `frame` are right, and that each header says what follows.
+/// Asserts that all lengths and checksums of `frame` are right, and that each header names the next.
 pub(super) fn judge(frame: &[u8]) -> Judged<'_> {
     let mut headers = Vec::new();
     let payload = ethernet(frame, &mut headers);
@@ -97,7 +97,7 @@ fn by_protocol<'a>(
                 Addresses::V6(from, to) => udp.to_header().calc_checksum_ipv6_raw(from, to, udp.payload()),
             };
             assert_eq!(udp.checksum(), expected.unwrap(), "UDP in {headers:?}");
-            assert_ne!(udp.checksum(), 0, "RFC 768: 0 says that there is none");
+            assert_ne!(udp.checksum(), 0, "RFC 768: 0 means no checksum");
             if udp.destination_port() == 4789 {
                 headers.push("vxlan");
                 assert_eq!((udp.payload()[0], udp.payload()[7]), (8, 0));

@@ -87,7 +87,7 @@ fn transport(four: bool) -> impl Strategy<Value = Vec<Header>> {
     (header, prop::option::of(raw)).prop_map(|(header, raw)| std::iter::once(header).chain(raw).collect())
 }
 
-/// What an Ethernet header carries.
+/// Content of an Ethernet header.
 fn network() -> impl Strategy<Value = Vec<Header>> {
     let simple = any::<bool>().prop_flat_map(|four| {
         (ip(four), transport(four)).prop_map(|(ip, transport)| [vec![ip], transport].concat())
@@ -134,7 +134,7 @@ struct Expected {
     value: Box<dyn Fn(u64) -> u64>,
 }
 
-/// A modifier of the field, chosen by `choice`, and what it makes.
+/// A modifier of the field, chosen by `choice`, and its values.
 fn modifier(field: String, bit: usize, bits: usize, choice: u64) -> (ModifierDefinition, Expected) {
     let (bit, bits) = if bits > 64 { (bit + bits - 64, 64) } else { (bit, bits) };
     let highest = u64::MAX >> (64 - bits);
@@ -180,7 +180,7 @@ fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
         let kind = header.kind();
         let occurrence = packet[..index].iter().filter(|other| other.kind() == kind).count();
         for field in kind.fields().iter().filter(|field| field.modifiable) {
-            // What says what follows, is computed, or decides how etherparse reads the rest.
+            // Fields that name the next header, are computed, or decide how etherparse reads the rest.
             let fixed = ["ether_type", "bottom", "checksum", "type", "code", "operation", "urgent"];
             let port = kind == HeaderKind::Udp && field.name == "destination";
             if !fixed.contains(&field.name) && !port {
@@ -230,7 +230,7 @@ proptest! {
             ..StreamDefinition::default()
         };
         let mut compiled = definition.compile(7);
-        // Sizes too short are told with the least that would do, and that does.
+        // For sizes that are too short the error has the smallest possible size, and that size works.
         while let Err(error) = &compiled {
             let Some(FrameSizeMix::InTurn(sizes)) = &mut definition.size else { unreachable!() };
             let least = match &error.problem {

@@ -3,11 +3,11 @@
 use super::{HeaderKind, Layout, Span, VXLAN_PORT, get_bits};
 
 impl Layout {
-    /// The headers that can be told at the start of `frame`, as far as they are whole; the rest is payload. With
-    /// `fix`, lengths and checksums are to be computed, except that a UDP checksum of 0 stays "none".
+    /// The headers recognised at the start of `frame`, as far as they are whole; the rest is payload. With `fix`,
+    /// lengths and checksums must be computed, except that a UDP checksum of 0 stays "none".
     ///
-    /// What lies behind IPv6 extension headers other than hop-by-hop and destination options, and in IPv4 fragments,
-    /// is payload.
+    /// The bytes after IPv6 extension headers other than hop-by-hop and destination options, and in IPv4 fragments, are
+    /// payload.
     pub(crate) fn of_frame(frame: &[u8], fix: bool) -> Self {
         let mut layout = Self { spans: Vec::new(), bytes: Vec::new() };
         let mut next = Some(HeaderKind::Ethernet);
@@ -30,7 +30,7 @@ impl Layout {
         layout
     }
 
-    /// The transport header or extension header that `protocol` says follows the last IP header.
+    /// The transport header or extension header with number `protocol` after the last IP header.
     fn in_ip(&self, protocol: u8) -> Option<HeaderKind> {
         const HOP_BY_HOP: u8 = 0;
         const DESTINATION_OPTIONS: u8 = 60;
@@ -52,7 +52,7 @@ impl Layout {
     }
 }
 
-/// The length of the header of `kind` at the start of `bytes`, if all of it is there and says what it is.
+/// The length of the header of `kind` at the start of `bytes`, if all of it is there and its type is valid.
 fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
     let words = |bit| get_bits(bytes, bit, 4) as usize * 4;
     let length = match kind {
@@ -68,7 +68,7 @@ fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
     (length >= kind.bytes() && bytes.len() >= length).then_some(length)
 }
 
-/// What the header says that it carries in `behind`.
+/// The type of the header in `behind`, according to this header.
 fn carried(kind: HeaderKind, header: &[u8], behind: &[u8], layout: &Layout) -> Option<HeaderKind> {
     let value = |name| kind.field(name).map(|field| get_bits(header, field.bit, field.bits));
     match kind {

@@ -1,0 +1,145 @@
+//! Handover: what a fabric leaves to that of another process, and takes over from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::port_queue::HandOver;
+
+use super::{Fabric, FabricError, Runner, Switch, WireId};
+use crate::forwarding::QueueRef;
+
+/// What a queue leaves to another process, and its account.
+#[derive(Debug)]
+pub struct QueueLeft {
+    /// `None`: the port has to be opened again.
+    pub hand_over: Option<HandOver>,
+    pub account: CounterSnapshot,
+}
+
+/// What a port of a switch leaves to another process.
+#[derive(Debug)]
+pub struct PortLeft {
+    pub queues: Vec<QueueLeft>,
+    /// The account of queues that it had before.
+    pub past: CounterSnapshot,
+}
+
+impl Fabric {
+    /// Returns when every worker has finished what it had in hand, and will see what was changed before.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn settle(&self) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
+    }
+
+    /// Makes every worker do only what it is called for, or everything again ([`Engine::hold`]).
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn hold(&self, holds: bool) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))
+    }
+
+    /// Lets the held workers forward what they had received, until nothing is left or `deadline` has passed. Returns
+    /// whether nothing is left. Devices and drivers have a tenth of the time for what they do by themselves: a peer
+    /// must not prolong it.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn come_to_rest(&self, deadline: Instant) -> Result<bool, FabricError> {
+        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 10;
+        loop {
+            let now = Instant::now();
+            let mut at_rest = true;
+            for runner in &self.runners {
+                at_rest &= runner.call(move |engine| engine.come_to_rest(now < patience))?;
+            }
+            // A worker that is at rest gives others nothing, so all are.
+            if at_rest || now >= deadline {
+                return Ok(at_rest);
+            }
+        }
+    }
+
+    /// What the queues of a port leave to another process, and their accounts, queue by queue; and the account of
+    /// queues that it had before.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn hand_over_port(&self, switch: &str, port: &str) -> Result<PortLeft, FabricError> {
+        let entry = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
+        let entry = entry.ok_or_else(|| FabricError::NoSuchPort(format!("{switch}:{port}")))?;
+        Ok(PortLeft { queues: self.leave(&entry.queues, &entry.counters)?, past: entry.past.clone() })
+    }
+
+    /// The same of the two ports at the ends of a wire.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn hand_over_wire(&self, wire: WireId) -> Result<[Vec<QueueLeft>; 2], FabricError> {
+        let Some(wire) = self.wires.get(&wire.0) else { return Ok([Vec::new(), Vec::new()]) };
+        let counters: Vec<_> = wire.counters.iter().flatten().cloned().collect();
+        let mut ends = [Vec::new(), Vec::new()];
+        for (number, queue) in self.leave(&wire.queues, &counters)?.into_iter().enumerate() {
+            ends[number % 2].push(queue);
+        }
+        Ok(ends)
+    }
+
+    fn leave(
+        &self,
+        queues: &[QueueRef],
+        counters: &[Arc<QueueCounters>],
+    ) -> Result<Vec<QueueLeft>, FabricError> {
+        let mut left = Vec::with_capacity(queues.len());
+        for (queue, counters) in queues.iter().zip(counters) {
+            let place = queue.place;
+            let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(place))?;
+            let mut account = CounterSnapshot::default();
+            counters.add_to(&mut account);
+            left.push(QueueLeft { hand_over, account });
+        }
+        Ok(left)
+    }
+
+    /// The accounts of what is gone: of each switch, and of everything else.
+    #[must_use]
+    pub fn departed(&self) -> (BTreeMap<String, CounterSnapshot>, CounterSnapshot) {
+        let of_switch = |switch: &Switch| {
+            let mut account = switch.departed.clone();
+            switch.worker_counters.iter().for_each(|counters| counters.add_to(&mut account));
+            account
+        };
+        let mut others = self.departed.clone();
+        self.engine_counters.iter().for_each(|counters| counters.add_to(&mut others));
+        (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
+    }
+
+    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does
+    /// not come back is added to the others.
+    pub fn resume_departed(
+        &mut self,
+        of_switches: BTreeMap<String, CounterSnapshot>,
+        others: CounterSnapshot,
+    ) {
+        self.departed += others;
+        for (name, account) in of_switches {
+            match self.switches.get_mut(&name) {
+                Some(switch) => switch.departed += account,
+                None => self.departed += account,
+            }
+        }
+    }
+
+    /// Keeps the workers from sleeping, or lets them sleep again where they may at all.
+    pub fn keep_awake(&self, awake: bool) {
+        for runner in &self.runners {
+            if let Runner::Thread(worker) = runner {
+                worker.keep_awake(awake);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Traces: what happens to some frames of a switch.
+
+use std::sync::Arc;
+
+use ringroad_port::trace::{Trace, TracedFrame};
+
+use super::{Fabric, FabricError};
+use crate::forwarding::QueueRef;
+
+impl Fabric {
+    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a
+    /// port if one is given. A datapath has one trace at a time; an earlier one ends.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn start_trace(&mut self, switch: &str, from: Option<&str>, count: u32) -> Result<(), FabricError> {
+        self.stop_trace()?;
+        let no_port = || FabricError::NoSuchPort(format!("{switch}:{}", from.unwrap_or("any")));
+        let state = self.switches.get(switch).ok_or_else(no_port)?;
+        let index = |port| state.ports.get(port).map(|port| port.index).ok_or_else(no_port);
+        let trace = Arc::new(Trace::new(from.map(index).transpose()?, count));
+        self.trace = Some((switch.to_owned(), Arc::clone(&trace)));
+        for runner in &self.runners {
+            let trace = Arc::clone(&trace);
+            runner.call(move |engine| engine.set_trace(Some(trace)))?;
+        }
+        let Some(state) = self.switches.get(switch) else { return Ok(()) };
+        self.install_deciders(switch, state, &state.mirrors)
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn stop_trace(&mut self) -> Result<(), FabricError> {
+        let Some((switch, _)) = self.trace.take() else { return Ok(()) };
+        for runner in &self.runners {
+            runner.call(|engine| engine.set_trace(None))?;
+        }
+        match self.switches.get(&switch) {
+            Some(state) => self.install_deciders(&switch, state, &state.mirrors),
+            None => Ok(()),
+        }
+    }
+
+    /// The switch that is traced, the frames of the trace so far, and how many are still wanted.
+    #[must_use]
+    pub fn traced(&self) -> Option<(&str, Vec<TracedFrame>, u32)> {
+        let (switch, trace) = self.trace.as_ref()?;
+        let (frames, left) = trace.frames();
+        Some((switch, frames, left))
+    }
+
+    /// Name of the port of a switch that has the queue at `place` of `worker`, and the queue's number there.
+    #[must_use]
+    pub fn queue_at(&self, switch: &str, worker: u16, place: u32) -> Option<(&str, usize)> {
+        self.switches.get(switch)?.ports.iter().find_map(|(name, port)| {
+            let is_it = |queue: &QueueRef| (queue.worker, queue.place) == (worker, place);
+            Some((name.as_str(), port.queues.iter().position(is_it)?))
+        })
+    }
+}
