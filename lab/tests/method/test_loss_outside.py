@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from ringroad_lab.method.forwarding_rate import ForwardingRateMethod, ForwardingRateSettings
@@ -19,11 +21,14 @@ LIMIT_FPS = 400_000.0
 """Rate that the set-up carries to the device and back."""
 
 
-def beyond_the_set_up(place: str) -> Scripted:
-    """Return a generator with a set-up that loses frames above its limit at a place; the device's own losses are booked as its own."""
+def beyond_the_set_up(place: str, limits_fps: Sequence[float] = (LIMIT_FPS,)) -> Scripted:
+    """Return a generator with a set-up that loses frames above its limit at a place; the device's own losses are booked as its own.
 
-    def change(_number: int, result: TrialResult) -> TrialResult:
-        part = min(1.0, LIMIT_FPS / result.request.load.rate_fps)
+    The limits apply to one trial after the other, and the last limit to all later trials.
+    """
+
+    def change(number: int, result: TrialResult) -> TrialResult:
+        part = min(1.0, limits_fps[min(number, len(limits_fps) - 1)] / result.request.load.rate_fps)
 
         def booked(way: DirectionCounts) -> DirectionCounts:
             outside = way.sent_frames - int(way.sent_frames * part)
@@ -61,6 +66,15 @@ def test_throughput_below_the_limit_of_the_set_up_is_the_devices() -> None:
     _, status, _, metrics = measured(ThroughputMethod(ThroughputSettings()), "at_receiver", capacity_fps=200_000.0)
     assert status is MeasurementStatus.OK
     assert metrics["throughput_fps"] == pytest.approx(200_000.0, rel=0.02)
+
+
+@pytest.mark.parametrize("limits_fps", [(0.7e6, 0.8e6, 0.75e6), (0.8e6, 0.7e6, 0.75e6), (0.7e6, 0.75e6, 0.8e6)])
+def test_a_forwarding_rate_that_is_a_lower_bound_is_the_greatest_of_its_trials(limits_fps: tuple[float, ...]) -> None:
+    # The first trial is the warm-up.
+    bench = Bench(beyond_the_set_up("refused", (0.1e6, *limits_fps)))
+    outcome = ForwardingRateMethod(ForwardingRateSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    assert outcome.metrics["mfr_fps"].value == pytest.approx(0.8e6, rel=0.01)
 
 
 @OUTSIDE

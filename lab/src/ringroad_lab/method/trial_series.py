@@ -167,7 +167,7 @@ class TrialSeries:
         for _ in range(self._invalid_repeats):
             if judged.counts:
                 break
-            judged = self._run_calm(requested, purpose, is_verified=is_verified)
+            judged = max(self._run_calm(requested, purpose, is_verified=is_verified), judged, key=_worth)
         return judged
 
     def _run_calm(self, requested: _Requested, purpose: str, *, is_verified: bool) -> JudgedTrial:
@@ -232,6 +232,11 @@ class TrialMethod(Method):
             return self.evaluate(TrialSeries(context, self.settings.invalid_repeats))
         except NoFigureError as error:
             return Outcome(status=error.status, reasons=(error.reason,))
+
+
+def _worth(judged: JudgedTrial) -> tuple[bool, float]:
+    """Order trials of one load: a valid one is best. If frames were lost outside the device, it forwarded at least what arrived."""
+    return judged.counts, judged.result.forwarded_fps if judged.is_lost_outside else 0.0
 
 
 def _dead_directions(judged: JudgedTrial) -> list[DirectionCounts]:
