@@ -10,6 +10,7 @@ from ringroad_lab.errors import ReportError
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, RunRecord
 from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 
 FRAME = parse_frame_mix("64")
 FIGURES = [1e6 * factor for factor in (1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001)]
@@ -77,6 +78,44 @@ def test_a_side_without_a_figure_is_invalid() -> None:
     both = compare_runs(nothing, nothing)
     assert both.verdict is Verdict.INVALID
     assert headline(both).key.metric == NO_FIGURE
+
+
+def held_up(measurements: list[Measurement], at_receiver: int = 0) -> list[Measurement]:
+    """Return lower bounds of a device that forwards in the generator's thread, whose ring had no room for some frames."""
+    nowhere = {"before_device": 0, "in_device": 0, "in_guests": 0, "behind_device": 0, "unexplained": 0}
+    lost = {"refused": 1000, "at_receiver": at_receiver, "is_forwarded_by_sender": True}
+    direction = DirectionCounts(
+        sender="1",
+        receiver="2",
+        intended_frames=10_000,
+        sent_frames=10_000,
+        refused_frames=1000,
+        received_frames=9000 - at_receiver,
+        transmit_s=1.0,
+        loss=LossByPlace.model_validate(nowhere | lost),
+    )
+    trial = TrialResult(
+        request=TrialRequest(load=Load(frame=FRAME, rate_fps=10_000), duration_s=1.0),
+        started_at=0.0,
+        verdict=TrialVerdict.VALID,
+        directions=(direction,),
+    )
+    return [measurement.model_copy(update={"trials": (trial,)}) for measurement in measurements]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.95, Verdict.REGRESSION), (1.0, Verdict.NO_DIFFERENCE), (1.05, Verdict.IMPROVEMENT)])
+def test_rates_of_a_device_in_the_generators_thread_are_compared_though_they_are_lower_bounds(factor: float, verdict: Verdict) -> None:
+    before, after = held_up(measured("bridge", 1.0, BOUND)), held_up(measured("bridge", factor, BOUND))
+    comparison = headline(compare_runs(run_of({"bridge": before}), run_of({"bridge": after}))).comparison
+    assert comparison.verdict is verdict
+    assert comparison.reason == "the rates include the generator's work, which runs in the same thread as the device's"
+
+
+def test_a_lower_bound_with_other_loss_outside_the_device_is_no_rate_of_it() -> None:
+    before, after = held_up(measured("bridge", 1.0, BOUND)), held_up(measured("bridge", 0.9, BOUND), at_receiver=1)
+    comparison = headline(compare_runs(run_of({"bridge": before}), run_of({"bridge": after}))).comparison
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert "lower bounds" in comparison.reason
 
 
 BOUND, OK = MeasurementStatus.LOWER_BOUND, MeasurementStatus.OK

@@ -81,6 +81,14 @@ def test_over_shared_memory_refused_frames_are_the_devices_loss_and_a_full_recei
     assert (loss.of_device, loss.ahead_of_device) == (104, 0)
 
 
+def test_a_sender_that_forwards_for_the_device_is_held_up_only_if_all_loss_is_at_its_ring() -> None:
+    path = paths(("1", "2"), (1, 2), has_interfaces=True, is_forwarded_by_sender=True)["1"]
+    for device, received, is_held_up in (((700, 700), 700, True), ((700, 600), 600, False)):
+        loss = book(way(refused=300, received=received), path, hops({1: (device[0], 0), 2: (0, device[1])}, arrived=received))
+        assert (loss.refused, loss.is_held_up) == (300, is_held_up)
+    assert not book(way(), path, hops({1: (1000, 0), 2: (0, 1000)})).is_held_up
+
+
 def test_loss_in_guests_is_separate_and_counts_as_the_devices() -> None:
     counted = hops({1: (1000, 0), 3: (0, 950), 4: (920, 0), 2: (0, 915)}, 915, {3: 40})
     loss = book(way(received=915), PVP, counted)

@@ -276,7 +276,10 @@ def _compare_metric(
                 f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no value ({', '.join(sorted(set(left_out)))})"
             )
     verdict = comparison.verdict
-    is_bound = tuple(any(m.outcome.status is MeasurementStatus.LOWER_BOUND for m in side) for side in (before, after))
+    bounds = [[m for m in side if m.outcome.status is MeasurementStatus.LOWER_BOUND] for side in (before, after)]
+    is_bound = tuple(not all(map(_is_held_up, side)) for side in bounds)
+    if any(bounds) and not any(is_bound):
+        reasons.append("the rates include the generator's work, which runs in the same thread as the device's")
     if not _is_shown(verdict, *is_bound):
         verdict = Verdict.INCONCLUSIVE
         reasons.append("the generator's ceiling was reached, so the figures are lower bounds")
@@ -291,6 +294,12 @@ def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: boo
     if is_baseline_bound and is_candidate_bound:
         return False
     return verdict is (Verdict.REGRESSION if is_baseline_bound else Verdict.IMPROVEMENT)
+
+
+def _is_held_up(measurement: Measurement) -> bool:
+    """Whether a lower bound is the rate of generator and device in one thread: then only the device can change it."""
+    losses = [trial.loss for trial in measurement.trials if trial.lost_frames]
+    return bool(losses) and all(loss is not None and loss.is_held_up for loss in losses)
 
 
 def _disturbances(measurements: Iterable[Measurement]) -> DisturbanceTally:

@@ -68,14 +68,18 @@ class Path:
     has_interfaces: bool
     """Whether the generator's ends are interfaces. Otherwise they are rings in memory that the device itself fills and empties: a slow
     device holds the sender up, and no frame can be lost on a cable."""
+    is_forwarded_by_sender: bool = False
+    """Whether all of the device's forwarding runs in the sender's thread, so that the sender waits for the device."""
 
 
-def paths(ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces: bool) -> dict[str, Path]:
+def paths(
+    ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces: bool, is_forwarded_by_sender: bool = False
+) -> dict[str, Path]:
     """Return the paths of both directions, by name of the sending port; `device_ports` in the order of the first direction."""
     found = {}
     for (sender, receiver), numbers in ((ports, list(device_ports)), (ports[::-1], list(reversed(device_ports)))):
         passes = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        found[sender] = Path(sender, receiver, passes, has_interfaces)
+        found[sender] = Path(sender, receiver, passes, has_interfaces, is_forwarded_by_sender)
     return found
 
 
@@ -117,7 +121,8 @@ def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
     for place, frames in found.items():
         booked[place] = None if frames is None else min(frames, left)
         left -= booked[place] or 0
-    return LossByPlace.model_validate({**booked, "unexplained": left, "is_refused_by_device": not path.has_interfaces})
+    flags = {"is_refused_by_device": not path.has_interfaces, "is_forwarded_by_sender": path.is_forwarded_by_sender}
+    return LossByPlace.model_validate({**booked, "unexplained": left, **flags})
 
 
 def drop_counters(counters: Mapping[str, int]) -> dict[str, int]:

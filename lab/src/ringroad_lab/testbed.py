@@ -288,7 +288,12 @@ class TestBed:
         )
         first, last = self._wiring.physical_ports
         route = [first, *(number for pair in self._wiring.guest_ports for number in pair), last]
-        ways = paths(PORT_NAMES, route, has_interfaces=not CABLES[self.cable_kind].shares_memory)
+        ways = paths(
+            PORT_NAMES,
+            route,
+            has_interfaces=not CABLES[self.cable_kind].shares_memory,
+            is_forwarded_by_sender=self.cable_kind is CableKind.VETH and self._dut_type.forwards_for_sender and not self._guests,
+        )
         plugged_in = self._driver.plug_in((physical[0], physical[1]))
         booked = BookedGenerator(plugged_in, ways, partial(self._count_hops, physical))
         self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, partial(self._measure_ceiling_again, cpus.generator))

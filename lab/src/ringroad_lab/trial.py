@@ -147,11 +147,18 @@ class LossByPlace(Frozen):
     unexplained: Count
     is_refused_by_device: bool = False
     """Whether the device empties the generator's ring, as over shared memory: then the refused frames are the device's loss."""
+    is_forwarded_by_sender: bool = False
+    """Whether all of the device's forwarding runs in the generator's thread."""
 
     @property
     def frames(self) -> int:
         """All lost frames."""
         return sum(getattr(self, place) or 0 for place in LOSS_PLACES)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether frames were lost only because the generator's thread, which forwards for the device, had no time for them."""
+        return self.is_forwarded_by_sender and 0 < self.frames == self.refused
 
     @property
     def of_device(self) -> int:
@@ -344,5 +351,5 @@ def sum_losses(losses: Sequence[LossByPlace]) -> LossByPlace | None:
     for place in LOSS_PLACES:
         known = [frames for loss in losses if (frames := getattr(loss, place)) is not None]
         sums[place] = sum(known) if known else None
-    is_refused_by_device = all(loss.is_refused_by_device for loss in losses)
-    return LossByPlace.model_validate({**sums, "is_refused_by_device": is_refused_by_device})
+    flags = {name: all(getattr(loss, name) for loss in losses) for name in ("is_refused_by_device", "is_forwarded_by_sender")}
+    return LossByPlace.model_validate({**sums, **flags})
