@@ -70,11 +70,12 @@ class BedNetworks:
         for server in self._servers:
             server.kill()
             server.wait()
-        for name in [machine.namespace for machine in self.machines.values()]:
+        # The kernel removes the interfaces of a namespace later, and the next networks of this process have the same names.
+        ports = [f"link delete {self._bridge}.{number}" for number in range(len(self.machines))]
+        namespaces = [f"netns delete {machine.namespace}" for machine in self.machines.values()]
+        for removal in (*ports, *namespaces, f"link delete {self._bridge}"):
             with suppress(subprocess.CalledProcessError):
-                _ip(f"netns delete {name}")
-        with suppress(subprocess.CalledProcessError):
-            _ip(f"link delete {self._bridge}")
+                _ip(removal)
 
     def start_sshd(self, name: str, folder: Path) -> None:
         """Start sshd on a machine; make a folder with the login key `user` and the machine's key in `known`."""
