@@ -46,8 +46,10 @@ BKR := $(TARGET)/tools/bkr
 TMT := $(TARGET)/tools/tmt
 # The clients of Fedora's bus and of Koji, which judge the laboratory's messages.
 FLEET_JUDGES := $(TARGET)/tools/fleet-judges
+# Debian's package, unpacked and not installed: its daemon must not run on this machine.
+IRQBALANCE := $(TARGET)/tools/irqbalance
 # Read from where they are, with nothing of ours left there.
-IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+IN_LAB = env PATH="$(LAB)/bin:$(IRQBALANCE)/usr/sbin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 	RINGROAD_TMT=$(TMT)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
 PYTHON_CRATE := crates/python
@@ -171,7 +173,7 @@ python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installe
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, machines by SSH, browsers
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging $(IRQBALANCE) ## the laboratory's tests: real devices, guests, machines by SSH, browsers
 	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
 
 .PHONY: compat
@@ -390,6 +392,12 @@ $(LAB_WHEELS)/requirements.txt: lab/requirements.lock lab/pyproject.toml packagi
 
 $(GUEST_KERNEL): | $(BIN)/ringroad
 	$(BIN)/ringroad vm kernel --fetch $@
+
+$(IRQBALANCE):
+	rm -rf $@.deb && mkdir -p $@.deb
+	cd $@.deb && { apt-get download -qq irqbalance || { apt-get update -qq && apt-get download -qq irqbalance; }; }
+	dpkg-deb --extract $@.deb/*.deb $@
+	rm -rf $@.deb
 
 $(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<
