@@ -262,7 +262,8 @@ fn files_are_opened_only_if_the_command_line_allows_it() {
     let (status, answer) = server.ask("POST", "/config", JSON, &writing_to(&file).to_string());
     let told = answer["errors"][0].as_str().unwrap();
     assert!(
-        status == 400 && told.starts_with("ports[0].location: only the server's command line can allow files"),
+        status == 400
+            && told.starts_with("ports[0].location: only the server's command line can allow files"),
         "{answer}"
     );
     assert!(told.contains(&format!("--allow-location 'pcap:out={}'", file.display())), "{told}");
