@@ -22,7 +22,7 @@ from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.testbed import TestBed, WatchedGenerator, contradiction
-from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
+from ringroad_lab.trial import LOSS_PLACES, DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 from sandboxed import ask_in_sandbox
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -234,8 +234,7 @@ def only_loss(results: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int], 
     assert "error" not in results, results
     (trial,) = results["trials"]
     (way,) = trial["directions"]
-    loss = dict(way["loss"])
-    loss.pop("is_refused_by_device")
+    loss = {place: way["loss"][place] for place in LOSS_PLACES}
     lost = way["sent_frames"] - way["received_frames"]
     assert sum(loss.values()) == lost
     return {place: frames for place, frames in loss.items() if frames}, trial["drop_counters"], lost
@@ -284,6 +283,8 @@ def test_loss_at_a_small_receive_ring_is_the_generators() -> None:
     assert "at 5000000 frames/s, and its ceiling was measured as 10000000 frames/s" in again["cause"]
     assert 0 < again["ceiling_fps"] < 1e7
     assert results["record"]["work_of_sender"].startswith("all of its forwarding")
+    (way,) = results["trials"][0]["directions"]
+    assert way["loss"]["is_forwarded_by_sender"]
 
 
 @pytest.mark.parametrize(
