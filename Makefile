@@ -396,7 +396,8 @@ $(GUEST_KERNEL): | $(BIN)/ringroad
 $(IRQBALANCE):
 	rm -rf $@.deb && mkdir -p $@.deb
 	cd $@.deb && { apt-get download -qq irqbalance || { apt-get update -qq && apt-get download -qq irqbalance; }; }
-	dpkg-deb --extract $@.deb/*.deb $@
+	dpkg-deb --extract $@.deb/*.deb $@.deb/unpacked
+	mv $@.deb/unpacked $@
 	rm -rf $@.deb
 
 $(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip

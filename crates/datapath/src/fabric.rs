@@ -496,10 +496,6 @@ impl Fabric {
         Ok(gone.past)
     }
 
-    fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
-        Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
-    }
-
     /// Names of the switches.
     pub fn switch_names(&self) -> impl Iterator<Item = &str> {
         self.switches.keys().map(String::as_str)
@@ -769,9 +765,4 @@ impl Fabric {
         }
         Ok(account)
     }
-}
-
-/// Why the queue at `place` has stopped, if it has.
-fn fault_at(engine: &mut Engine, place: u32) -> Option<String> {
-    engine.queue_mut(place)?.diagnosis()?.fault()
 }

@@ -77,8 +77,8 @@ def until_decided(samples: Samples, device: str) -> Iterator[tuple[Verdict, int]
 def row(device: str, effort: str, comparisons: Sequence[tuple[Verdict, int]]) -> str:
     """Return a row of the table."""
     counts = Counter(found for found, _ in comparisons)
-    told = [str(counts[each]) for each in (Verdict.REGRESSION, Verdict.NO_DIFFERENCE, Verdict.INCONCLUSIVE, Verdict.IMPROVEMENT)]
-    return f"| {device} | {effort} | {len(comparisons)} | {' | '.join(told)} | {mean(pairs for _, pairs in comparisons):.0f} |"
+    cells = [str(counts[each]) for each in (Verdict.REGRESSION, Verdict.NO_DIFFERENCE, Verdict.INCONCLUSIVE, Verdict.IMPROVEMENT)]
+    return f"| {device} | {effort} | {len(comparisons)} | {' | '.join(cells)} | {mean(pairs for _, pairs in comparisons):.0f} |"
 
 
 def tables(samples: Samples) -> str:
@@ -102,7 +102,7 @@ def main() -> int:
     """Print the tables, or the samples."""
     samples = read(Path(sys.argv[1]) if len(sys.argv) > 1 else RECORDED)
     if sys.argv[2:] == ["--samples"]:
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(samples)
         writer.writerows([round(value) for value in values] for values in zip(*samples.values(), strict=True))
     else:

@@ -7,6 +7,7 @@ is a sample, but supports only some verdicts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
 
 from ringroad_lab.disturbances import DisturbanceTally, tally_disturbances
 from ringroad_lab.errors import ReportError
@@ -22,6 +23,16 @@ NO_FIGURE = "no value"
 _SEVERITY = list(Verdict)
 # Facts that differ between any two runs and are irrelevant.
 _VOLATILE = frozenset({("memory", "available at the start"), ("processor", "frequency at the start")})
+
+
+class _Bound(Enum):
+    """Whether the results of a side are lower bounds, and why."""
+
+    NONE = auto()
+    HELD_UP = auto()
+    """The generator's thread forwards for the device, and had no time for more."""
+    OUTSIDE = auto()
+    """The limit is not the device's: the generator's ceiling, or frames lost outside the device."""
 
 
 class RowKey(Frozen):
@@ -197,6 +208,7 @@ def _compare(
         if subject not in before:
             continue
         topology, dut, method, frame = subject
+        bounds = _bound(before[subject]), _bound(measured)
         for name, metric in _metrics(before[subject], measured).items():
             key = RowKey(topology=topology, dut=dut, method=method, frame=frame, metric=name)
             baseline_dut = matches.get(dut, dut)
@@ -210,7 +222,7 @@ def _compare(
                     or any(name in (m.outcome.headline, *m.outcome.compared) for m in (*before[subject], *measured)),
                     noise_floor=floor,
                     comparison=_compare_metric(
-                        before[subject], measured, name, metric.better, floor, limit, confidence, are_pairs=are_in_turns
+                        before[subject], measured, name, metric.better, floor, limit, confidence, bounds, are_pairs=are_in_turns
                     ),
                 )
             )
@@ -253,6 +265,7 @@ def _compare_metric(
     floor: tuple[float, float] | None,
     limit: float,
     confidence: float,
+    bounds: tuple[_Bound, _Bound],
     *,
     are_pairs: bool,
 ) -> Comparison:
@@ -276,9 +289,8 @@ def _compare_metric(
                 f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no value ({', '.join(sorted(set(left_out)))})"
             )
     verdict = comparison.verdict
-    bounds = [[m for m in side if m.outcome.status is MeasurementStatus.LOWER_BOUND] for side in (before, after)]
-    is_bound = tuple(not all(map(_is_held_up, side)) for side in bounds)
-    if any(bounds) and not any(is_bound):
+    is_bound = tuple(bound is _Bound.OUTSIDE for bound in bounds)
+    if _Bound.HELD_UP in bounds and not any(is_bound):
         reasons.append("the rates include the generator's work, which runs in the same thread as the device's")
     if not _is_shown(verdict, *is_bound):
         verdict = Verdict.INCONCLUSIVE
@@ -294,6 +306,14 @@ def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: boo
     if is_baseline_bound and is_candidate_bound:
         return False
     return verdict is (Verdict.REGRESSION if is_baseline_bound else Verdict.IMPROVEMENT)
+
+
+def _bound(measurements: list[Measurement]) -> _Bound:
+    """Return the strictest kind of lower bound of a side."""
+    bounds = [m for m in measurements if m.outcome.status is MeasurementStatus.LOWER_BOUND]
+    if not bounds:
+        return _Bound.NONE
+    return _Bound.HELD_UP if all(map(_is_held_up, bounds)) else _Bound.OUTSIDE
 
 
 def _is_held_up(measurement: Measurement) -> bool:

@@ -94,11 +94,16 @@ def find_guest(kind: str) -> type[Guest]:
     return GUESTS[kind]
 
 
+def forwards_in_sender(kind: CableKind, dut_type: type[Dut]) -> bool:
+    """Whether all of the device's forwarding runs in the sender's thread."""
+    return kind is CableKind.VETH and dut_type.forwards_for_sender
+
+
 def work_of_sender(kind: CableKind, dut_type: type[Dut]) -> str:
     """Return the part of the device's work that runs in the sender's thread and takes its processor time; empty if there is none."""
     if kind is not CableKind.VETH:
         return ""
-    if dut_type.forwards_for_sender:
+    if forwards_in_sender(kind, dut_type):
         return "all of its forwarding, up to the interface where the generator receives: a veth passes frames on in the sender's thread"
     return "receiving, up to the queue where the device takes frames from: a veth passes frames on in the sender's thread"
 
@@ -292,7 +297,7 @@ class TestBed:
             PORT_NAMES,
             route,
             has_interfaces=not CABLES[self.cable_kind].shares_memory,
-            is_forwarded_by_sender=self.cable_kind is CableKind.VETH and self._dut_type.forwards_for_sender and not self._guests,
+            is_forwarded_by_sender=forwards_in_sender(self.cable_kind, self._dut_type) and not self._guests,
         )
         plugged_in = self._driver.plug_in((physical[0], physical[1]))
         booked = BookedGenerator(plugged_in, ways, partial(self._count_hops, physical))

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use ringroad_port::counters::CounterSnapshot;
 
-use super::{Fabric, FabricError, fault_at};
+use super::{Fabric, FabricError};
 use crate::engine::Engine;
+use crate::forwarding::QueueRef;
 
 /// The account of a switch, ports that left included.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +49,10 @@ impl Fabric {
             Some(port) => self.fault_of(&port.queues),
             None => Ok(None),
         }
+    }
+
+    pub(super) fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
+        Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
     }
 
     /// Why each of `ports`, given by switch and name, has stopped, if it has. Each worker is queried once.
@@ -114,4 +119,9 @@ impl Fabric {
     pub fn count_missed(&self) -> Result<(), FabricError> {
         self.runners.iter().try_for_each(|runner| runner.call(Engine::count_missed))
     }
+}
+
+/// Why the queue at `place` has stopped, if it has.
+fn fault_at(engine: &mut Engine, place: u32) -> Option<String> {
+    engine.queue_mut(place)?.diagnosis()?.fault()
 }

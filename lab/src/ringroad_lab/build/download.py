@@ -42,14 +42,13 @@ def download(url: str, folder: Path, *, max_bytes: int = MAX_BYTES, within_s: fl
 
 
 def _fetch(url: str, path: Path, max_bytes: int, ends: float) -> None:
-    left_s = max(ends - time.monotonic(), 0.0)
     try:
         with requests.get(url, headers=IDENTITY, stream=True, timeout=_SILENCE_S) as answer, path.open("wb") as file:
             if answer.status_code >= 500 or answer.status_code == 429:
                 raise _AgainError(f"the server answers with status {answer.status_code}")
             if answer.status_code != 200:
                 raise HostError(f"{url}: the server answers with status {answer.status_code}")
-            for piece in pieces(answer, within_s=left_s, most_bytes=max_bytes):
+            for piece in pieces(answer, within_s=ends - time.monotonic(), most_bytes=max_bytes):
                 file.write(piece)
     except AnswerTooLongError as error:
         raise HostError(f"{url}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import xmlrpc.client
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,13 +119,14 @@ class KojiHub:
         return answer
 
     def _post(self, body: bytes) -> bytes:
+        ends = time.monotonic() + self._answer_s
         with self._session.post(
             self._url, data=body, headers=_HEADERS, timeout=self._answer_s, allow_redirects=False, stream=True
         ) as answer:
             if answer.status_code != 200:
                 raise HubError(f"{self.name} answers with status {answer.status_code}")
             try:
-                return read_answer(answer, within_s=self._answer_s, most_bytes=self._max_answer_bytes)
+                return read_answer(answer, within_s=ends - time.monotonic(), most_bytes=self._max_answer_bytes)
             except AnswerTooLongError as error:
                 raise _TooLongError(f"{self.name}: {error}") from error
 
