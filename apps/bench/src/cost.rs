@@ -23,7 +23,7 @@ use std::path::PathBuf;
 pub enum CostError {
     /// There is no valgrind.
     #[error(
-        "running valgrind, which counts the instructions: {0}; install Debian's package valgrind (make packages)"
+        "running valgrind, which counts the instructions: {0}; install Debian's package valgrind"
     )]
     Valgrind(std::io::Error),
     /// The counted program failed.

@@ -7,10 +7,18 @@ use clap::{Args, Parser, Subcommand};
 use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
+#[cfg(feature = "bench")]
+use crate::commands::bench;
+#[cfg(feature = "otg")]
+use crate::commands::otg;
+#[cfg(feature = "script")]
+use crate::commands::script;
+#[cfg(feature = "top")]
+use crate::commands::top;
 use crate::commands::{
-    attach, bench, capture, completions, config, container, demo, detach, doctor, down, explain, flows, fwd,
-    r#gen, kinds, link, list, macs, man, metrics, mirror, otg, port, recv, reload, replay, run, script,
-    sflow, status, switch, sze2, testpmd, top, trace, trial, unlink, up, upgrade, vm,
+    attach, capture, completions, config, container, demo, detach, doctor, down, explain, flows, fwd, r#gen,
+    kinds, link, list, macs, man, metrics, mirror, port, recv, reload, replay, run, sflow, status, switch,
+    sze2, testpmd, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -96,14 +104,19 @@ pub(crate) enum Command {
     Capture(capture::Capture),
     Replay(replay::Replay),
     Run(run::Run),
+    #[cfg(feature = "script")]
     Script(script::Script),
+    #[cfg(feature = "otg")]
     Otg(otg::Otg),
+    #[cfg(feature = "top")]
     Top(top::Top),
     Metrics(metrics::Metrics),
     Sflow(sflow::Sflow),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
+    #[cfg(feature = "bench")]
     Bench(bench::Bench),
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchWorker(bench::BenchWorker),
     #[command(hide = true)]

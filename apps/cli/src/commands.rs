@@ -1,6 +1,7 @@
 //! One module per verb, and their dispatch.
 
 pub(crate) mod attach;
+#[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod completions;
@@ -23,18 +24,21 @@ pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod mirror;
 mod namespaces;
+#[cfg(feature = "otg")]
 pub(crate) mod otg;
 pub(crate) mod port;
 pub(crate) mod recv;
 pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod run;
+#[cfg(feature = "script")]
 pub(crate) mod script;
 pub(crate) mod sflow;
 pub(crate) mod status;
 pub(crate) mod switch;
 pub(crate) mod sze2;
 pub(crate) mod testpmd;
+#[cfg(feature = "top")]
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod trial;
@@ -75,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),
+        #[cfg(feature = "otg")]
         Command::Otg(verb) => verb.run(global, output),
         Command::Container(verb) => verb.run(global, output),
         Command::Sze2(verb) => verb.run(output),
@@ -85,11 +90,15 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Capture(verb) => verb.run(global, output),
         Command::Replay(verb) => verb.run(global, output),
         Command::Run(verb) => verb.run(global),
+        #[cfg(feature = "script")]
         Command::Script(verb) => verb.run(global, output),
+        #[cfg(feature = "top")]
         Command::Top(verb) => verb.run(global, output),
         Command::Doctor(verb) => verb.run(global, output),
         Command::Demo(verb) => verb.run(global, output),
+        #[cfg(feature = "bench")]
         Command::Bench(verb) => verb.run(output),
+        #[cfg(feature = "bench")]
         Command::BenchWorker(verb) => verb.run(),
         Command::Completions(verb) => verb.run(),
         Command::Man(verb) => verb.run(),

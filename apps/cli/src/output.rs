@@ -69,7 +69,8 @@ impl Output {
         }
     }
 
-    /// A message of a user's program, always on standard error.
+    /// A message of a user's script, always on standard error.
+    #[cfg(feature = "script")]
     pub(crate) fn remark(&self, text: &str) {
         // As above.
         let _ = writeln!(io::stderr(), "{text}");

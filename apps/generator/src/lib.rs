@@ -3,7 +3,7 @@
 //! A [`Plan`] names ports and the loads between them. A [`Session`] opens the ports, gives each queue a thread that
 //! sends and receives, starts and stops loads together, and ends with a [`Report`]: the offered and the intended load,
 //! the accuracy of the sender's timing, and for each stream the frames that arrived, were lost, duplicated, late,
-//! reordered or damaged. A [`TrialPlan`] runs one trial of RFC 2544 that way and gives a verdict. A [`script`] is a Lua
+//! reordered or damaged. A [`TrialPlan`] runs one trial of RFC 2544 that way and gives a verdict. A script is a Lua
 //! program that makes and reads the frames itself.
 //!
 //! The pure parts (frames, signatures, schedules, counting) are in `ringroad-traffic`; threads, rings and the [`clock`]
@@ -20,6 +20,7 @@ pub mod plan;
 mod queue_task;
 mod receiver;
 pub mod report;
+#[cfg(feature = "scripts")]
 pub mod script;
 mod sender;
 pub mod series;

@@ -457,7 +457,7 @@ fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     assert!(counts[3..].iter().all(|&count| count == 0), "{counts:?}");
 }
 
-/// Set, it makes the test write the schema: `make control-schema`.
+/// Set, it makes the test write the schema: `make docs`.
 const WRITE: &str = "RINGROAD_WRITE_DOCS";
 
 /// The published schema: its `$defs` have every type, and of these `Request` and `Reply` are the messages.
@@ -476,7 +476,7 @@ fn published_schema() -> serde_json::Value {
         std::fs::write(&path, serde_json::to_string_pretty(&expected).unwrap() + "\n").unwrap();
     }
     let published: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    assert_eq!(published, expected, "the types have changed: run `make control-schema`");
+    assert_eq!(published, expected, "the types have changed: run `make docs`");
     published
 }
 

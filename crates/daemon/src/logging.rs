@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_control::guarded_file::{self, Purpose};
 use ringroad_control::printable::is_printable;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -43,7 +43,7 @@ enum Target {
 /// The log while the daemon runs.
 #[derive(Debug)]
 pub struct RunningLog {
-    level: Handle<EnvFilter, Registry>,
+    level: Handle<Targets, Registry>,
     place: LogPlace,
     target: Arc<Mutex<Target>>,
     /// Bounds what strangers can have logged.
@@ -54,7 +54,7 @@ impl RunningLog {
     /// One that writes nothing.
     #[cfg(test)]
     pub(crate) fn silent() -> Self {
-        let (_, level) = tracing_subscriber::reload::Layer::new(EnvFilter::new("off"));
+        let (_, level) = tracing_subscriber::reload::Layer::new(Targets::new());
         let target = Arc::new(Mutex::new(Target::StandardError));
         Self { level, place: LogPlace::default(), target, limit: LogLimit::new(0) }
     }
@@ -152,8 +152,9 @@ impl<W: Write> Write for PlainLines<W> {
 }
 
 /// The filter for a level as the configuration writes it.
-fn filter(level: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(level)
+fn filter(level: &str) -> Result<Targets, String> {
+    level
+        .parse::<Targets>()
         .map_err(|error| format!("log.level {level:?}: {error}; write error, warn, info, debug or trace"))
 }
 

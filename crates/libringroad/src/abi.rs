@@ -179,6 +179,8 @@ pub struct Port {
     pub extmem: *mut ExtmemOption,
     /// -1 where it is not bound.
     pub fd: c_int,
+    /// Unused. Named, as copies of the structure need not copy what has no name.
+    pub pad1: u32,
     /// In the mapped region, NULL before.
     pub interface: *mut InterfaceHeader,
     /// Bound tx rings, first and last; first is above last where there is none.
@@ -189,6 +191,8 @@ pub struct Port {
     pub current_tx_ring: u16,
     /// For the program.
     pub current_rx_ring: u16,
+    /// Unused.
+    pub pad2: u32,
     /// Cleanups to run, newest last; NULL for none.
     pub cleanups: *mut Vec<Cleanup>,
 }
@@ -353,11 +357,13 @@ impl Port {
             mmap_done: 0,
             extmem: ptr::null_mut(),
             fd: -1,
+            pad1: 0,
             interface: ptr::null_mut(),
             tx_ring: [0; 2],
             rx_ring: [0; 2],
             current_tx_ring: 0,
             current_rx_ring: 0,
+            pad2: 0,
             cleanups: ptr::null_mut(),
         }
     }

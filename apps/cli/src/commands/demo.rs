@@ -29,7 +29,7 @@ use crate::output::rates::grouped;
 /// recording of each program is compared with the capture, the conservation sum is made, and rates are shown.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Ethernet capture with stations that talk to each other (`make demo` fetches one)
+    /// Ethernet capture with stations that talk to each other [default: one of eight stations, part of this program]
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Duration of the replay, seconds: the capture's own timing is scaled to it
@@ -45,6 +45,9 @@ pub(crate) struct Demo {
     #[arg(long, hide = true, value_name = "MAC")]
     station: Vec<String>,
 }
+
+/// Real programs of eight stations, recorded by `scripts/record-demo-capture`.
+const SHIPPED_CAPTURE: &[u8] = include_bytes!("../../../../examples/captures/stations.pcap");
 
 #[derive(Debug, Serialize)]
 struct DemoReport {
@@ -70,11 +73,8 @@ impl Demo {
         if let (Some(port), Some(record)) = (&self.station_program, &self.record) {
             return station_program::run(port, record, &self.station, global);
         }
-        let capture = self.capture.as_ref().ok_or_else(|| {
-            Failure::usage("the demo needs a capture", "give one with --capture FILE, or run `make demo`")
-        })?;
         let folder = scratch_folder()?;
-        let result = self.run_in(&folder, capture, output);
+        let result = self.run_in(&folder, output);
         // Leftovers matter less than the result.
         let _ = std::fs::remove_dir_all(&folder);
         let report = result?;
@@ -85,7 +85,17 @@ impl Demo {
         Ok(())
     }
 
-    fn run_in(&self, folder: &Path, capture: &Path, output: &Output) -> Result<DemoReport, Failure> {
+    fn run_in(&self, folder: &Path, output: &Output) -> Result<DemoReport, Failure> {
+        let shipped = folder.join("stations.pcap");
+        let capture = match &self.capture {
+            Some(capture) => capture,
+            None => {
+                std::fs::write(&shipped, SHIPPED_CAPTURE).map_err(|error| {
+                    Failure::new(format!("writing {}: {error}", shipped.display()), "set $TMPDIR")
+                })?;
+                &shipped
+            }
+        };
         let socket = folder.join("demo.sock");
         let global = Global { socket: Some(socket.clone()), ..Global::default() };
         let plan = Plan::read(capture)?;

@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Set, it makes the test write the tables into the page: `make port-names`.
+    /// Set, it makes the test write the tables into the page: `make docs`.
     const WRITE: &str = "RINGROAD_WRITE_DOCS";
 
     #[test]
@@ -95,6 +95,6 @@ mod tests {
             std::fs::write(&path, &expected).unwrap();
             return;
         }
-        assert!(page == expected, "docs/port-names.md differs from the catalogue: run `make port-names`");
+        assert!(page == expected, "docs/port-names.md differs from the catalogue: run `make docs`");
     }
 }

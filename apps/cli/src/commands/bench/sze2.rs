@@ -13,7 +13,7 @@ use crate::output::Output;
 /// The driver's file.
 const PLUGIN: &str = "librte_net_szedata2.so";
 /// Its paths, relative to the folder of this program: installed, and as built by `make dpdk-szedata2`.
-const PLACES: [&str; 2] = ["../lib/ringroad", "../dpdk-szedata2"];
+const PLACES: [&str; 2] = ["../lib/ringroad", "dpdk-szedata2"];
 
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
