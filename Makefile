@@ -63,7 +63,7 @@ CAPTURE := $(TARGET)/captures/eight-stations.pcap
 OPENFLOW_PACKETS := $(TARGET)/captures/openflow
 # What the laboratory's Debian package holds besides the laboratory.
 LAB_WHEELS := $(TARGET)/lab-wheels
-PACKAGING_TOOLS := $(addprefix packaging/debian/,lab-requirements write-copyright)
+PYTHON_SCRIPTS := scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
 DEBIAN_PACKAGES := $(TARGET)/debian
 IMAGE := $(TARGET)/ringroad-image.tar
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
@@ -74,8 +74,6 @@ UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
 SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-virtqueue -p ringroad-sze2 -p ringroad-drivers -p ringroad-datapath -p ringroad
 # CI must not resolve versions anew.
 LOCKED := $(if $(CI),--locked)
-CARGO_BUILD = cargo build --profile $(PROFILE) $(LOCKED)
-CARGO_TEST = cargo test --profile $(PROFILE) --no-fail-fast $(LOCKED)
 PIP_OPTIONS := --disable-pip-version-check --quiet --no-cache-dir --no-input
 PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
 # A lock file names every package. pip must not look for others: for `name[extra]` it takes the newest `name` there is,
@@ -127,12 +125,12 @@ check: ## before each commit: lint and unit, without root
 
 .PHONY: test
 test: ## the whole suite; needs root, and installs Debian packages below target/, not into the machine
-	@scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) \
+	@scripts/same-machine scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) \
 		$(if $(SHARE),$(subst $(comma), ,$(word $(SHARE),$(SHARES))))
 
 .PHONY: test-all
 test-all: ## the same, and all that takes longer or needs a nightly compiler
-	@scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) $(subst $(comma), ,$(SHARES))
+	@scripts/same-machine scripts/with-packages $(PURPOSES) scripts/run-parts $(TEST_PARTS) $(subst $(comma), ,$(SHARES))
 
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
@@ -147,10 +145,9 @@ else
 
 .PHONY: e2e
 e2e: binaries test-plugin $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) $(FAUCET)/bin/faucet ## the tests around the real binaries
-	$(CARGO_BUILD) -p ringroad --examples
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 		RINGROAD_DPDK_PLUGIN=$(BIN)/$(DPDK_PLUGIN) RINGROAD_FAUCET=$(FAUCET) \
-		$(CARGO_TEST) -p ringroad-tests
+		scripts/run-rust-tests --only tests --each-test --jobs 4 --first soak,faucet,guests -- $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
 .PHONY: openflow
@@ -168,11 +165,11 @@ python: binaries $(CARGO_DENY) $(RINGROAD_LAB) ## the tests of the Python packag
 	$(PIP) install --no-deps --no-index --target $(PYTHON_PACKAGE) $(PYTHON_PACKAGE).wheel/*.whl
 	cd $(PYTHON_CRATE) && $(IN_LAB) PYTHONPATH=$(PYTHON_PACKAGE) $(LAB)/bin/pytest
 
+# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
 .PHONY: lab
 lab: binaries $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, machines by SSH, browsers
-	# On its machines tmt asks apt-file for the package of a program, which needs Debian's lists of files.
 	@apt-file search --fixed-string /bin/bash >/dev/null 2>&1 || apt-file update
-	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal
+	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: compat
 compat: binaries ## headers, library and examples for programs in C, with gcc and with clang
@@ -181,10 +178,16 @@ compat: binaries ## headers, library and examples for programs in C, with gcc an
 			SZE2_LIBRARY=$(BIN)/$(notdir $(SZE2_LIBRARY)) BUILD=$(TARGET)/compat/$$compiler || exit; \
 	done
 
-# The binaries under test, and the driver for DPDK that the tests load.
+# The binaries under test, and the driver for DPDK that the tests load. Those of the profile `dev` have the features of the
+# tests beside them, so that no crate is compiled twice.
 .PHONY: binaries
+ifeq ($(PROFILE),release)
+binaries: build
+	cargo build --release -p ringroad --examples $(LOCKED)
+else
 binaries:
-	$(CARGO_BUILD) --workspace
+	cargo build --workspace --lib --bins --tests --examples $(LOCKED)
+endif
 
 .PHONY: test-plugin
 test-plugin: binaries
@@ -210,7 +213,7 @@ shipped: ## the tests around the real binaries once more, with the release binar
 
 .PHONY: soak
 soak: binaries ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
-	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) $(CARGO_TEST) -p ringroad-tests --test soak -- --nocapture
+	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test --workspace $(LOCKED) --test soak -- --nocapture
 
 ## Package it
 
@@ -254,19 +257,20 @@ lint: $(CARGO_DENY) $(RINGROAD_LAB) ## formatting; clippy and mypy without a war
 	$(PYTHON)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(PYTHON)/bin/check-jsonschema --quiet --builtin-schema vendor.gitlab-ci .gitlab-ci.yml
 	$(LAB)/bin/ruff check --no-cache tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
-	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml $(PACKAGING_TOOLS)
+	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml $(PYTHON_SCRIPTS)
 	$(LAB)/bin/ruff format --no-cache --check tests/clients tests/openflow-judge lab $(PYTHON_CRATE)
-	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check $(PACKAGING_TOOLS)
+	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check $(PYTHON_SCRIPTS)
 	for tests in clients openflow-judge; do \
 		$(LAB)/bin/mypy --config-file tests/$$tests/pyproject.toml --cache-dir $(LAB)/mypy-cache/$$tests tests/$$tests || exit; \
 	done
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 	cd $(PYTHON_CRATE) && MYPYPATH=. $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/python ringroad tests recipes
-	for tool in $(PACKAGING_TOOLS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging $$tool || exit; done
+	for script in $(PYTHON_SCRIPTS); do $(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/scripts $$script || exit; done
 
 .PHONY: unit
 unit: $(OPENFLOW_PACKETS) ## the tests beside the code, and those in the documentation; without root some are skipped, and named
-	RINGROAD_OPENFLOW_PACKETS=$< $(CARGO_TEST) --workspace --exclude ringroad-tests -- --show-output
+	RINGROAD_OPENFLOW_PACKETS=$< scripts/run-rust-tests --but tests -- $(LOCKED)
+	cargo test --workspace --doc --no-fail-fast $(LOCKED)
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom

@@ -16,7 +16,7 @@ use crate::network::NetworkNamespace;
 #[must_use]
 pub fn real_file() -> Vec<u8> {
     let path =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -278,7 +278,7 @@ fn the_daemon_starts_on_demand_and_stops_on_request() {
 #[test]
 fn the_demo_compares_every_byte_of_a_real_capture() {
     let capture =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let output = Command::new(binary("ringroad"))
         .args(["--json", "demo", "--seconds", "3", "--capture", &capture])
         .env("RINGROAD_DAEMON", binary("ringroadd"))

@@ -42,7 +42,7 @@ fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
     let changed = switch.ofctl(&["dump-aggregate"]);
     assert!(changed.contains("packet_count=11 byte_count=1100 flow_count=2"), "{changed}");
     switch.ofctl(&["del-flows", "dl_dst=02:00:00:00:77:33"]);
-    assert_eq!(switch.report()["flows"], 1);
+    switch.await_report("one flow, after the other was deleted", |report| report["flows"] == 1);
     let ports = switch.ofctl(&["dump-ports", "1"]);
     assert!(ports.contains("rx pkts=10, bytes=1000"), "{ports}");
 }

@@ -86,7 +86,7 @@ fn quiet_cable() -> (NetworkNamespace, NetworkNamespace) {
 
 /// The capture that the demo replays, with real traffic of both directions.
 fn real_capture() -> PathBuf {
-    std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE").into()
+    std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE").into()
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
 #[test]
 fn a_real_capture_passes_a_pipe_and_a_card_into_a_capture() {
     let capture =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let daemon = Daemon::start();
     let (card, copy) = (daemon.folder().join("card"), daemon.folder().join("copy.pcap"));
     // A switch would learn from it that its stations are all on one side.

@@ -229,7 +229,7 @@ fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
 fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let capture =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let frames = read_capture(capture.as_ref());
     let sides = sides(&frames);
     let mut site = Site::new(1);

@@ -76,9 +76,11 @@ fn again(bytes: &[u8]) -> Result<Vec<u8>, ErrorCode> {
 }
 
 #[test]
-#[ignore = "make unit fetches the messages"]
 fn captured_messages_are_written_as_they_were_read() {
-    let folder = std::env::var("RINGROAD_OPENFLOW_PACKETS").expect("make unit names the messages' folder");
+    let Ok(folder) = std::env::var("RINGROAD_OPENFLOW_PACKETS") else {
+        eprintln!("skipped: make unit fetches the messages");
+        return;
+    };
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
