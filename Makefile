@@ -134,7 +134,7 @@ test-all: ## the same, and all that takes longer or needs a nightly compiler
 
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
-PACKAGED := e2e openflow openflow-tenth python lab compat cost installation shipped soak deb image dpdk-szedata2 lab-demo
+PACKAGED := e2e openflow openflow-tenth python lab compat cost installation shipped soak deb image dpdk-szedata2 lab-demo bench
 ifneq ($(RINGROAD_PACKAGES),installed)
 .PHONY: $(PACKAGED)
 $(PACKAGED):
@@ -235,11 +235,11 @@ dpdk-szedata2: build ## the DPDK driver for SZE2 cards
 lab-demo: build $(RINGROAD_LAB) ## RFC 2544 of four virtual switches on this machine, and a report that shows them side by side
 	mkdir -p $(LAB_DEMO)
 	$(IN_LAB) RINGROAD_BIN_DIR=$(RELEASE) $(RINGROAD_LAB) run compare-switches --store $(LAB_DEMO)/results.db --report $(LAB_DEMO)/report.html
-endif
 
 .PHONY: bench
-bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
+bench: build ## compare with Debian's peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(RELEASE)/ringroad bench $(BENCH_ARGS)
+endif
 
 ## Parts that need no Debian package
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 Samples = NDArray[np.floating[Any]]
 
@@ -95,10 +95,10 @@ def _difference_of_medians(candidate: Samples, baseline: Samples, axis: int = -1
 
 def _estimate(samples: tuple[Samples, ...], statistic: Callable[..., Samples], confidence: float) -> RatioEstimate:
     freedom = min(len(values) for values in samples) - 1
-    quantile = float(stats.t.ppf((1 + confidence) / 2, freedom))
+    quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
     # With few samples, percentile intervals are too narrow. Hesterberg (2015) widens them as Student's t widens the normal distribution's.
-    expanded = 1 - 2 * float(stats.norm.sf(math.sqrt((freedom + 1) / freedom) * quantile))
-    found = stats.bootstrap(
+    expanded = 1 - 2 * float(scipy.stats.norm.sf(math.sqrt((freedom + 1) / freedom) * quantile))
+    found = scipy.stats.bootstrap(
         samples, statistic, confidence_level=expanded, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(_SEED)
     )
     low, high = float(found.confidence_interval.low), float(found.confidence_interval.high)

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy import stats
 
 from ringroad_lab.record import Better
 from ringroad_lab.statistics.verdict import Verdict
@@ -113,7 +113,7 @@ def visible_steps(series: Sequence[float], found: Sequence[ChangePoint], min_cha
         if noise is None or deviations is None:
             return None
         # Half of the steps that are as large as the smallest change look smaller.
-        return max(deviations * noise, min_change + float(stats.norm.ppf(POWER)) * noise * 2 / math.sqrt(count))
+        return max(deviations * noise, min_change + float(scipy.stats.norm.ppf(POWER)) * noise * 2 / math.sqrt(count))
 
     def needed(step: float) -> int | None:
         counts = range(2 * MIN_LEVEL_POINTS, MOST_POINTS + 1)
@@ -173,7 +173,7 @@ def _stretch(points: Points) -> tuple[tuple[int, ...], float]:
 
 def _p_value(points: Points, starts: Indexes, ends: Indexes) -> float:
     """Return the share of random orders of the points whose greatest contrast is at least the series' own."""
-    found = stats.permutation_test(
+    found = scipy.stats.permutation_test(
         (points,),
         lambda each, axis: _contrasts(each, starts, ends).max(axis=axis),
         permutation_type="pairings",
@@ -224,5 +224,5 @@ def _visible_deviations(count: int) -> float | None:
     if count < _FEWEST_POINTS:
         return None
     places = max(1.0, 8.2 * math.log(count) - 16)
-    threshold = float(stats.t.isf(MAX_P_VALUE * _STEP_SHARE / (2 * places), count - 2))
+    threshold = float(scipy.stats.t.isf(MAX_P_VALUE * _STEP_SHARE / (2 * places), count - 2))
     return (threshold + 0.85 + 5 / count) * 2 / math.sqrt(count)

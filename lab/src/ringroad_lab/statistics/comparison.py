@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scipy import stats
+import scipy
 
 from ringroad_lab.record import Better
 from ringroad_lab.statistics.bootstrap import RatioEstimate, estimate_paired_ratio, estimate_ratio, needed_samples, symmetric
@@ -131,7 +131,7 @@ def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) 
     """Judge an estimate from this number of samples of each side; ratios from 1 / `allowed` to `allowed` are no difference."""
     low, high = map(math.log, estimate.interval)
     change, bound, most = math.log(estimate.ratio), math.log(allowed), math.log1p(limit)
-    half_width, spread = (high - low) / 2, float(stats.t.ppf(_POWER, estimate.freedom)) * estimate.deviation
+    half_width, spread = (high - low) / 2, float(scipy.stats.t.ppf(_POWER, estimate.freedom)) * estimate.deviation
     detectable = max(half_width, bound) + spread
     smallest = math.expm1(detectable)
     leaves_out_one = high < 0 or low > 0
