@@ -83,7 +83,7 @@ PINNED := --no-deps --require-hashes --only-binary :all:
 # The parts of `make test`, and what `make test-all` runs besides: it needs more time or a nightly compiler. CI runs one
 # share of it with each merge. A share is a word; a comma separates its parts.
 TEST_PARTS := lint unit e2e openflow-tenth python lab compat
-SHARES := cost,loom installation miri fuzz shipped
+SHARES := demo,cost,loom installation miri fuzz shipped
 comma := ,
 PURPOSES := build,check,test,lab,package
 
