@@ -21,6 +21,7 @@ LOOM_MAX_PREEMPTIONS ?= 3
 BENCH_ARGS ?=
 COST_ARGS ?=
 OPENFLOW_ARGS ?=
+PYTEST_ARGS ?=
 ADVISORIES ?=
 SHARE ?=
 
@@ -83,7 +84,7 @@ PINNED := --no-deps --require-hashes --only-binary :all:
 # The parts of `make test`, and what `make test-all` runs besides: it needs more time or a nightly compiler. CI runs one
 # share of it with each merge. A share is a word; a comma separates its parts.
 TEST_PARTS := lint unit e2e openflow-tenth python lab compat
-SHARES := demo,cost,loom installation miri fuzz shipped
+SHARES := demo,cost,loom installation miri,lab-long fuzz shipped
 comma := ,
 PURPOSES := build,check,test,lab,package
 
@@ -134,7 +135,7 @@ test-all: ## the same, and all that takes longer or needs a nightly compiler
 
 # The targets below need Debian packages, and most need root. Outside of the overlay that has the packages, such a target
 # runs itself there.
-PACKAGED := e2e openflow openflow-tenth python lab compat cost installation shipped soak deb image dpdk-szedata2 lab-demo bench
+PACKAGED := e2e openflow openflow-tenth python lab compat cost installation lab-long shipped soak deb image dpdk-szedata2 lab-demo bench
 ifneq ($(RINGROAD_PACKAGES),installed)
 .PHONY: $(PACKAGED)
 $(PACKAGED):
@@ -169,7 +170,7 @@ python: binaries $(CARGO_DENY) $(RINGROAD_LAB) ## the tests of the Python packag
 .PHONY: lab
 lab: binaries $(GUEST_KERNEL) $(RINGROAD_LAB) $(BKR)/bin/bkr $(TMT)/bin/tmt $(FLEET_JUDGES)/bin/fedora-messaging ## the laboratory's tests: real devices, guests, machines by SSH, browsers
 	@apt-file search --fixed-string /bin/bash >/dev/null 2>&1 || apt-file update
-	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 3 --dist worksteal $(PYTEST_ARGS)
+	cd lab && $(IN_LAB) RINGROAD_BKR=$(BKR) RINGROAD_FLEET_JUDGES=$(FLEET_JUDGES) $(LAB)/bin/pytest --numprocesses 6 --dist worksteal -m "$(if $(LONG),,not )long" $(PYTEST_ARGS)
 
 .PHONY: compat
 compat: binaries ## headers, library and examples for programs in C, with gcc and with clang
@@ -209,10 +210,14 @@ installation: deb image ## install, run and remove: `make install`, Debian packa
 
 .PHONY: shipped
 shipped: ## the tests around the real binaries once more, with the release binaries; and all of OpenFlow's judge
-	@$(MAKE) --no-print-directory e2e openflow PROFILE=release
+	@RINGROAD_SOAK_SECONDS=300 $(MAKE) --no-print-directory e2e openflow PROFILE=release
+
+.PHONY: lab-long
+lab-long: ## the laboratory's longest tests, of whole fleets and of runs that continue until they are decided
+	@$(MAKE) --no-print-directory lab LONG=1
 
 .PHONY: soak
-soak: binaries ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
+soak: binaries ## the soak that `make e2e` runs for 20 s, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
 	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test --workspace $(LOCKED) --test soak -- --nocapture
 
 ## Package it

@@ -29,7 +29,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Describe the machine in the report of a failure."""
     report: pytest.TestReport = yield
     if report.failed:
-        all_s, idle_s, stolen_s = (after - before for after, before in zip(_processor_seconds(), item.stash[_BEGIN], strict=True))
+        begin, end = item.stash[_BEGIN], _processor_seconds()
+        all_s, idle_s, stolen_s = (end[at] - begin[at] for at in range(3))
         load = Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
         text = (
             f"processors {1 - idle_s / max(all_s, 0.01):.0%} busy, {stolen_s / max(all_s, 0.01):.0%} stolen; "

@@ -78,6 +78,7 @@ def fleet(parts: Parts) -> Iterator[KilledFleet]:
     made.close()
 
 
+@pytest.mark.long
 def test_each_build_has_one_verdict_per_scenario_whatever_is_killed(fleet: KilledFleet) -> None:
     cluster = fleet.parts.cluster
     # The first build has no run to compare with; a tester judges it good.
@@ -209,6 +210,7 @@ run = "tc -n $BRIDGE_NETNS qdisc add dev far2 root tbf rate 2mbit burst 3000 lat
 """
 
 
+@pytest.mark.long
 def test_a_build_is_measured_between_two_machines_and_compared_with_the_previous_one(parts: Parts) -> None:
     def settings(bed: str) -> str:
         nics = ", ".join(f"{{generator_interface = 'near{n}', dut_interface = 'far{n}'}}" for n in range(1, CABLES + 1))

@@ -155,6 +155,7 @@ def programs(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.skipif(not all(map(shutil.which, ("rpm", "rpm2cpio", "rpmbuild", "cpio"))), reason="needs rpm, rpm2cpio and cpio")
+@pytest.mark.long
 def test_the_build_that_a_message_names_is_measured(fleet: Fleet, location: str, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "ringroad-switch", files=programs(Path("usr/bin"))).rename(fleet.packages / "switch.deb")
     served = tmp_path / "served/packages/ringroad-switch/1.2/3/x86_64"

@@ -138,6 +138,7 @@ def test_a_run_is_measured_stored_and_reported(lab: Lab) -> None:
     assert status == 0, compared
 
 
+@pytest.mark.long
 def test_a_run_continues_until_it_is_decided_or_has_the_maximum_of_pairs(lab: Lab) -> None:
     twice = ("duts=[one, two]", "dut.one.driver=linux-bridge", "dut.two.driver=linux-bridge", "topologies=[P2P]", "repetitions=1")
     settings = [argument for setting in twice for argument in ("--set", setting)]

@@ -77,6 +77,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     made.store.close()
 
 
+@pytest.mark.long
 def test_a_killed_run_is_resumed_on_its_bed_which_no_other_run_has_meanwhile(lab: Lab) -> None:
     first = lab.start("run", "BRIDGE_VETH", "--bed", "here", "--set", "repetitions=2", "--quiet")
     assert wait_until(lambda: lab.measured() > 0 or first.poll() is not None, PATIENCE_S)
