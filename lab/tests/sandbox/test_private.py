@@ -15,7 +15,7 @@ import pytest
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import SandboxError
-from ringroad_lab.sandbox.private import Sandbox
+from ringroad_lab.sandbox.private import OUTSIDE, PARENT, Sandbox
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -65,6 +65,21 @@ def test_orphans_end_with_the_command() -> None:
     assert wait_until(lambda: not with_argument(marker), 10)
 
 
+def test_a_first_process_that_lost_unshare_before_its_start_runs_nothing(tmp_path: Path) -> None:
+    outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    started = tmp_path / "started"
+    # `unshare` of another PID than the first process looks for is one that was killed before the kernel knew of its child.
+    unshare = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc")
+    killed = subprocess.run(
+        [*unshare, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process", "touch", str(started)],
+        env={**os.environ, OUTSIDE: f"{outside}:{os.getpid()}", PARENT: str(os.getpid())},
+        pass_fds=(outside,),
+    )
+    os.close(outside)
+    assert killed.returncode == 125
+    assert not started.exists()
+
+
 def test_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     errors_file = tmp_path / "errors"
     with errors_file.open("wb") as errors:
@@ -79,7 +94,7 @@ def test_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # A lab with everything that a run creates: interfaces, namespaces by name, a mount, a bridge, processes in their own sessions.
 LAB = """
 import sys
-from ringroad_lab.sandbox.private import Sandbox
+from ringroad_lab.sandbox.private import OUTSIDE, PARENT, Sandbox
 marker = sys.argv[1]
 script = f'''
 ip netns add {marker}

@@ -9,13 +9,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+from ringroad_lab.sandbox.private import OUTSIDE, PARENT
 
 # Tools keep machine-wide state here: network namespaces by name, DPDK's and Open vSwitch's sockets, temporary files.
 PRIVATE_FOLDER = "/run"
 
 
+def _is_orphaned() -> bool:
+    """Return whether `unshare` ended before it asked the kernel to kill its child with it: nothing would end this process."""
+    outside = os.environ[OUTSIDE].partition(":")[0]
+    # The name of the program is in parentheses, and can contain anything.
+    fields = Path(f"/proc/self/fd/{outside}/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return fields[1] != os.environ.pop(PARENT)
+
+
 def main(argv: list[str]) -> int:
     """Prepare the sandbox, run the command, and return its status as a shell does."""
+    if _is_orphaned():
+        return 125
     steps = (
         # /sys shows the network of the namespace in which it was mounted.
         ("mount", "-t", "sysfs", "sysfs", "/sys"),

@@ -1,7 +1,8 @@
 """Runs a command in private network, mount and process namespaces.
 
 No part of it outlives the process that started it, however that process ends: through `setpriv`, the kernel kills `unshare` with its
-parent; through `unshare`, the kernel kills the first process of the namespaces, and with it everything in them.
+parent; through `unshare`, the kernel kills the first process of the namespaces, and with it everything in them. A first process that lost
+`unshare` before the kernel knew that notices it when it starts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ringroad_lab.tied import tied
 # Environment variable of a sandbox: the descriptor of a /proc that shows all processes of the machine, and the PID there of the process
 # that started the sandbox.
 OUTSIDE = "RINGROAD_LAB_OUTSIDE"
+# Environment variable of a sandbox's first process: the PID of `unshare`, its parent, in that /proc.
+PARENT = "RINGROAD_LAB_PARENT"
 _NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
 
 
@@ -66,7 +69,7 @@ class Sandbox:
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
         wrapped = [*_NAMESPACES, sys.executable, "-P", "-m", "ringroad_lab.sandbox.first_process"] if private else []
-        entering = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(enter)] if enter else []
+        entering = ["sh", "-c", f'export {PARENT}=$$ && echo $$ >"$0" && exec "$@"', str(enter or os.devnull)]
         outside = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         try:
             popen = subprocess.Popen(
