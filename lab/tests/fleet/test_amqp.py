@@ -231,7 +231,7 @@ def test_a_killed_broker_loses_no_confirmed_message(rabbitmq: RabbitMq, bench: B
     rabbitmq.kill()
     try:
         bench.await_problem("cannot be reached")
-        assert len(bench.problems()) == len(watchers)
+        assert wait_until(lambda: len(bench.problems()) == len(watchers), PATIENCE_S)
     finally:
         rabbitmq.start()
     rabbitmq.publish(TOPIC, tagged("20.fc43"))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ringroad_lab.deadline import wait_until
@@ -82,6 +83,10 @@ def test_a_killed_run_is_resumed_on_its_bed_which_no_other_run_has_meanwhile(lab
     first = lab.start("run", "BRIDGE_VETH", "--bed", "here", "--set", "repetitions=2", "--quiet")
     assert wait_until(lambda: lab.measured() > 0 or first.poll() is not None, PATIENCE_S)
     assert first.poll() is None, first.communicate()
+    # It must not finish before it is killed, however long the commands beside it take.
+    for child in psutil.Process(first.pid).children(recursive=True):
+        if "ringroad_lab.run.inside" in child.cmdline():
+            child.suspend()
     # A separate lock stands for another machine.
     elsewhere = {LOCK_VARIABLE: str(lab.folder / "other.lock"), BED_VARIABLE: "here"}
     status, _, errors = lab.run("run", "BRIDGE_VETH", **elsewhere)
