@@ -18,11 +18,11 @@ Config = Any
 Flow = Any
 
 
-def two_ports() -> Config:
+def two_ports(receiver: str = "vale0:b") -> Config:
     """Return a configuration of two ports on a switch."""
     config = snappi.Config()
     config.ports.port(name="a", location="vale0:a")
-    config.ports.port(name="b", location="vale0:b")
+    config.ports.port(name="b", location=receiver)
     return config
 
 

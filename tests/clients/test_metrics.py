@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -134,8 +135,9 @@ def test_probes_see_a_waiting_port_and_a_daemon_that_is_gone(daemon: Daemon, end
     config.write_text('[[port]]\nname = "vale0:later"\ndriver = "packet:rr-no-such0"\n')
 
     def until(path: str, status: int) -> str:
+        limit = time.monotonic() + PATIENCE_S
         while (answer := endpoint.fetch(path))[0] != status:
-            pass
+            assert time.monotonic() < limit, f"{path}: {answer}"
         return answer[2]
 
     assert "the daemon does not answer" in until("/healthz", 503)

@@ -140,9 +140,10 @@ def test_flows_are_reported_once_none_transmits_and_learning_is_a_flow_like_othe
         flow_report(url)
     assert "nothing is configured" in json.load(nothing.value)["errors"][0]
     api = snappi.api(location=url, verify=False)
-    config = between(("vale0:a", "vale0:b"))
+    # The ring takes all that is sent while the receiver gets no processor.
+    config = between(("vale0:a", "vale0:b@slots=4096"))
     config.ports.port(name="c", location="vale0:c")
-    add_flow(config, "measured")
+    add_flow(config, "measured").rate.pps = 2000
     learning = config.flows.flow(name="learning")[-1]
     learning.tx_rx.port.tx_name, learning.tx_rx.port.rx_names = "b", ["a"]
     learning.packet.ethernet()

@@ -10,7 +10,7 @@ frames = rdpcap(sys.argv[1])
 sniffer = AsyncSniffer(
     iface=sys.argv[3],
     count=len(frames),
-    timeout=30,
+    timeout=120,
     # Sending begins when the device is open.
     started_callback=lambda: sendp(frames, iface=sys.argv[2]),
 )

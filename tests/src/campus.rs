@@ -18,7 +18,8 @@ use crate::network::{NetworkNamespace, cable, finished};
 use crate::service::Service;
 
 /// Hosts of two VLANs on each of two switches, which have two cables between them. Hosts of one VLAN may not send UDP
-/// to port 9, and go to the other VLAN by Faucet's addresses.
+/// to port 9, and go to the other VLAN by Faucet's addresses. A cable breaks by its ports' states alone: on a busy
+/// machine many beacons in a row may be late.
 const FAUCET: &str = r#"
 vlans:
   office: {vid: 100, faucet_mac: "0e:00:00:00:00:10", faucet_vips: ["10.100.0.254/24"]}
@@ -38,8 +39,8 @@ dps:
     interfaces:
       1: {native_vlan: office, acls_in: [no_port_9]}
       2: {native_vlan: lab}
-      3: {stack: {dp: sw2, port: 3}}
-      4: {stack: {dp: sw2, port: 4}}
+      3: {stack: {dp: sw2, port: 3}, max_lldp_lost: 120}
+      4: {stack: {dp: sw2, port: 4}, max_lldp_lost: 120}
   sw2:
     dp_id: 0x2
     hardware: "Generic"
@@ -47,8 +48,8 @@ dps:
     interfaces:
       1: {native_vlan: office, acls_in: [no_port_9]}
       2: {native_vlan: lab}
-      3: {stack: {dp: sw1, port: 3}}
-      4: {stack: {dp: sw1, port: 4}}
+      3: {stack: {dp: sw1, port: 3}, max_lldp_lost: 120}
+      4: {stack: {dp: sw1, port: 4}, max_lldp_lost: 120}
 "#;
 
 const GAUGE: &str = r#"
@@ -72,6 +73,8 @@ const CONTROLLERS: [&str; 2] = ["tcp:127.0.0.1:6653", "tcp:127.0.0.1:6654"];
 pub const FAUCET_METRICS: u16 = 9302;
 /// Port of Gauge's metrics.
 pub const GAUGE_METRICS: u16 = 9303;
+/// Faucet's word for a cable between switches that carries frames (`STACK_STATE_UP`).
+const STACKED: f64 = 3.0;
 
 /// A machine in a VLAN.
 #[derive(Debug)]
@@ -200,6 +203,7 @@ impl Campus {
             assert!(printed.status.success(), "{}", stderr(&printed));
         }
         campus.await_controllers();
+        campus.await_stack();
         campus
     }
 
@@ -232,6 +236,19 @@ impl Campus {
         self.await_true("connection to both controllers", || {
             let controllers = ["vale0", "vale1"].map(|switch| self.report(switch)["controllers"].clone());
             controllers.iter().all(|both| both[0]["is_connected"] == true && both[1]["is_connected"] == true)
+        });
+    }
+
+    /// Waits until Faucet has found both cables: then it has rebuilt its tables for the last time.
+    pub fn await_stack(&self) {
+        self.await_true("cables between the switches", || {
+            ["sw1", "sw2"].iter().all(|switch| {
+                [3, 4].iter().all(|port| {
+                    let parts = [format!("dp_name=\"{switch}\""), format!("port=\"{port}\"")];
+                    self.metric(FAUCET_METRICS, "port_stack_state", &parts.each_ref().map(String::as_str))
+                        == Some(STACKED)
+                })
+            })
         });
     }
 

@@ -1,41 +1,112 @@
-//! Running the command and reading what it prints.
+//! Running commands to their end or beside the test, and reading what they print. None runs longer than any may.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
-/// Starts a command that was given `--json` and waits for its first line, which reports that its ports are open.
+use crate::daemon::PATIENCE;
+use crate::service::Service;
+
+/// Starts a command that was given `--json` and waits for its line that reports that its ports are open.
 ///
 /// # Panics
-/// If it prints something else.
+/// If it prints none.
 #[must_use]
-pub fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut ready = String::new();
-    lines.read_line(&mut ready).unwrap();
-    assert!(ready.contains("\"ready\":true"), "{ready}");
-    (child, lines)
+pub fn start(command: Command) -> Service {
+    let mut service = Service::start(command);
+    service.await_line("\"ready\":true");
+    service
 }
 
-/// The summary of a started command: the last line that is not empty.
+/// Waits for the end of a started command, which must succeed; its summary is the last object that it prints.
 ///
 /// # Panics
-/// If that is not JSON.
+/// If it fails, does not end or prints no object.
 #[must_use]
-pub fn summary(lines: BufReader<ChildStdout>) -> Value {
-    let last = lines.lines().map(Result::unwrap).filter(|line| !line.is_empty()).last().unwrap();
-    serde_json::from_str(&last).unwrap()
+pub fn summary(service: &mut Service) -> Value {
+    let (status, printed) = service.await_end();
+    assert!(status.success(), "{status}: {printed}");
+    last_object(&printed)
+}
+
+/// The last JSON object among printed lines.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn last_object(printed: &str) -> Value {
+    let last = printed.lines().rfind(|line| line.starts_with('{'));
+    serde_json::from_str(last.unwrap_or_else(|| panic!("no object: {printed}"))).unwrap()
 }
 
 /// Runs a command to its end.
 ///
 /// # Panics
-/// If it cannot be started.
+/// If it cannot be started, or takes too long.
 #[must_use]
 pub fn run(mut command: Command) -> Output {
-    command.output().unwrap()
+    output(&mut command)
+}
+
+/// As [`run`].
+pub(crate) fn output(command: &mut Command) -> Output {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (stdout, stderr) = (gather(child.stdout.take()), gather(child.stderr.take()));
+    let status = end_within(&mut child, PATIENCE.unwrap());
+    if status.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let output = [stdout, stderr].map(|reader| reader.join().unwrap());
+    let Some(status) = status else {
+        panic!(
+            "{command:?} does not end: {:#?}",
+            output.each_ref().map(|bytes| String::from_utf8_lossy(bytes))
+        );
+    };
+    let [stdout, stderr] = output;
+    Output { status, stdout, stderr }
+}
+
+fn gather(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What has come by an error is shown.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        bytes
+    })
+}
+
+/// Waits for a process's end; `None` if it has not ended by then.
+///
+/// # Panics
+/// If the kernel refuses.
+#[must_use]
+pub fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    if let Some(status) = child.try_wait().unwrap() {
+        return Some(status);
+    }
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let end = Instant::now() + limit;
+    loop {
+        let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).unwrap();
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => {
+                ready.unwrap();
+                return child.try_wait().unwrap();
+            }
+        }
+    }
 }
 
 /// A command's output on standard error.

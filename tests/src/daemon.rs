@@ -9,13 +9,16 @@ use ringroad::control::Connection;
 use ringroad::control::message::{Reply, Request};
 use ringroad::control::report::{PortReport, StatusReport};
 use ringroad::{OpenOptions, Port};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::command;
+use crate::conservation::await_conserved;
 use crate::network::{NetworkNamespace, finished};
 use crate::service::Service;
 
-/// Only a failure waits this long: every wait in the tests ends with an event.
-pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+/// Only a failure waits this long: every wait in the tests ends with an event. A busy machine may take its time.
+pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 
 /// One of the binaries under test: from `$RINGROAD_BIN_DIR`, else beside the test's own.
 #[must_use]
@@ -145,13 +148,17 @@ impl Daemon {
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for the daemon's end and returns whether it succeeded.
+    ///
+    /// # Panics
+    /// If it does not end.
     pub fn await_end(&mut self) -> bool {
-        self.child.wait().unwrap().success()
+        let status = command::end_within(&mut self.child, PATIENCE.unwrap());
+        status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.log())).success()
     }
 
     /// Options that lead to this daemon.
@@ -201,37 +208,45 @@ impl Daemon {
         }
     }
 
+    /// Waits until the first worker sleeps. A request to the daemon would wake it.
+    ///
+    /// # Panics
+    /// If it does not within the time limit.
+    pub fn await_sleep(&self) {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.pid().as_raw_nonzero()));
+        let tasks = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path());
+        let is_worker = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap() == "worker-0\n";
+        let worker = tasks.into_iter().find(is_worker).expect("a worker");
+        let end = Instant::now() + PATIENCE.unwrap();
+        // State S (proc_pid_stat(5)).
+        while !std::fs::read_to_string(worker.join("stat")).unwrap().contains(") S ") {
+            assert!(Instant::now() < end, "the worker does not sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Puts a new daemon in the place of the running one. Returns the report of it.
     ///
     /// # Panics
     /// If that fails, or something was not as before afterwards.
     pub fn upgrade(&self) -> serde_json::Value {
-        let upgraded = crate::command::run(self.ringroad(&["--json", "upgrade"]));
-        assert!(upgraded.status.success(), "{}", crate::command::stderr(&upgraded));
+        let upgraded = command::run(self.ringroad(&["--json", "upgrade"]));
+        assert!(upgraded.status.success(), "{}", command::stderr(&upgraded));
         let report: serde_json::Value = serde_json::from_slice(&upgraded.stdout).unwrap();
         assert_eq!(report["problem"], "", "{report}");
         report
     }
 
-    /// Sends 60,000 frames from `vale0:a` to `vale0:b` at 20,000 a second; returns who receives and who sends.
+    /// Sends frames from `vale0:a` to `vale0:b` without an end. The receiver's ring takes all that is sent while it gets no
+    /// processor for seconds.
     ///
     /// # Panics
-    /// If the receiver does not come.
+    /// If the programs do not start.
     #[must_use]
-    pub fn stream(&self) -> (Service, Service) {
-        let receiver = Service::start(self.ringroad(&[
-            "--json",
-            "recv",
-            "vale0:b",
-            "--count",
-            "60000",
-            "--duration",
-            "60",
-        ]));
-        self.await_status("receiver", |status| status.ports.len() == 1);
-        let sender =
-            Service::start(self.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
-        (receiver, sender)
+    pub fn stream(&self) -> Stream<'_> {
+        let receiver = command::start(self.ringroad(&["--json", "recv", "vale0:b@slots=4096"]));
+        let sender = command::start(self.ringroad(&["--json", "gen", "vale0:a", "--rate", "2kpps"]));
+        Stream { daemon: self, receiver, sender }
     }
 
     /// The daemon's report of one port.
@@ -257,6 +272,42 @@ impl Daemon {
         within.args(["netns", "exec", namespace.name()]).arg(command.get_program()).args(command.get_args());
         within.env("RINGROAD_DAEMON", binary("ringroadd")).stdin(Stdio::null());
         within
+    }
+}
+
+/// Frames on their way between two programs.
+#[derive(Debug)]
+pub struct Stream<'daemon> {
+    daemon: &'daemon Daemon,
+    receiver: Service,
+    sender: Service,
+}
+
+impl Stream<'_> {
+    /// Waits until `frames` more frames have been delivered.
+    ///
+    /// # Panics
+    /// If they are not within the time limit.
+    pub fn await_frames(&self, frames: u64) {
+        let before = self.delivered();
+        self.daemon.await_status("frames of the stream", |_| self.delivered() >= before + frames);
+    }
+
+    fn delivered(&self) -> u64 {
+        self.daemon.port("vale0:b").map_or(0, |port| port.counters.delivered_frames)
+    }
+
+    /// Ends it; returns how many frames were sent, and how many were received.
+    ///
+    /// # Panics
+    /// If one of the programs fails.
+    #[must_use]
+    pub fn end(mut self) -> (u64, u64) {
+        self.sender.signal(Signal::INT);
+        let sent = command::summary(&mut self.sender)["loads"][0]["sent"]["frames"].as_u64().unwrap();
+        await_conserved(self.daemon);
+        self.receiver.signal(Signal::INT);
+        (sent, command::summary(&mut self.receiver)["frames"].as_u64().unwrap())
     }
 }
 
@@ -292,7 +343,7 @@ impl Drop for Daemon {
         if let Some(pid) =
             successor.and_then(|status| rustix::process::Pid::from_raw(status.pid.cast_signed()))
         {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringroad::Port;
 use ringroad::control::{Reply, Request};
@@ -95,13 +95,19 @@ impl FlowSwitch {
     /// # Panics
     /// If it is not within the time limit.
     pub fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
-        let mut waiting = PATIENCE.unwrap();
+        let end = Instant::now() + PATIENCE.unwrap();
         while !wished(&self.report()) {
-            waiting = waiting
-                .checked_sub(Duration::from_millis(20))
-                .unwrap_or_else(|| panic!("{what}: {:#}", self.report()));
-            std::thread::sleep(Duration::from_millis(20));
+            assert!(Instant::now() < end, "no {what}: {:#}", self.report());
+            std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until the report has so many flows: the agent reports after it has answered.
+    ///
+    /// # Panics
+    /// If it has not within the time limit.
+    pub fn await_flows(&self, count: u64) {
+        self.await_report(&format!("{count} flows"), |report| report["flows"] == count);
     }
 
     /// Frames that the switch's ports have dropped by a cause.

@@ -13,6 +13,7 @@ pub mod network;
 pub mod open_vswitch;
 pub mod passage;
 pub mod raw_port;
+pub mod reserved_port;
 pub mod service;
 pub mod site;
 pub mod szedata_plugin;

@@ -1,9 +1,8 @@
 //! Network namespaces for one test, and the programs in them. All of them end with the test, also if it fails.
 
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringroad_netdev::link::{link_by_name, links};
@@ -13,6 +12,7 @@ use ringroad_netdev::offload::{Offload, set_offload};
 use ringroad_netdev::{LinkInfo, LinkMonitor, Namespace, in_namespace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::command::{output, stderr};
 use crate::daemon::PATIENCE;
 use crate::service::Service;
 
@@ -38,10 +38,16 @@ impl NetworkNamespace {
     /// Makes one with a name of its own.
     #[must_use]
     pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("rr{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        finished(Command::new("ip").args(["netns", "add", &name]));
-        let made = Self { name };
+        let made = loop {
+            let name = unused_name("rr");
+            let added = output(Command::new("ip").args(["netns", "add", &name]));
+            if added.status.success() {
+                break Self { name };
+            }
+            // A test that was killed has left it, and its process had this one's number.
+            let why = stderr(&added);
+            assert!(why.contains("File exists"), "{name}: {why}");
+        };
         made.inside(|| set_up("lo", true).unwrap());
         made.set("net/ipv6/conf/default/accept_dad", "0");
         made
@@ -72,7 +78,7 @@ impl NetworkNamespace {
     /// A command that runs in it, and is ended when it takes longer than any may.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let limit = PATIENCE.unwrap().as_secs().to_string();
+        let limit = patience_s();
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, "timeout", &limit]).args(arguments);
         command
@@ -96,7 +102,7 @@ impl NetworkNamespace {
 
     /// Three pings to `address`, all of which must be answered.
     pub fn ping(&self, address: &str) {
-        let printed = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "5", address]);
+        let printed = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", &patience_s(), address]);
         assert!(printed.contains(" 3 received") || printed.contains(" 3 packets received"), "{printed}");
     }
 
@@ -210,26 +216,27 @@ pub fn cut(outside: &NetworkNamespace, outer: &str) {
     outside.inside(|| delete_link(outer).unwrap());
 }
 
+/// A name of this test's own that begins with `what`: no other test that runs on the machine has it.
+#[must_use]
+pub fn unused_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The tests' patience in whole seconds, as commands take it.
+#[must_use]
+pub fn patience_s() -> String {
+    PATIENCE.unwrap().as_secs().to_string()
+}
+
 /// Runs a command to its end and returns what it wrote.
 ///
 /// # Panics
-/// If it fails.
+/// If it fails or takes too long.
 pub fn finished(command: &mut Command) -> String {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let mut errors = child.stderr.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        errors.read_to_string(&mut text).map(|_| text).unwrap_or_default()
-    });
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let status = child.wait().unwrap();
-    text += &reader.join().unwrap();
-    assert!(status.success(), "{command:?}: {status}: {text}");
+    let output = output(command);
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(output.status.success(), "{command:?}: {}: {text}", output.status);
     text
 }

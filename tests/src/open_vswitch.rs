@@ -7,10 +7,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::command::{run, stderr};
+use crate::network::patience_s;
 use crate::service::Service;
 
-/// Patience of its tools, seconds.
-const TIMEOUT: &str = "--timeout=30";
+/// Patience of its tools, as their option.
+#[must_use]
+pub fn timeout() -> String {
+    format!("--timeout={}", patience_s())
+}
 
 /// The bridge `br0` with the ports `p1`, `p2` and so on, numbered like that.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ impl OpenVSwitch {
         let server = Service::start(server);
         let vsctl = |words: &[&str]| {
             let mut command = program(folder.path(), "ovs-vsctl");
-            command.arg(format!("--db={}", socket("db.sock"))).args(["--retry", TIMEOUT]).args(words);
+            command.arg(format!("--db={}", socket("db.sock"))).args(["--retry", &timeout()]).args(words);
             expect(command)
         };
         vsctl(&["--no-wait", "init"]);
@@ -74,7 +78,7 @@ impl OpenVSwitch {
     pub fn ofctl(&self, verb: &str, rest: &[&str]) -> String {
         let mut command = program(self.folder.path(), "ovs-ofctl");
         let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
-        command.args(["-O", "OpenFlow13", TIMEOUT, verb, &bridge]).args(rest);
+        command.args(["-O", "OpenFlow13", &timeout(), verb, &bridge]).args(rest);
         expect(command)
     }
 
@@ -86,7 +90,7 @@ impl OpenVSwitch {
     pub fn trace(&self, headers: &str, packet: Option<&str>) -> Trace {
         let mut command = program(self.folder.path(), "ovs-appctl");
         command.arg("-t").arg(self.folder.path().join("switch.ctl"));
-        command.args([TIMEOUT, "ofproto/trace", "--names", "br0", headers]).args(packet);
+        command.args([&timeout(), "ofproto/trace", "--names", "br0", headers]).args(packet);
         let text = expect(command);
         let line = |label: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(label));

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use ringroad::HugePages;
 use ringroad::control::Connection;
 use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
 
@@ -25,7 +26,9 @@ impl RawPort {
     #[must_use]
     pub fn open(daemon: &Daemon, name: &str) -> Self {
         let mut connection = Connection::connect(daemon.socket()).unwrap();
-        let request = Request::Open { name: name.to_owned(), wish: PortWish::default() };
+        // The kernel writes no file of huge pages.
+        let wish = PortWish { huge_pages: HugePages::Never, ..PortWish::default() };
+        let request = Request::Open { name: name.to_owned(), wish };
         let (Reply::Opened(opened), descriptors) = connection.request(&request).unwrap() else {
             panic!("{name} was refused")
         };

@@ -2,13 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use crate::command::end_within;
 use crate::daemon::PATIENCE;
 
 /// How long the last lines of a program that has ended may take to be read.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a program may take to end when it is asked to, before it is killed: nothing that is tested depends on it.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// The program, and the lines it writes on either output.
 #[derive(Debug)]
@@ -63,13 +66,24 @@ impl Service {
     /// # Panics
     /// If it ends, or writes no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
+        self.await_line_or_end(part)
+            .unwrap_or_else(|| panic!("{} did not write {part:?}: {:#?}", self.what, self.seen))
+    }
+
+    /// The same; `None` if it ends before.
+    ///
+    /// # Panics
+    /// If it neither ends nor writes such a line within the time limit.
+    pub fn await_line_or_end(&mut self, part: &str) -> Option<String> {
         loop {
-            let Ok(line) = self.lines.recv_timeout(PATIENCE.unwrap()) else {
-                panic!("{} did not write {part:?}: {:#?}", self.what, self.seen);
+            let line = match self.lines.recv_timeout(PATIENCE.unwrap()) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(timeout) => panic!("{} does not write {part:?}: {timeout}: {:#?}", self.what, self.seen),
             };
             self.seen.push(line.clone());
             if line.contains(part) {
-                return line;
+                return Some(line);
             }
         }
     }
@@ -82,11 +96,13 @@ impl Service {
         loop {
             match self.lines.recv_timeout(PATIENCE.unwrap()) {
                 Ok(line) => self.seen.push(line),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => break,
                 Err(timeout) => panic!("{} does not end: {timeout}: {:#?}", self.what, self.seen),
             }
         }
-        (self.child.wait().unwrap(), self.seen.join("\n"))
+        let status = end_within(&mut self.child, PATIENCE.unwrap());
+        let status = status.unwrap_or_else(|| panic!("{} does not end: {:#?}", self.what, self.seen));
+        (status, self.seen.join("\n"))
     }
 
     /// Whether it has not ended yet.
@@ -110,17 +126,23 @@ impl Service {
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        let _ = rustix::process::kill_process(self.pid(), signal);
+    /// Sends it a signal, if it has not ended.
+    pub fn signal(&mut self, signal: rustix::process::Signal) {
+        // The number of one that was waited for may be another process's by now.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = rustix::process::kill_process(self.pid(), signal);
+        }
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // timeout(1), which runs commands in namespaces, passes this one on.
+        // timeout(1), which runs commands in namespaces, passes this one on. The test may have stopped the program.
         self.signal(rustix::process::Signal::TERM);
-        let _ = self.child.wait();
+        self.signal(rustix::process::Signal::CONT);
+        if end_within(&mut self.child, GRACE).is_none() {
+            self.kill();
+        }
         if std::thread::panicking() {
             // What it started itself may hold its output open.
             self.seen.extend(std::iter::from_fn(|| self.lines.recv_timeout(LAST_WORDS).ok()));

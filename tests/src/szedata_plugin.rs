@@ -46,7 +46,7 @@ impl SzedataPlugin {
     #[must_use]
     pub fn testpmd(
         &self,
-        memory: &Memory,
+        memory: Memory,
         paths: &[&Path],
         arguments: &str,
         mode: &str,

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringroad_bench::hugepages::HugepageReserve;
 
+use crate::network::unused_name;
 use crate::service::Service;
 
 /// Packet buffers and rings of a testpmd.
@@ -14,20 +14,27 @@ const MEBIBYTES: u64 = 256;
 /// Pages of 2 MiB for that, and some for the regions of a daemon that takes them too.
 const HUGE_PAGES: u64 = 280;
 
+/// Starts of a testpmd at most: any program may take the pages that are reserved for it first.
+const STARTS: usize = 10;
+/// What it writes once it has its memory.
+const HAS_MEMORY: &str = "create a new mbuf pool";
+
 /// A running testpmd, killed with the value.
 #[derive(Debug)]
 pub struct Testpmd {
     service: Service,
     prefix: String,
+    /// Returned after it has ended.
+    _pages: Vec<HugepageReserve>,
 }
 
 /// Where its memory comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// Ordinary pages.
     Ordinary,
-    /// Pages of 2 MiB, reserved while this lives.
-    Huge(HugepageReserve),
+    /// Pages of 2 MiB, reserved while it runs.
+    Huge,
 }
 
 impl Memory {
@@ -37,7 +44,7 @@ impl Memory {
         HugepageReserve::of(HUGE_PAGES)
             .inspect_err(|error| eprintln!("skipped on huge pages: {error}"))
             .ok()
-            .map(Self::Huge)
+            .map(|_| Self::Huge)
     }
 }
 
@@ -58,10 +65,33 @@ impl Testpmd {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
-    pub fn start(memory: &Memory, devices: &[String], options: &[&str]) -> Self {
-        let (mut command, prefix) = command(memory, devices, &[]);
-        command.args(["--forward-mode=io", "--stats-period=60"]).args(options);
-        Self { service: Service::start(command), prefix }
+    pub fn start(memory: Memory, devices: &[String], options: &[&str]) -> Self {
+        Self::with_memory(memory, || {
+            let (mut command, prefix) = command(memory, devices, &[]);
+            command.args(["--forward-mode=io", "--stats-period=60"]).args(options);
+            (Service::start(command), prefix)
+        })
+    }
+
+    /// Starts one by `start`, again where it found its huge pages taken.
+    fn with_memory(memory: Memory, start: impl Fn() -> (Service, String)) -> Self {
+        let mut pages = Vec::new();
+        loop {
+            if memory == Memory::Huge {
+                pages.push(HugepageReserve::of(HUGE_PAGES).unwrap());
+            }
+            let (service, prefix) = start();
+            let mut testpmd = Self { service, prefix, _pages: std::mem::take(&mut pages) };
+            if memory == Memory::Ordinary || testpmd.service.await_line_or_end(HAS_MEMORY).is_some() {
+                return testpmd;
+            }
+            let (status, printed) = testpmd.service.await_end();
+            assert!(
+                printed.contains("Cannot allocate memory") && testpmd._pages.len() < STARTS,
+                "testpmd: {status}: {printed}"
+            );
+            pages = std::mem::take(&mut testpmd._pages);
+        }
     }
 
     /// Starts one that is controlled by commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
@@ -69,11 +99,13 @@ impl Testpmd {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
-    pub fn interactive(memory: &Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
+    pub fn interactive(memory: Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
         let plugin = plugin.display().to_string();
-        let (mut command, prefix) = command(memory, devices, &["-d", &plugin]);
-        command.arg("--interactive").args(options);
-        let mut testpmd = Self { service: Service::start_interactive(command), prefix };
+        let mut testpmd = Self::with_memory(memory, || {
+            let (mut command, prefix) = command(memory, devices, &["-d", &plugin]);
+            command.arg("--interactive").args(options);
+            (Service::start_interactive(command), prefix)
+        });
         // Its prompt ends no line; this is its answer to a first command.
         testpmd.tell("show config cores");
         testpmd.service.await_line("List of forwarding lcores");
@@ -132,16 +164,15 @@ impl Testpmd {
 }
 
 /// The command line up to testpmd's own options, and the prefix of its files.
-fn command(memory: &Memory, devices: &[String], arguments: &[&str]) -> (Command, String) {
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+fn command(memory: Memory, devices: &[String], arguments: &[&str]) -> (Command, String) {
+    let prefix = unused_name("ringroad");
     // Line by line, even though its output is not a terminal.
     let mut command = Command::new("stdbuf");
     command.args(["-oL", "dpdk-testpmd"]);
     command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]).args(arguments);
     command.args(match memory {
         Memory::Ordinary => ["--no-huge"],
-        Memory::Huge(_) => ["--in-memory"],
+        Memory::Huge => ["--in-memory"],
     });
     command.args(["-m", &MEBIBYTES.to_string(), &format!("--file-prefix={prefix}")]);
     command.args(devices.iter().map(|device| format!("--vdev={device}")));

@@ -15,8 +15,7 @@ use crate::network::NetworkNamespace;
 /// If `make e2e` has not named it.
 #[must_use]
 pub fn real_file() -> Vec<u8> {
-    let path =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
+    let path = std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -16,7 +16,7 @@ fn the_report_compares_all_sze2_drivers() {
         .args(["--json", "bench", "sze2", "--size", "64", "--burst", "32", "--repeat", "1"])
         .args([
             "--interval",
-            "0.05",
+            "0.3",
             "--plugin",
             plugin.path().to_str().unwrap(),
             "--chart",

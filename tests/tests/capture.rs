@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ringroad::Port;
 use ringroad_capture::{CaptureFormat, CaptureWriter};
-use ringroad_tests::command::{run, stderr};
+use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{number_of, numbered, read_capture, send, station};
 use ringroad_tests::network::{NetworkNamespace, cable, is_root};
@@ -16,21 +16,13 @@ use serde_json::Value;
 
 fn capture(daemon: &Daemon, port: &str, file: &Path, arguments: &[&str]) -> Service {
     let first = ["--json", "capture", port, "-w", file.to_str().unwrap()];
-    let mut capture = Service::start(daemon.ringroad(&[&first[..], arguments].concat()));
-    capture.await_line("\"ready\":true");
-    capture
+    start(daemon.ringroad(&[&first[..], arguments].concat()))
 }
 
 /// Ends a capture, and returns its summary.
 fn end(mut capture: Service) -> Value {
     capture.signal(Signal::INT);
     summary(&mut capture)
-}
-
-fn summary(capture: &mut Service) -> Value {
-    let (status, printed) = capture.await_end();
-    assert!(status.success(), "{printed}");
-    serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
 /// Waits until a port of the daemon was given `frames` frames, or has dropped them.
@@ -209,7 +201,7 @@ fn a_file_has_the_frames_of_at_most_the_given_time() {
 }
 
 /// Stops a program as SIGSTOP does, and waits for that.
-fn stop(program: &Service) {
+fn stop(program: &mut Service) {
     program.signal(Signal::STOP);
     let stopped = waitid(WaitId::Pid(program.pid()), WaitIdOptions::STOPPED).unwrap().unwrap();
     assert!(stopped.stopped(), "it has ended");
@@ -224,9 +216,8 @@ fn frames_that_came_before_the_end_are_received_and_those_without_room_are_repor
         let file = daemon.folder().join(verb);
         let port = format!("vale0:{verb}");
         let arguments = ["--json", verb, &format!("{port}@slots=64"), "-w", file.to_str().unwrap()];
-        let mut receiver = Service::start(daemon.ringroad(&arguments));
-        receiver.await_line("\"ready\":true");
-        stop(&receiver);
+        let mut receiver = start(daemon.ringroad(&arguments));
+        stop(&mut receiver);
         transmit(&mut sender, &frames);
         await_frames(&daemon, &port, 200);
         // It ends before it can read its ring.
@@ -246,7 +237,7 @@ fn frames_beyond_the_count_are_reported() {
     let daemon = Daemon::start();
     let file = daemon.folder().join("x.pcap");
     let mut capture = capture(&daemon, "vale0:look@slots=256", &file, &["--count", "150"]);
-    stop(&capture);
+    stop(&mut capture);
     let mut sender = daemon.open("vale0:sender");
     let frames: Vec<_> = (0..200).map(|number| numbered([0xff; 6], station(1), number, 60)).collect();
     transmit(&mut sender, &frames);
@@ -268,10 +259,9 @@ fn an_interface_is_captured_to_the_frame_before_the_end() {
     let file = daemon.folder().join("x.pcap");
     let filter = "ether proto 0x88b5 and ether src 02:00:00:00:77:01";
     let arguments = ["--json", "capture", "packet:outer@slots=64", "-w", file.to_str().unwrap(), filter];
-    let mut capture = Service::start(daemon.ringroad_within(&far, &arguments));
-    capture.await_line("\"ready\":true");
+    let mut capture = start(daemon.ringroad_within(&far, &arguments));
     // More frames than its ring takes: the kernel has the others when the capture is ended.
-    stop(&capture);
+    stop(&mut capture);
     let mut sender =
         Port::open_with(&format!("packet:inner@netns={}", near.name()), &daemon.options()).unwrap();
     let frames: Vec<_> = (0..400).map(|number| numbered([0xff; 6], station(1), number, 60)).collect();

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
-use ringroad_tests::network::{NetworkNamespace, is_root};
+use ringroad_tests::network::{NetworkNamespace, is_root, patience_s};
 use serde_json::{Value, json};
 
 /// Where Debian's package containernetworking-plugins has them.
@@ -142,7 +142,7 @@ fn containers_get_interfaces_addresses_and_routes_and_leave_nothing() {
     }
     for ip in results[1]["ips"].as_array().unwrap() {
         let address = ip["address"].as_str().unwrap().split('/').next().unwrap();
-        spaces[0].run(&["ping", "-c", "2", "-i", "0.1", "-W", "10", address]);
+        spaces[0].run(&["ping", "-c", "2", "-i", "0.1", "-W", &patience_s(), address]);
     }
     let checked = with_previous(&configuration, &results[0]);
     network.succeed("CHECK", "one", Some(&path_of(&spaces[0])), &checked);
@@ -198,7 +198,7 @@ fn containers_of_a_vlan_reach_each_other_and_no_others() {
     assert_eq!(settings.iter().filter(|vlan| **vlan == Some(10)).count(), 2, "{settings:?}");
     let address =
         |result: &Value| result["ips"][0]["address"].as_str().unwrap().split('/').next().unwrap().to_owned();
-    spaces[0].run(&["ping", "-c", "2", "-i", "0.1", "-W", "10", &address(&results[1])]);
+    spaces[0].run(&["ping", "-c", "2", "-i", "0.1", "-W", &patience_s(), &address(&results[1])]);
     let other = run(spaces[0].command(&["ping", "-c", "1", "-W", "1", &address(&results[2])]));
     assert!(!other.status.success());
 }
@@ -307,7 +307,7 @@ fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
     start(&["--detach", "--name", "web"], &["sleep", "1000"]);
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     let address = podman(&["inspect", "--format", format, "web"]);
-    let printed = start(&["--rm"], &["ping", "-c", "3", "-W", "10", &address]);
+    let printed = start(&["--rm"], &["ping", "-c", "3", "-W", &patience_s(), &address]);
     assert!(printed.contains("3 packets received"), "{printed}");
     assert_eq!(network.ports(), 1);
 

@@ -4,12 +4,13 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use ringroad::control::Connection;
 use ringroad::control::message::{PortWish, Reply, Request};
-use ringroad::control::report::WorkerState;
 use ringroad::{Interest, Port, PortError, wait_any};
-use ringroad_tests::conservation::assert_conserved;
+use ringroad_tests::command;
+use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
 use ringroad_tests::network::{finished, is_root};
@@ -35,7 +36,7 @@ fn all_frames_between_three_programs_on_a_switch_are_counted() {
     }
     c.rx().sync().unwrap();
     assert_eq!(c.rx().available(), 0, "unicast to a learned station is not flooded");
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
@@ -71,9 +72,9 @@ fn several_workers_keep_the_order_of_a_flow_and_lose_nothing() {
             }
         }
     }
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
     drop(ports.split_off(3));
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
@@ -89,27 +90,20 @@ fn jumbo_frames_cross_between_workers() {
         assert_eq!(receive(&mut b), jumbo);
         assert_eq!(receive(&mut c), jumbo);
     }
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
 fn a_used_name_is_refused_until_its_program_is_killed() {
     let daemon = Daemon::start();
-    let mut child =
-        daemon.ringroad(&["--json", "recv", "vale0:x"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let mut ready = String::new();
-    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut lines, &mut ready).unwrap();
-    assert!(ready.contains("ready"), "{ready}");
+    let mut program = command::start(daemon.ringroad(&["--json", "recv", "vale0:x"]));
     let refused = Port::open_with("vale0:x", &daemon.options()).unwrap_err().to_string();
     assert!(refused.contains("in use by"), "{refused}");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // The kernel has closed its connection by now; the daemon serves requests in the order of events.
-    let mut tries = 0;
+    program.kill();
+    // The kernel has closed its connection by now.
+    let end = Instant::now() + PATIENCE.unwrap();
     while let Err(error) = Port::open_with("vale0:x", &daemon.options()) {
-        tries += 1;
-        assert!(tries < 1000, "{error}");
+        assert!(Instant::now() < end, "{error}");
     }
 }
 
@@ -202,7 +196,7 @@ fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
     assert!(matches!(gone, PortError::DaemonGone));
     assert!(daemon.port("vale0:old").is_none());
     assert!(daemon.port("vale0:new").is_some_and(|port| port.persistent && !port.bound));
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
     // A configuration with a mistake changes nothing.
     daemon.write_config("[[port]]\nname = \"nonsense\"\n");
     let mut connection = Connection::connect(daemon.socket()).unwrap();
@@ -334,7 +328,7 @@ fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
         Reply::Done
     );
     assert!(daemon.port("vale0:p").is_none());
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
@@ -366,8 +360,7 @@ fn an_idle_daemon_with_ten_ports_sleeps_and_wakes_for_traffic() {
     let daemon = Daemon::start();
     let mut ports: Vec<Port> = (0..10).map(|port| daemon.open(&format!("vale0:p{port}"))).collect();
     for round in 0..20 {
-        // A status request wakes the worker too, so this only ends because it falls asleep by itself.
-        while daemon.status().workers[0].state != WorkerState::Sleeping {}
+        daemon.await_sleep();
         send(&mut ports[0], &numbered([0xFF; 6], station(1), round, 60));
         ports[0].tx().sync().unwrap();
         for port in &mut ports[1..] {
@@ -486,7 +479,7 @@ fn ports_that_share_a_region_exchange_buffers_across_switches() {
             outside.tx().sync().unwrap();
         }
     }
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
@@ -524,5 +517,5 @@ fn each_queue_of_a_port_can_have_its_own_thread() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }

@@ -110,6 +110,7 @@ fn live_without_faucet(campus: &mut Campus) {
         assert_eq!(without, [1; 500], "each frame comes once without a controller");
         campus.restart_faucet();
         campus.await_controllers();
+        campus.await_stack();
         let again = sent.load(Ordering::Relaxed);
         campus.await_true("traffic with Faucet again", || has_come(again + 500));
     });
@@ -133,10 +134,15 @@ impl Drop for Ending<'_> {
 fn take_the_other_cable(campus: &Campus) {
     let [from, to] = [&campus.hosts[0], &campus.hosts[2]];
     let sent_by = |cable: &str| campus.frames(&format!("vale0:{cable}")).1;
+    from.await_ping(to.address);
     let before = ["a3", "a4"].map(sent_by);
-    (0..20).for_each(|_| assert!(from.ping(to.address).is_some()));
-    let after = ["a3", "a4"].map(sent_by);
-    let (broken, other) = if after[0] - before[0] >= 20 { ("a3", "a4") } else { ("a4", "a3") };
+    for _ in 0..20 {
+        from.await_ping(to.address);
+    }
+    let sent = ["a3", "a4"].map(sent_by);
+    let sent = [sent[0] - before[0], sent[1] - before[1]];
+    let (broken, other) = if sent[0] > sent[1] { ("a3", "a4") } else { ("a4", "a3") };
+    assert!(sent[0].max(sent[1]) >= 20, "{sent:?} frames: neither cable has them all");
     let port = format!("port=\"{}\"", &broken[1..]);
     let is_up = || campus.metric(FAUCET_METRICS, "port_status", &["dp_name=\"sw1\"", &port]);
     assert_eq!(is_up(), Some(1.0));
@@ -144,10 +150,13 @@ fn take_the_other_cable(campus: &Campus) {
     campus.await_true("word of the broken cable", || is_up() == Some(0.0));
     from.await_ping(to.address);
     let before = sent_by(other);
-    (0..20).for_each(|_| assert!(from.ping(to.address).is_some()));
+    for _ in 0..20 {
+        from.await_ping(to.address);
+    }
     assert!(sent_by(other) - before >= 20, "frames do not take the other cable");
     campus.outside.inside(|| set_up(broken, true).unwrap());
     campus.await_true("word of the whole cable", || is_up() == Some(1.0));
+    campus.await_stack();
     from.await_ping(to.address);
 }
 

@@ -14,7 +14,7 @@ use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root, patience_s, unused_name};
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -129,7 +129,8 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     assert_eq!(guests.len(), 2, "{guests:?}");
     assert_eq!(guests[1]["ports"], serde_json::json!(["vale0:b", "vale1:b"]));
 
-    let printed = run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", "20", "10.0.0.2"]);
+    let printed =
+        run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", &patience_s(), "10.0.0.2"]);
     assert!(printed.contains("3 packets received"), "{printed}");
     // A file of the guest's own making, fetched over TCP.
     let served = run(
@@ -239,8 +240,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
     }
     let outside = NetworkNamespace::new();
     let daemon = Daemon::within(&outside);
-    let name = |what: &str| format!("rrc{}-{what}", std::process::id());
-    let (tap, veth, docker) = (name("t"), name("v"), NetworkNamespace::new());
+    let (tap, veth, docker) = (unused_name("rrt"), unused_name("rrv"), NetworkNamespace::new());
     let start = |name: &str, port: &str, more: &[&str]| {
         let mut arguments = vec!["--json", "container", name, "--port", port];
         arguments.extend(more);
@@ -270,7 +270,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
             "--",
             "sh",
             "-c",
-            "ping -c 2 -W 9 10.79.0.1 && ping -c 2 -W 9 10.79.0.2",
+            &format!("ping -c 2 -W {0} 10.79.0.1 && ping -c 2 -W {0} 10.79.0.2", patience_s()),
         ],
     );
     assert_eq!(
@@ -278,13 +278,23 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
         2,
         "{printed}"
     );
-    let inside =
-        Command::new("ip").args(["netns", "exec", &veth, "ping", "-c", "1", "-W", "9", "10.79.0.1"]).output();
-    assert!(inside.unwrap().status.success());
+    finished(Command::new("ip").args([
+        "netns",
+        "exec",
+        &veth,
+        "ping",
+        "-c",
+        "1",
+        "-W",
+        &patience_s(),
+        "10.79.0.1",
+    ]));
     let links = docker.inside(|| ringroad_netdev::link::links().unwrap());
     assert_eq!(links.len(), 1, "the namespace stays and its interface does not: {links:?}");
-    let failed =
-        command(&daemon, &["container", &name("f"), "--port", "vale0:f", "--", "sh", "-c", "exit 5"]);
+    let failed = command(
+        &daemon,
+        &["container", &unused_name("rrf"), "--port", "vale0:f", "--", "sh", "-c", "exit 5"],
+    );
     assert_eq!({ failed }.output().unwrap().status.code(), Some(5));
     let again = command(&daemon, &["container", &tap, "--port", "vale0:x"]).output().unwrap();
     assert!(stderr(&again).contains("runs already"), "{}", stderr(&again));
@@ -307,7 +317,7 @@ fn tcp_between_containers_passes_within_the_kernel_and_is_in_the_account() {
     }
     let outside = NetworkNamespace::new();
     let daemon = Daemon::within(&outside);
-    let names = ["c", "s"].map(|what| format!("rrc{}-{what}", std::process::id()));
+    let names = ["rrc", "rrs"].map(unused_name);
     let mut containers = [0, 1].map(|index: usize| {
         let (port, address) = (format!("vale0:{index}"), format!("10.79.0.{}/24", index + 1));
         let container = ["--json", "container", &names[index], "--port", &port, "--address", &address];
@@ -361,7 +371,7 @@ fn guests_containers_and_links_find_each_other_after_the_daemon_was_killed() {
         (NetworkNamespace::new(), NetworkNamespace::new(), NetworkNamespace::new());
     let mut daemon = Daemon::within(&outside);
     start_guests(&daemon, &[&["a", "--port", "vale0:a", "--address", "10.77.0.1/24"]]);
-    let names = ["t", "v", "d"].map(|what| format!("rrc{}-{what}", std::process::id()));
+    let names = ["rrt", "rrv", "rrd"].map(unused_name);
     let start = |name: &str, host: u8, more: &[&str]| {
         let (port, address) = (format!("vale0:{host}"), format!("10.77.0.{host}/24"));
         let mut arguments = vec!["--json", "container", name, "--port", &port, "--address", &address];
@@ -411,7 +421,7 @@ fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
         return;
     }
     let daemon = Daemon::start();
-    let name = format!("rrc{}-k", std::process::id());
+    let name = unused_name("rrk");
     let mut service = Service::start(command(
         &daemon,
         &[

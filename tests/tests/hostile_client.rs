@@ -12,10 +12,10 @@ use ringroad::Port;
 use ringroad::control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
 use ringroad::control::message::{Reply, Request};
 use ringroad::control::{Connection, ControlError};
-use ringroad_tests::conservation::assert_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
-use ringroad_tests::network::is_root;
+use ringroad_tests::network::{is_root, patience_s};
 use ringroad_tests::raw_port::RawPort;
 
 /// How long the attack lasts: the design requires at least ten seconds.
@@ -47,13 +47,13 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     b.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut a), station(2)), Some(0));
 
-    let over = AtomicBool::new(false);
+    let (over, patience) = (AtomicBool::new(false), patience_s());
     let attacks = AtomicU64::new(0);
     let mut frames = 0u64;
     std::thread::scope(|scope| {
         let _truce = Truce(&over);
         for attacker in 0..2u64 {
-            let (over, attacks, socket) = (&over, &attacks, &socket);
+            let (over, attacks, socket, patience) = (&over, &attacks, &socket, &patience);
             scope.spawn(move || {
                 let mut seed = attacker << 32;
                 while !over.load(Ordering::Relaxed) {
@@ -63,7 +63,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
                         .args([
                             "-s",
                             "KILL",
-                            "20",
+                            patience,
                             env!("CARGO_BIN_EXE_hostile_client"),
                             socket,
                             &format!("vale0:hostile{attacker}"),
@@ -110,7 +110,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     assert_eq!(left.counters.drops, std::collections::BTreeMap::new());
     assert!(status.rejected_requests > 0, "no attack reached the control socket");
     drop((a, b, target));
-    assert_conserved(&daemon.status());
+    await_conserved(&daemon);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_blocking_full_eventfd_of_one_pipe_end_does_not_delay_the_other() {
         victim.tx().sync().unwrap();
         done.send(()).unwrap();
     });
-    sent.recv_timeout(Duration::from_secs(60)).expect("the victim's sync waits in write(2)");
+    sent.recv_timeout(PATIENCE.unwrap()).expect("the victim's sync waits in write(2)");
 }
 
 /// A client that reads its replies only in [`Self::replies`].
@@ -285,10 +285,9 @@ fn strangers_exhaust_neither_connections_nor_the_log() {
         assert!(connections_of(12345, &daemon, 1).0.is_empty());
     }
     drop(first);
-    let mut tries = 0;
+    let end = Instant::now() + PATIENCE.unwrap();
     while connections_of(12345, &daemon, 1).0.is_empty() {
-        tries += 1;
-        assert!(tries < 1000, "places are not given back");
+        assert!(Instant::now() < end, "places are not given back");
     }
     assert_eq!(daemon.ask(&Request::Stop), Reply::Done);
     assert!(daemon.await_end());

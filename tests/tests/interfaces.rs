@@ -8,7 +8,9 @@ use ringroad_netdev::link::XdpMode;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive_from, send, station};
-use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
+use ringroad_tests::network::{
+    NetworkNamespace, address, cable, careless_cable, finished, is_root, patience_s,
+};
 use ringroad_tests::service::Service;
 use ringroad_tests::site::{MECHANISMS, Site, host, refusal};
 use ringroad_tests::transfer::{real_file, there_and_back};
@@ -121,7 +123,7 @@ fn jumbo_frames_pass_through_small_buffers() {
             "-i",
             "0.05",
             "-W",
-            "5",
+            &patience_s(),
             "10.78.0.1",
         ]);
         assert!(printed.contains(" 3 received"), "{driver}: {printed}");

@@ -17,7 +17,7 @@ impl Worker {
         let program = binary("ringroad");
         let mut words = vec!["run", "--no-pcap", "--", program.to_str().unwrap(), "bench-worker", role];
         words.extend(ports.iter().flat_map(|port| ["--port", port]));
-        words.extend(["--size", "64", "--burst", "32", "--cpu", "0", "--seconds", "0.05"]);
+        words.extend(["--size", "64", "--burst", "32", "--cpu", "0", "--seconds", "0.5"]);
         let mut command = daemon.ringroad(&words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();

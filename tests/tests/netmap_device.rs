@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringroad_tests::command::run;
-use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
-use ringroad_tests::network::{NetworkNamespace, is_root};
+use ringroad_tests::daemon::{Daemon, binary};
+use ringroad_tests::network::{NetworkNamespace, is_root, patience_s};
 use ringroad_tests::service::Service;
 
 /// One of the programs in a folder of `compat`, compiled; `more` arguments come last.
@@ -37,7 +37,7 @@ fn compiled(folder: &Path, kind: &str, name: &str, more: &[&str]) -> PathBuf {
 /// Runs a program with a daemon, and shows what it found wrong.
 fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
     let program = compiled(daemon.folder(), "tests/device", name, &[]);
-    let limit = PATIENCE.unwrap().as_secs().to_string();
+    let limit = patience_s();
     let program = program.to_str().unwrap();
     let command = [&["run", "--no-pcap", "--"], launcher, &["timeout", &limit, program], arguments].concat();
     let output = run(daemon.ringroad(&command));

@@ -11,6 +11,7 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
+use ringroad_tests::reserved_port::TcpPlace;
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
     let changed = switch.ofctl(&["dump-aggregate"]);
     assert!(changed.contains("packet_count=11 byte_count=1100 flow_count=2"), "{changed}");
     switch.ofctl(&["del-flows", "dl_dst=02:00:00:00:77:33"]);
-    switch.await_report("one flow, after the other was deleted", |report| report["flows"] == 1);
+    switch.await_flows(1);
     let ports = switch.ofctl(&["dump-ports", "1"]);
     assert!(ports.contains("rx pkts=10, bytes=1000"), "{ports}");
 }
@@ -80,7 +81,7 @@ fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
     assert_eq!(flows(&["replace", "vale0", file]).1.trim(), "2 added, 1 deleted");
     assert_eq!(flows(&["diff", "vale0", file]).0, Some(0));
     assert_eq!(flows(&["del", "vale0", "arp"]).1.trim(), "1 deleted");
-    assert_eq!(switch.report()["flows"], 1);
+    switch.await_flows(1);
     for (arguments, part) in [
         (&["add", "vale0", "in_port=1"][..], "has no actions"),
         (&["add", "vale0", "in_port=x,actions=drop"], "in_port"),
@@ -120,7 +121,8 @@ fn groups_and_meters_of_ovs_ofctl_work() {
     let meters = switch.ofctl(&["meter-stats"]);
     assert!(meters.contains("packet_in_count:20"), "{meters}");
     switch.ofctl(&["del-groups"]);
-    assert_eq!(switch.report()["flows"], 0, "the flow went with its group");
+    // The flow went with its group.
+    switch.await_flows(0);
 }
 
 #[test]
@@ -346,16 +348,16 @@ fn packets_go_to_the_controller_and_come_from_it() {
 
 #[test]
 fn a_controller_teaches_the_switch_and_its_flows_stay_without_it() {
-    // A port that was free a moment ago.
-    let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let place = TcpPlace::reserve();
+    let port = place.port();
     let folder = tempfile::tempdir().unwrap();
     let controller = || {
         let mut command = Command::new("ovs-testcontroller");
-        command.env("OVS_RUNDIR", folder.path()).args(["--verbose=off", &format!("ptcp:{place}:127.0.0.1")]);
+        command.env("OVS_RUNDIR", folder.path()).args(["--verbose=off", &format!("ptcp:{port}:127.0.0.1")]);
         Service::start(command)
     };
     let mut running = controller();
-    let mut switch = FlowSwitch::new(&[&format!("tcp:127.0.0.1:{place}")]);
+    let mut switch = FlowSwitch::new(&[&format!("tcp:127.0.0.1:{port}")]);
     let is_connected = |report: &Value| report["controllers"][0]["is_connected"] == true;
     switch.await_report("the controller", is_connected);
     pass(&mut switch.b, &numbered(station(1), station(2), 0, LEN));
@@ -421,9 +423,11 @@ fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
 
 #[test]
 fn a_switch_that_waits_for_its_tables_drops_all_frames() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = taken.local_addr().unwrap();
-    let daemon = Daemon::with_config(&format!("[[openflow]]\nswitch = \"vale0\"\nlisten = [\"{place}\"]\n"));
+    let place = TcpPlace::reserve();
+    let address = place.address();
+    let taken = TcpListener::bind(address).unwrap();
+    let daemon =
+        Daemon::with_config(&format!("[[openflow]]\nswitch = \"vale0\"\nlisten = [\"{address}\"]\n"));
     let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
     let mut switch = FlowSwitch { daemon, a, b, c };
     assert!(switch.report()["waiting"].as_str().unwrap().contains("cannot listen"), "{:#}", switch.report());
@@ -457,7 +461,7 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
     // At once, before the switch's agent runs again.
     passes(&mut switch, 2);
     switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
-    assert_eq!(switch.report()["flows"], 10_001);
+    switch.await_flows(10_001);
     let flow = switch.ofctl(&["dump-flows", "in_port=1"]);
     assert!(
         flow.contains("cookie=0x5") && flow.contains("n_packets=2, n_bytes=200, idle_timeout=3000"),
@@ -469,10 +473,11 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
     // They are entries like others.
     passes(&mut switch, 3);
     switch.ofctl(&["del-groups"]);
-    assert_eq!(switch.report()["flows"], 10_000, "the flow went with its group");
+    // The flow went with its group.
+    switch.await_flows(10_000);
     switch.daemon.upgrade();
     switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
-    assert_eq!(switch.report()["flows"], 10_000);
+    switch.await_flows(10_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -23,6 +23,8 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, station};
+use ringroad_tests::open_vswitch::timeout;
+use ringroad_tests::reserved_port::TcpPlace;
 use rustix::net::{AddressFamily, SocketType};
 
 const LEN: usize = 100;
@@ -76,11 +78,6 @@ fn bytes_of(request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
     request.encode(7, &mut bytes).unwrap();
     bytes
-}
-
-/// An address of TCP that was free a moment ago.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Adds an entry for one destination.
@@ -161,7 +158,7 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
         Reply::Error(error) => assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL),
         other => panic!("{other:?}"),
     }
-    assert_eq!(switch.report()["flows"], LIMIT as u64);
+    switch.await_flows(LIMIT as u64);
     // An entry that replaces another does not add to the count.
     tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
     tool.send(&Request::Barrier).unwrap();
@@ -265,7 +262,7 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
     slow.send(&Request::Barrier).unwrap();
     assert_eq!(slow.receive(), Reply::Barrier);
     slow.stream.write_all(&flow[..20]).unwrap();
-    assert_eq!(switch.report()["flows"], 1);
+    switch.await_flows(1);
 }
 
 /// A connection from an address of this machine's own.
@@ -281,7 +278,7 @@ fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
 /// What `ovs-ofctl` prints of the flows at an address of TCP.
 fn flows_by_tcp(address: SocketAddr) -> String {
     let mut tool = Command::new("ovs-ofctl");
-    tool.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
+    tool.args(["-O", "OpenFlow13", &timeout(), "dump-flows", &format!("tcp:{address}")]);
     let printed = run(tool);
     assert!(printed.status.success(), "{}", stderr(&printed));
     String::from_utf8(printed.stdout).unwrap()
@@ -289,7 +286,8 @@ fn flows_by_tcp(address: SocketAddr) -> String {
 
 #[test]
 fn strangers_keep_no_tool_from_a_tcp_address() {
-    let address = free_address();
+    let place = TcpPlace::reserve();
+    let address = place.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     let refused = |cause: &str| switch.report()["refused_tools_by_cause"][cause].as_u64().unwrap_or(0);
@@ -304,7 +302,7 @@ fn strangers_keep_no_tool_from_a_tcp_address() {
         .map(|host| Tool::greeting(connect_from(host, address)))
         .collect();
     assert!(flows_by_tcp(address).contains("output:2"));
-    assert!(refused("crowd") >= 64, "{:#}", switch.report());
+    switch.await_report("those beyond the places of tools", |_| refused("crowd") >= 64);
     // Those that are left answer nothing, and go.
     switch.await_report("the silence of strangers", |report| report["tools"] == 0 && refused("silence") > 0);
     drop(greeted);
@@ -312,7 +310,8 @@ fn strangers_keep_no_tool_from_a_tcp_address() {
 
 #[test]
 fn a_byte_at_a_time_holds_no_place() {
-    let address = free_address();
+    let place = TcpPlace::reserve();
+    let address = place.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     // One never ends its hello, the other a message after it.
     let trickle = |mut stream: TcpStream, bytes: Vec<u8>| {
@@ -354,7 +353,8 @@ fn a_byte_at_a_time_holds_no_place() {
 #[test]
 fn a_list_of_flows_goes_as_it_is_read() {
     const FLOWS: u128 = 200_000;
-    let address = free_address();
+    let place = TcpPlace::reserve();
+    let address = place.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let mut tool = Tool::connect(&switch.socket());
@@ -424,14 +424,15 @@ fn a_list_of_flows_goes_as_it_is_read() {
 
 #[test]
 fn thousands_of_connections_keep_no_client_out_on_this_machine() {
-    let address = free_address();
+    let place = TcpPlace::reserve();
+    let address = place.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let before = descriptors(&switch);
     // The kernel holds back connections without room in the queue.
     let mut crowd = Vec::new();
     for _ in 0..3000 {
-        match TcpStream::connect_timeout(&address, Duration::from_millis(50)) {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
             Ok(stream) => crowd.push(stream),
             Err(_) => break,
         }

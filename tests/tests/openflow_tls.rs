@@ -12,15 +12,12 @@ use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, station};
 use ringroad_tests::network::finished;
+use ringroad_tests::open_vswitch::timeout;
+use ringroad_tests::reserved_port::TcpPlace;
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
 const LEN: usize = 100;
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// Options of the switch, behind `--openflow` and the controllers.
 fn options(papers: &Papers, others: &[&str]) -> Vec<String> {
@@ -36,7 +33,7 @@ fn switch(controllers: &[&str], options: &[String]) -> FlowSwitch {
 fn ofctl(target: &str, papers: &Papers, arguments: &[&str]) -> Output {
     let [verb, rest @ ..] = arguments else { panic!("a verb") };
     let mut command = Command::new("ovs-ofctl");
-    command.args(papers.options()).args(["-O", "OpenFlow13", "--timeout=30", verb, target]).args(rest);
+    command.args(papers.options()).args(["-O", "OpenFlow13", &timeout(), verb, target]).args(rest);
     run(command)
 }
 
@@ -69,10 +66,11 @@ fn the_controller_and_the_tools_of_open_vswitch_get_in_with_certificates_of_ovs_
         ca: folder.join(format!("pki/{believed}ca/cacert.pem")),
     };
     let [ours, theirs] = [papers("sc", "controller"), papers("ctl", "switch")];
-    let [place, listen] = [free_port(), free_port()];
-    let mut running = controller(folder, &format!("pssl:{place}:127.0.0.1"), Some(&theirs));
-    let listen = format!("ssl:127.0.0.1:{listen}");
-    let address = format!("ssl:127.0.0.1:{place}");
+    let [place, listen] = [TcpPlace::reserve(), TcpPlace::reserve()];
+    let [controllers, tools] = [place.port(), listen.port()];
+    let mut running = controller(folder, &format!("pssl:{controllers}:127.0.0.1"), Some(&theirs));
+    let listen = format!("ssl:127.0.0.1:{tools}");
+    let address = format!("ssl:127.0.0.1:{controllers}");
     let mut switch = switch(&[&address], &options(&ours, &["--listen", &listen]));
     switch.await_report("the controller", is_connected);
     pass(&mut switch.b, &numbered(station(1), station(2), 0, LEN));
@@ -114,7 +112,8 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let [ca, other] = ["ca", "other"].map(|name| CertificateAuthority::new(folder.path(), name));
     let tool = ca.papers("tool", Oddity::None);
-    let address = format!("127.0.0.1:{}", free_port());
+    let place = TcpPlace::reserve();
+    let address = place.address().to_string();
     let target = format!("ssl:{address}");
     let switch = switch(&[], &options(&ca.papers("switch", Oddity::None), &["--listen", &target]));
     let mut refused = 0;
@@ -133,25 +132,25 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
     await_refusal("not signed by a CA");
     assert!(!ofctl(&target, &ca.papers("old", Oddity::Expired), &["dump-flows"]).status.success());
     await_refusal("has expired");
-    // Half a handshake, then silence; others are served in the meantime.
-    let mut silent = TcpStream::connect(&address).unwrap();
-    silent.write_all(&[22, 3, 1]).unwrap();
-    assert!(ofctl(&target, &tool, &["dump-flows"]).status.success());
     let mut nameless = Command::new("openssl");
     nameless.args(["s_client", "-connect", &address]);
     let _ = run(nameless);
     await_refusal("shows no certificate");
     let mut plain = Command::new("ovs-ofctl");
-    plain.args(["-O", "OpenFlow13", "--timeout=30", "dump-flows", &format!("tcp:{address}")]);
+    plain.args(["-O", "OpenFlow13", &timeout(), "dump-flows", &format!("tcp:{address}")]);
     assert!(!run(plain).status.success());
     await_refusal("does not speak TLS");
+    // Half a handshake, then silence; others are served in the meantime.
+    let mut silent = TcpStream::connect(&address).unwrap();
+    silent.write_all(&[22, 3, 1]).unwrap();
+    assert!(ofctl(&target, &tool, &["dump-flows"]).status.success());
     silent.set_read_timeout(PATIENCE).unwrap();
     let mut answer = Vec::new();
     silent.read_to_end(&mut answer).unwrap();
     await_refusal("did not finish the TLS handshake");
     drop(TcpStream::connect(&address).unwrap());
     await_refusal("closed the connection during the TLS handshake");
-    assert_eq!(switch.report()["tools"], 0);
+    switch.await_report("end of all tools", |report| report["tools"] == 0);
 }
 
 #[test]
@@ -163,8 +162,7 @@ fn controllers_without_the_right_certificate_get_no_switch() {
     let stranger = Papers { ca: ours.ca.clone(), ..other.papers("stranger", Oddity::None) };
     let doubter = Papers { ca: other.certificate(), ..ca.papers("doubter", Oddity::None) };
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut running = Vec::new();
-    let mut addresses = Vec::new();
+    let (mut places, mut running, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for (papers, part) in [
         (Some(ca.papers("right", Oddity::For("localhost"))), ""),
         (Some(stranger), "not signed by a CA"),
@@ -173,10 +171,12 @@ fn controllers_without_the_right_certificate_get_no_switch() {
         (Some(doubter), "refuses the TLS handshake"),
         (None, "does not speak TLS"),
     ] {
-        let place = free_port();
+        let place = TcpPlace::reserve();
+        let port = place.port();
         let transport = if papers.is_some() { "pssl" } else { "ptcp" };
-        running.push(controller(folder.path(), &format!("{transport}:{place}:127.0.0.1"), papers.as_ref()));
-        addresses.push((format!("ssl:localhost:{place}"), part));
+        running.push(controller(folder.path(), &format!("{transport}:{port}:127.0.0.1"), papers.as_ref()));
+        addresses.push((format!("ssl:localhost:{port}"), part));
+        places.push(place);
     }
     addresses.push((format!("ssl:{}", mute.local_addr().unwrap()), "did not finish the TLS handshake"));
     let names = addresses.iter().map(|(address, _)| address.as_str()).collect::<Vec<_>>();
@@ -197,7 +197,8 @@ fn controllers_without_the_right_certificate_get_no_switch() {
 fn certificates_are_reread_on_request_and_bad_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let [old, new] = ["old", "new"].map(|name| CertificateAuthority::new(folder.path(), name));
-    let target = format!("ssl:127.0.0.1:{}", free_port());
+    let place = TcpPlace::reserve();
+    let target = format!("ssl:{}", place.address());
     let ours = old.papers("switch", Oddity::None);
     let Papers { key, certificate, ca } = &ours;
     let daemon = Daemon::with_config(&format!(

@@ -9,12 +9,12 @@ use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, read_capture, station};
-use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root, patience_s};
 use ringroad_tests::service::Service;
 
 /// A command under `ringroad run`, ended when it takes longer than any may.
 fn preloaded(daemon: &Daemon, command: &[&str]) -> Command {
-    let limit = PATIENCE.unwrap().as_secs().to_string();
+    let limit = patience_s();
     let arguments = [&["run", "--", "timeout", &limit], command].concat();
     let mut ringroad = daemon.ringroad(&arguments);
     ringroad.current_dir(daemon.folder());
@@ -208,7 +208,7 @@ fn a_real_capture_is_injected_whole_before_the_device_closes() {
     let count = frames.len().to_string();
     let program = pcap_device(daemon.folder());
     // A pipe: a switch would keep frames between two stations behind the one port to itself.
-    let (_capture, lines) = start(daemon.ringroad(&[
+    let mut capture = start(daemon.ringroad(&[
         "--json",
         "capture",
         "x}1",
@@ -218,7 +218,7 @@ fn a_real_capture_is_injected_whole_before_the_device_closes() {
         got.to_str().unwrap(),
     ]));
     succeeded(&run(preloaded(&daemon, &[&program, "replay", real.to_str().unwrap(), "x{1"])));
-    let _ = summary(lines);
+    let _ = summary(&mut capture);
     assert!(read_capture(&got) == frames, "other frames than the {count} of the capture");
 }
 
@@ -254,7 +254,7 @@ fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
     let (real, got) = (real_capture(), daemon.folder().join("got.pcap"));
     let frames: Vec<_> = read_capture(&real).into_iter().take(2000).collect();
     let count = frames.len().to_string();
-    let (_capture, lines) = start(daemon.ringroad(&[
+    let mut capture = start(daemon.ringroad(&[
         "--json",
         "capture",
         &format!("tap:t0@slots=4096,netns={}", outside.name()),
@@ -264,6 +264,8 @@ fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
         got.to_str().unwrap(),
     ]));
     outside.inside(|| {
+        // The kernel keeps as many frames as there are, however long the daemon gets no processor.
+        finished(Command::new("ip").args(["link", "set", "t0", "txqueuelen", &count]));
         ringroad_netdev::link_change::set_mtu("t0", 9000).unwrap();
         ringroad_netdev::link_change::set_up("t0", true).unwrap();
         ringroad_netdev::link_monitor::wait_running("t0", PATIENCE.unwrap()).unwrap();
@@ -271,7 +273,7 @@ fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
     let replay = ["tcpreplay", "-i", "t0", "-L", &count, "--pps", "20000", real.to_str().unwrap()];
     let within = [&["ip", "netns", "exec", outside.name()], &replay[..]].concat();
     succeeded(&run(preloaded(&daemon, &within)));
-    let _ = summary(lines);
+    let _ = summary(&mut capture);
     let got = read_capture(&got);
     let differing = got.iter().zip(&frames).position(|(got, sent)| got != sent);
     assert_eq!((got.len(), differing), (frames.len(), None), "{:x?}", differing.map(|at| &got[at]));

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use ringroad::control::message::Request;
 use ringroad::control::report::StartedBy;
-use ringroad::{Interest, OpenOptions, Port, PortError, Reconnections};
+use ringroad::{Interest, OpenOptions, Port, PortError, Reconnections, wait_any};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
+use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{numbered, station};
@@ -24,15 +25,6 @@ const KILLS: u64 = 10;
 /// More than a ring holds: all of them arrive only if a program takes them out of it.
 const FRAMES: u64 = 3000;
 
-/// The last report of a traffic command.
-fn summary(printed: &str) -> Value {
-    let last = printed
-        .lines()
-        .rfind(|line| line.starts_with('{'))
-        .unwrap_or_else(|| panic!("no summary: {printed}"));
-    serde_json::from_str(last).unwrap()
-}
-
 /// Ends a traffic command as Ctrl-C does, and returns its summary.
 fn ended(service: &mut Service) -> Value {
     ended_with(service, 0)
@@ -42,7 +34,7 @@ fn ended_with(service: &mut Service, code: i32) -> Value {
     service.signal(Signal::INT);
     let (status, printed) = service.await_end();
     assert_eq!(status.code(), Some(code), "{printed}");
-    summary(&printed)
+    last_object(&printed)
 }
 
 /// Descriptors that a process has open, and mappings of regions.
@@ -127,12 +119,10 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
         daemon.crash_and_restart();
         await_delivered(&daemon, "vale0:out");
         wired.iter().for_each(Wired::await_ping);
-        let held = [holdings(sender.pid()), holdings(receiver.pid())];
-        assert_eq!(
-            *before.get_or_insert(held),
-            held,
-            "descriptors and regions of one attachment, however many came before"
-        );
+        // Those of one attachment, however many came before.
+        let held = || [holdings(sender.pid()), holdings(receiver.pid())];
+        let wished = *before.get_or_insert_with(held);
+        daemon.await_status(&format!("{wished:?} as descriptors and regions"), |_| held() == wished);
     }
     let sent = ended(&mut sender);
     // Frames were lost with each daemon.
@@ -300,9 +290,9 @@ fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
     // And those that sleep.
     assert!(other.tx().send(&[0xFF; 60]).unwrap());
     other.tx().sync().unwrap();
-    assert!(
-        queues[0].wait(Interest::Rx, PATIENCE).unwrap() || queues[1].wait(Interest::Rx, PATIENCE).unwrap()
-    );
+    let [first, second] = &mut queues[..] else { panic!("two queues") };
+    let mut waits = [first.awaiting(Interest::Rx), second.awaiting(Interest::Rx)];
+    assert!(wait_any(&mut waits, PATIENCE).unwrap());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, receive_from, send, station};
+use ringroad_tests::reserved_port::UdpPlace;
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -43,15 +44,19 @@ fn end(exporter: &mut Service) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
-/// What tshark reads in a datagram, line by line without their indents.
-fn read(datagram: &[u8]) -> Vec<String> {
-    // text2pcap's dump, which it wraps into UDP.
-    let mut dump = String::from("000000");
-    datagram.iter().for_each(|byte| write!(dump, " {byte:02x}").unwrap());
+/// What tshark reads in datagrams, line by line without their indents.
+fn read(datagrams: &[Vec<u8>]) -> Vec<String> {
+    // text2pcap's dump, which it wraps into UDP: each that begins at 0 is another datagram.
+    let mut dump = String::new();
+    for datagram in datagrams {
+        dump.push_str("000000");
+        datagram.iter().for_each(|byte| write!(dump, " {byte:02x}").unwrap());
+        dump.push('\n');
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
     let (text, capture) = (path("dump"), path("pcap"));
-    std::fs::write(&text, dump + "\n").unwrap();
+    std::fs::write(&text, dump).unwrap();
     let wrapped = run(command("text2pcap", &["-q", "-u", "6343,6343", &text, &capture]));
     assert!(wrapped.status.success(), "{}", stderr(&wrapped));
     let printed = run(command("tshark", &["-n", "-r", &capture, "-O", "sflow"]));
@@ -76,14 +81,38 @@ fn number(lines: &[String], name: &str) -> u64 {
     digits.parse().unwrap()
 }
 
-/// The samples of a kind (`Flow sample`, `Counters sample`) in a datagram.
-fn samples(datagram: &[u8], kind: &str) -> Vec<Vec<String>> {
-    let lines = read(datagram);
+/// The samples in what tshark has read.
+fn samples(lines: &[String]) -> Vec<Vec<String>> {
     let is_start = |line: &String| line.contains("sample, seq");
-    let starts: Vec<_> = (0..lines.len()).filter(|&at| is_start(&lines[at])).collect();
-    let ends = starts.iter().skip(1).copied().chain([lines.len()]);
-    let parts = starts.iter().zip(ends).map(|(&start, end)| lines[start..end].to_vec());
-    parts.filter(|lines| lines[0].contains(kind)).collect()
+    let is_datagram = |line: &String| {
+        line.strip_prefix("Frame ")
+            .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+    };
+    let starts = (0..lines.len()).filter(|&at| is_start(&lines[at]));
+    let parts = starts.map(|start| {
+        let behind = &lines[start + 1..];
+        let end = behind.iter().position(|line| is_start(line) || is_datagram(line)).unwrap_or(behind.len());
+        lines[start..=start + end].to_vec()
+    });
+    parts.collect()
+}
+
+/// Those of a kind (`Flow sample`, `Counters sample`).
+fn of_kind(samples: &[Vec<String>], kind: &str) -> Vec<Vec<String>> {
+    samples.iter().filter(|lines| lines[0].contains(kind)).cloned().collect()
+}
+
+/// The number of samples of frames in a datagram, so that tshark need not read each as it comes.
+fn flow_samples(datagram: &[u8]) -> usize {
+    let word = |at: usize| u32::from_be_bytes(*datagram[at..].first_chunk().unwrap()) as usize;
+    // Behind the header with an IPv4 address each sample has its kind and its length.
+    let mut at = 28;
+    let kinds = (0..word(24)).map(|_| {
+        let (kind, len) = (word(at), word(at + 4));
+        at += 8 + len;
+        kind
+    });
+    kinds.filter(|kind| *kind == 1).count()
 }
 
 /// What a collector got.
@@ -99,24 +128,35 @@ struct Collected {
 
 /// Receives until there are `flows` samples of frames.
 fn collect(socket: &UdpSocket, flows: usize) -> Collected {
-    let mut collected = Collected::default();
+    let (mut datagrams, mut came) = (Vec::new(), 0);
     let mut bytes = [0; 2000];
-    while collected.flows.len() < flows {
+    while came < flows {
         let len = socket.recv(&mut bytes).expect("a datagram");
         assert!(len <= 1400);
-        collected.flows.extend(samples(&bytes[..len], "Flow sample"));
-        collected.counters.extend(samples(&bytes[..len], "Counters sample"));
-        collected.bytes.extend(&bytes[..len]);
+        came += flow_samples(&bytes[..len]);
+        datagrams.push(bytes[..len].to_vec());
     }
+    let samples = samples(&read(&datagrams));
+    let collected = Collected {
+        flows: of_kind(&samples, "Flow sample"),
+        counters: of_kind(&samples, "Counters sample"),
+        bytes: datagrams.concat(),
+    };
+    assert_eq!(collected.flows.len(), came, "tshark sees as many");
     collected
 }
 
-/// Sends frames of these numbers from `from` to `to`, and takes them there.
+/// Sends frames of these numbers from `from` to `to`, and takes them there; no more at a time than a ring holds.
 fn pass(from: &mut Port, to: &mut Port, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        send(from, &numbered(station(2), station(1), number, LEN));
+    let numbers: Vec<u64> = numbers.collect();
+    for some in numbers.chunks(100) {
+        for number in some {
+            send(from, &numbered(station(2), station(1), *number, LEN));
+        }
         from.tx().sync().unwrap();
-        let _ = receive_from(to, station(1));
+        for _ in some {
+            let _ = receive_from(to, station(1));
+        }
     }
 }
 
@@ -176,8 +216,9 @@ fn a_collector_gets_samples_with_their_ports_and_pool_and_the_counters_of_ports(
     let summary = end(&mut exporter);
     let mut bytes = [0; 2000];
     let len = socket.recv(&mut bytes).unwrap();
-    assert!(read(&bytes[..len]).iter().any(|line| line.contains("Agent") && line.contains("192.0.2.7")));
-    let last = samples(&bytes[..len], "Counters sample");
+    let last = read(&[bytes[..len].to_vec()]);
+    assert!(last.iter().any(|line| line.contains("Agent") && line.contains("192.0.2.7")));
+    let last = of_kind(&samples(&last), "Counters sample");
     let of_a = last.iter().find(|sample| number(sample, "Interface index") == input).unwrap();
     assert_eq!((number(of_a, "Sequence number"), number(of_a, "Input Packets")), (2, 400), "{of_a:#?}");
     assert_eq!(number(of_a, "Input Octets"), 400 * (LEN as u64 + 4));
@@ -260,15 +301,15 @@ fn the_exporter_outlives_an_upgrade_and_a_crash_of_the_daemon() {
 fn a_collector_that_is_not_there_does_not_end_the_exporter() {
     let daemon = Daemon::start();
     let [mut a, mut b] = ports(&daemon);
-    let (socket, address) = collector();
-    drop(socket);
+    let place = UdpPlace::reserve();
+    let address = place.address().to_string();
     let options = ["sflow", "vale0", "--collector", &address, "--sampling", "1-in-4", "--polling", "0.05"];
     let mut exporter = Service::start(daemon.ringroad(&options));
     exporter.await_line("exporting vale0");
     pass(&mut a, &mut b, 0..400);
     exporter.await_line("no process listens there");
     // A collector starts.
-    let socket = UdpSocket::bind(&address).unwrap();
+    let socket = place.receiver();
     socket.set_read_timeout(PATIENCE).unwrap();
     pass(&mut a, &mut b, 400..800);
     let flows = collect(&socket, 10).flows;

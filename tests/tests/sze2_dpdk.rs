@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
 
-use ringroad::Port;
+use ringroad::{Interest, Port, wait_any};
 use ringroad_sze2::card::settings::AddressCheck;
 use ringroad_sze2::client::Card;
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
@@ -23,13 +22,11 @@ use tempfile::TempDir;
 const SHORT: [usize; 7] = [60, 61, 64, 512, 1023, 1500, 1514];
 /// Some do not.
 const JUMBO: [usize; 8] = [60, 1514, 1518, 2048, 2049, 4096, 8999, 9018];
+/// Frames of a side that are under way at most.
+const UNDER_WAY: usize = 40;
 /// RTE_ETH_RX_OFFLOAD_SCATTER.
 const SCATTER: &str = "--rx-offloads=0x2000";
 const MULTI_SEGS: &str = "--tx-offloads=0x8000";
-
-/// Daemons take free huge pages for their regions: no site is made from when pages are reserved for a testpmd until it
-/// has them.
-static PAGES: RwLock<()> = RwLock::new(());
 
 /// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card
 /// spreads frames over all of them.
@@ -50,7 +47,6 @@ impl Site {
     }
 
     fn start(cards: &[PathBuf; 2], channels: u16) -> (Daemon, Port, Port) {
-        let _pages = PAGES.read().unwrap_or_else(PoisonError::into_inner);
         let port = |number: usize| {
             let path = cards[number].display();
             format!(
@@ -162,12 +158,10 @@ fn frames_come_back_unchanged_from_testpmd() {
         for is_huge in [false, true] {
             let queues = if options == two { 2 } else { 1 };
             let mut site = Site::new(queues);
-            let pages = is_huge.then(|| PAGES.write().unwrap_or_else(PoisonError::into_inner));
             let Some(memory) = (if is_huge { Memory::huge() } else { Some(Memory::Ordinary) }) else {
                 continue;
             };
-            let mut testpmd = plugin.testpmd(&memory, &site.paths(), "", "io", options);
-            drop(pages);
+            let mut testpmd = plugin.testpmd(memory, &site.paths(), "", "io", options);
             start(&mut testpmd);
             // Two queues may pass frames on in another order.
             if queues == 2 {
@@ -228,27 +222,39 @@ fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
 #[test]
 fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let capture =
-        std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
+    let capture = std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let frames = read_capture(capture.as_ref());
     let sides = sides(&frames);
     let mut site = Site::new(1);
-    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
+    let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "io", &[]);
     start(&mut testpmd);
     // What is sent before all is up would be lost.
     both_ways(site.a.queue(), site.b.queue(), &SHORT, 3, 1);
-    let mut passed = 0;
-    while passed < frames.len() {
-        let run = sides[passed..].iter().take_while(|side| **side == sides[passed]).count().min(40);
-        let (from, to) = if sides[passed] { (&mut site.b, &mut site.a) } else { (&mut site.a, &mut site.b) };
-        for frame in &frames[passed..passed + run] {
-            send(from, frame);
+    // Each side's frames in their order, the one side's beside the other's.
+    let of_side = |wanted: bool| {
+        let frames = frames.iter().zip(&sides).filter(move |(_, side)| **side == wanted);
+        frames.map(|(frame, _)| frame).collect::<Vec<_>>()
+    };
+    let mut ways = [false, true].map(|side| (of_side(side), 0, 0));
+    let mut ports = [&mut site.a, &mut site.b];
+    while ways.iter().any(|(frames, _, came)| *came < frames.len()) {
+        for (port, (frames, sent, came)) in ports.iter_mut().zip(&mut ways) {
+            while *sent < frames.len() && *sent - *came < UNDER_WAY {
+                send(port, frames[*sent]);
+                *sent += 1;
+            }
+            port.sync().unwrap();
         }
-        from.tx().sync().unwrap();
-        for (number, frame) in frames.iter().enumerate().skip(passed).take(run) {
-            assert!(receive(to) == *frame, "frame {number} of the capture came changed");
+        let mut waits = ports.each_mut().map(|port| port.awaiting(Interest::Rx));
+        assert!(wait_any(&mut waits, PATIENCE).unwrap(), "nothing comes");
+        let mut frame = Vec::new();
+        for (port, (frames, _, came)) in ports.iter_mut().rev().zip(&mut ways) {
+            while port.rx().receive(&mut frame).is_some() {
+                assert!(frame == *frames[*came], "frame {came} of a side came changed");
+                *came += 1;
+                frame.clear();
+            }
         }
-        passed += run;
     }
     stop(&mut testpmd);
     await_conserved(&site.daemon);
@@ -264,7 +270,7 @@ fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
 fn testpmd_and_the_card_count_the_same_frames() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
-    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
+    let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     start(&mut testpmd);
     for number in 0..1000 {
         send(&mut site.a, &numbered([0xFF; 6], station(1), number, 60 + number as usize));
@@ -324,7 +330,7 @@ fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
     for (scatter, length) in [(None, 60), (Some([SCATTER, MULTI_SEGS]), 5000)] {
         let mut site = Site::new(1);
         let options: Vec<&str> = holding.into_iter().chain(scatter.into_iter().flatten()).collect();
-        let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "noisy", &options);
+        let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "noisy", &options);
         let mut came = 0;
         start(&mut testpmd);
         while statistics(&mut testpmd, 0).no_mbuf == 0 {
@@ -370,7 +376,7 @@ fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     let mut testpmd =
-        plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
+        plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
     start(&mut testpmd);
     await_swapped(&mut site);
     site.restart(1);
@@ -390,7 +396,7 @@ fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
 fn a_dpdk_port_configures_its_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let site = Site::new(1);
-    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
+    let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     let own = site.status(0).info.address;
     let check = |command: &str, testpmd: &mut Testpmd, wished: AddressCheck| {
         testpmd.tell(command);
@@ -436,7 +442,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     for turn in 0..2 {
-        let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
+        let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "io", &[]);
         start(&mut testpmd);
         carry(site.a.queue(), site.b.queue(), &SHORT, 3, 100);
         stop(&mut testpmd);
@@ -478,7 +484,7 @@ fn arguments_and_masks_choose_the_channels() {
     let site = Site::new(2);
     let arguments = ",rx_ifaces=0x2,tx_ifaces=1,tx_ifaces=02,copy=1";
     let mut testpmd =
-        plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], arguments, "rxonly", &["--rxq=1", "--txq=2"]);
+        plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], arguments, "rxonly", &["--rxq=1", "--txq=2"]);
     let card = site.status(0);
     let has = |channels: &[ChannelStatus]| channels.iter().map(|c| c.running).collect::<Vec<_>>();
     assert_eq!((has(&card.receive), has(&card.transmit)), (vec![false, true], vec![true, true]));

@@ -8,7 +8,7 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive, send, station};
-use ringroad_tests::network::{NetworkNamespace, is_root};
+use ringroad_tests::network::{NetworkNamespace, is_root, patience_s, unused_name};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -16,9 +16,9 @@ use serde_json::Value;
 fn a_stream_loses_no_frame_through_upgrades_and_accounts_continue() {
     for workers in 1..=2 {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
-        let (mut receiver, mut sender) = daemon.stream();
-        let mut upgrades = 0;
-        while sender.is_running() && upgrades < 5 {
+        let stream = daemon.stream();
+        for _ in 0..5 {
+            stream.await_frames(500);
             let before = daemon.status();
             let report = daemon.upgrade();
             assert_ne!(report["pid"], before.pid);
@@ -28,15 +28,12 @@ fn a_stream_loses_no_frame_through_upgrades_and_accounts_continue() {
             assert!(after.uptime_s >= before.uptime_s);
             for (before, after) in before.switches.iter().zip(&after.switches) {
                 assert!(after.totals.received_frames >= before.totals.received_frames);
-                // Where the sender has ended meanwhile, its address went with its port.
-                assert!(after.macs >= before.macs || after.ports < before.ports);
+                assert!(after.macs >= before.macs);
             }
-            upgrades += 1;
         }
-        assert!(upgrades > 1, "the stream was over too soon");
-        assert!(sender.await_end().0.success());
-        let (status, printed) = receiver.await_end();
-        assert!(status.success() && printed.contains("\"frames\":60000"), "{printed}");
+        stream.await_frames(500);
+        let (sent, received) = stream.end();
+        assert_eq!(received, sent);
         let drops = daemon.status().switches.iter().map(|switch| switch.totals.drops.len()).sum::<usize>();
         assert_eq!(drops, 0, "{:#?}", daemon.status().switches);
         await_conserved(&daemon);
@@ -99,7 +96,7 @@ fn containers_keep_their_links_and_interfaces_are_reopened() {
     let outside = NetworkNamespace::new();
     let daemon = Daemon::within(&outside);
     let mut containers = ["tap", "veth"].map(|via| {
-        let name = format!("rru{}-{via}", std::process::id());
+        let name = unused_name(&format!("rr{via}"));
         let (port, address) = (format!("vale0:{via}"), format!("10.79.0.{}/24", via.len()));
         let arguments = ["container", &name, "--port", &port, "--address", &address, "--via", via];
         let arguments = [&["--json"], &arguments[..], &["--", "sleep", "1000"]].concat();
@@ -126,7 +123,7 @@ fn containers_keep_their_links_and_interfaces_are_reopened() {
             "-i",
             "0.01",
             "-W",
-            "5",
+            &patience_s(),
             "10.79.0.4",
         ]);
         ping

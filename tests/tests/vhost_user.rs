@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringroad::Port;
 use ringroad_tests::conservation::await_conserved;
@@ -40,7 +41,7 @@ impl Site {
 
     /// A guest that forwards between the two, with `device` as further options of its cards.
     fn guest(&self, device: &str) -> Testpmd {
-        Testpmd::start(&Memory::Ordinary, &self.cards(device), &[])
+        Testpmd::start(Memory::Ordinary, &self.cards(device), &[])
     }
 
     fn cards(&self, device: &str) -> [String; 2] {
@@ -51,11 +52,25 @@ impl Site {
         [device(0), device(1)]
     }
 
+    /// Frames that have come from the guest.
+    fn passed(&self) -> u64 {
+        (0..2).map(|number| self.daemon.port(&port(number)).unwrap().counters.received_frames).sum()
+    }
+
     fn await_guest(&self) {
         self.daemon.await_status("guest in service", |status| {
             let guests = status.ports.iter().filter_map(|port| port.peer.as_ref());
             guests.filter(|peer| peer.active_queues > 0).count() == 2
         });
+    }
+}
+
+/// Ends another thread's work with the test's, also by a panic.
+struct Ending<'flag>(&'flag AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -114,18 +129,24 @@ fn a_guest_stays_through_upgrades_and_loses_no_frame() {
         let site = Site::new(options);
         let both = ["--rxq=2", "--txq=2", "--disable-rss"];
         let device_options = if device.starts_with("queues=2") { &both[..] } else { &[] };
-        let _guest = Testpmd::start(&Memory::Ordinary, &site.cards(device), device_options);
+        let _guest = Testpmd::start(Memory::Ordinary, &site.cards(device), device_options);
         site.await_guest();
         let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let passing = scope.spawn(|| passage::both_ways(a.queue(), b.queue(), &LENGTHS, 1, 20_000));
-            let mut upgrades = 0;
-            while !passing.is_finished() && upgrades < 5 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    passage::both_ways(a.queue(), b.queue(), &LENGTHS, 1, 500);
+                }
+            });
+            let _end = Ending(&over);
+            let before = site.passed();
+            for upgrades in 1..=5 {
                 let report = site.daemon.upgrade();
                 assert_eq!(report["reopened"], Value::from([0; 0]), "{device}");
-                upgrades += 1;
+                // Each of them while frames pass.
+                site.daemon.await_status("traffic", |_| site.passed() >= before + 1000 * upgrades);
             }
-            assert!(passing.join().is_ok() && upgrades > 1, "{device}: {upgrades} upgrades");
         });
         let status = await_conserved(&site.daemon);
         for number in 0..2 {
@@ -143,7 +164,7 @@ fn frames_pass_a_guest_in_huge_pages() {
     }
     let Some(memory) = Memory::huge() else { return };
     let site = Site::new("");
-    let _guest = Testpmd::start(&memory, &site.cards("queues=1"), &[]);
+    let _guest = Testpmd::start(memory, &site.cards("queues=1"), &[]);
     site.await_guest();
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
     passage::both_ways(a.queue(), b.queue(), &LENGTHS, 1, 3000);
@@ -161,7 +182,7 @@ fn each_used_queue_of_a_guest_gets_frames() {
         format!("net_virtio_user{number},path={},queues={queues}", path.display())
     };
     let options = ["--rxq=2", "--txq=2", "--disable-rss"];
-    let _guest = Testpmd::start(&Memory::Ordinary, &[device(0, 2), device(1, 2)], &options);
+    let _guest = Testpmd::start(Memory::Ordinary, &[device(0, 2), device(1, 2)], &options);
     site.daemon.await_status("two queues in use", |status| {
         let guests = status.ports.iter().filter_map(|port| port.peer.as_ref());
         guests.filter(|peer| peer.active_queues == 2).count() == 2

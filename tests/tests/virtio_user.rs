@@ -21,7 +21,7 @@ fn sockets() -> (TempDir, [String; 2]) {
 fn testpmd(paths: &[String; 2], device: &str, options: &[&str]) -> Testpmd {
     let devices: Vec<String> =
         (0..).zip(paths).map(|(number, path)| format!("net_vhost{number},iface={path},{device}")).collect();
-    Testpmd::start(&Memory::Ordinary, &devices, options)
+    Testpmd::start(Memory::Ordinary, &devices, options)
 }
 
 fn open(paths: &[String; 2], options: &str) -> [Port; 2] {

@@ -22,9 +22,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CostError {
     /// There is no valgrind.
-    #[error(
-        "running valgrind, which counts the instructions: {0}; install Debian's package valgrind"
-    )]
+    #[error("running valgrind, which counts the instructions: {0}; install Debian's package valgrind")]
     Valgrind(std::io::Error),
     /// The counted program failed.
     #[error("counting {program}: {status}: {said}")]

@@ -2,12 +2,14 @@
 //!
 //! The kernel's pool of 2 MiB pages is a number in sysfs that root can raise. The reserve raises it by the missing
 //! number and lowers it by the same number when it is dropped: at the end, on an error, on a panic. Lowering by the
-//! added number, rather than restoring the former one, prevents two benches from undoing each other's changes. Only a
-//! bench that is killed outright cannot return the pages.
+//! added number, rather than restoring the former one, prevents two benches from undoing each other's changes, and a
+//! lock on that file prevents changes at the same time. Only a bench that is killed outright cannot return the pages.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 /// Bytes of one page of the pool.
 pub const PAGE_BYTES: u64 = 2 << 20;
@@ -25,7 +27,7 @@ pub enum HugepageError {
     /// The pool cannot be read or resized.
     #[error("cannot {action} {}: {source}", .file.display())]
     Pool {
-        /// Read or write.
+        /// Lock, read or write.
         action: &'static str,
         /// The file in sysfs.
         file: PathBuf,
@@ -63,6 +65,7 @@ impl HugepageReserve {
 
     fn in_pool(pool: &Path, pages: u64) -> Result<Self, HugepageError> {
         let free_file = pool.join("free_hugepages");
+        let lock = lock(pool)?;
         let free = read_number(&free_file)?;
         let mut reserve = Self { pool: pool.to_owned(), added: 0 };
         if free >= pages {
@@ -74,6 +77,7 @@ impl HugepageReserve {
         // The kernel adds as many as it finds, without an error.
         reserve.added = persistent(pool)?.saturating_sub(former);
         let available = read_number(&free_file)?;
+        drop(lock);
         if available < pages {
             return Err(HugepageError::NotEnough { wanted: pages, available });
         }
@@ -90,12 +94,23 @@ impl HugepageReserve {
 impl Drop for HugepageReserve {
     fn drop(&mut self) {
         if self.added > 0
+            && let Ok(_lock) = lock(&self.pool)
             && let Ok(persistent) = persistent(&self.pool)
         {
             // No caller can get this error: the number stays visible in `ringroad doctor` and /proc/meminfo.
             let _ = write_number(&self.pool.join("nr_hugepages"), persistent.saturating_sub(self.added));
         }
     }
+}
+
+/// Keeps others from changing the pool until it is dropped.
+fn lock(pool: &Path) -> Result<File, HugepageError> {
+    let file = pool.join("nr_hugepages");
+    let lock = File::open(&file).and_then(|opened| {
+        flock(&opened, FlockOperation::LockExclusive)?;
+        Ok(opened)
+    });
+    lock.map_err(|source| HugepageError::Pool { action: "lock", file, source })
 }
 
 /// Configured pages of the pool. `nr_hugepages` is higher while pages that were removed from the pool are still in use:

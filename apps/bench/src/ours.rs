@@ -29,7 +29,7 @@ use libpcap::LibpcapProgram;
 use netmap::NetmapProgram;
 
 /// Time limit for a worker to attach, or to answer after its interval.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between attempts to connect to a socket without a listener.
 const LISTEN_CHECK: Duration = Duration::from_millis(5);

@@ -39,7 +39,7 @@ const EXIT: &str = "bench2";
 const END: &str = "bench3";
 
 /// Time limit for frames to begin to flow.
-const FLOW_LIMIT: Duration = Duration::from_secs(10);
+const FLOW_LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between polls of a counter until it begins to move; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);

@@ -23,6 +23,7 @@ mod receiver;
 mod run;
 mod session_arguments;
 mod usage_error;
+mod workers;
 
 use std::process::ExitCode;
 

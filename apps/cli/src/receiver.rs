@@ -15,13 +15,14 @@ use crate::failure::Failure;
 use crate::port_drops::Causes;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run};
+use crate::workers::Workers;
 
 /// Slots that are prefetched ahead of the one being read.
 const PREFETCH_SLOTS: u32 = 8;
 /// AF_PACKET shows a frame at most 16 ms after its arrival.
-const LATENESS: Duration = Duration::from_millis(20);
-/// For this time after the end, frames with a timestamp before the end are taken.
-const LONGEST_REST_NS: u64 = 1_000_000_000;
+const LATENESS_NS: u64 = 20_000_000;
+/// For this time after the end at most, frames with a timestamp before the end are taken: a busy machine may need it.
+const LONGEST_REST_NS: u64 = 10_000_000_000;
 /// Number of frames whose digests go to the meter together.
 const DIGESTS: usize = 256;
 
@@ -146,9 +147,10 @@ impl Receiver {
         port: &mut Port,
         run: &Run,
         limits: ReceiveLimits,
+        workers: &Workers<'_>,
         progress: &mut Progress,
     ) -> (ReceiveSummary, Result<(), Failure>) {
-        let ended = self.turn_until_end(port, run, limits, progress);
+        let ended = self.turn_until_end(port, run, limits, workers, progress);
         let left_frames = port.queues().iter_mut().map(|queue| queue.rx().frames().count() as u64).sum();
         progress.finish();
         let mut meter =
@@ -188,6 +190,7 @@ impl Receiver {
         port: &mut Port,
         run: &Run,
         limits: ReceiveLimits,
+        workers: &Workers<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let count = limits.count.unwrap_or(u64::MAX);
@@ -212,7 +215,7 @@ impl Receiver {
             progress.look(now_ns, self.frames, self.bytes)?;
         }
         if run.is_over(now_ns) {
-            self.take_the_rest(port, run, count)?;
+            self.take_the_rest(port, run, count, workers)?;
         }
         // Taken slots are returned, so that the sender sees them consumed.
         for queue in port.queues() {
@@ -239,19 +242,34 @@ impl Receiver {
     }
 
     /// Takes frames that arrived before the end: those in the rings, and those that drivers have yet to put there.
-    fn take_the_rest(&mut self, port: &mut Port, run: &Run, count: u64) -> Result<(), Failure> {
+    fn take_the_rest(
+        &mut self,
+        port: &mut Port,
+        run: &Run,
+        count: u64,
+        workers: &Workers<'_>,
+    ) -> Result<(), Failure> {
         let (ended_ns, start_ns) = (unix_time_ns(), run.now_ns());
-        let mut has_waited = false;
+        let shown_ns = start_ns + LATENESS_NS;
+        // Whether all that is to be taken has had its chance to get into the rings.
+        let mut is_complete = false;
         while self.passed() < count {
             let now_ns = run.now_ns();
             let came = self.turn(port, run, now_ns, count)?;
             // Frames without a time are from rings that show them immediately.
             let is_late = (1..ended_ns).contains(&self.times.newest_frame_ns);
-            if (came && !is_late) || (!came && has_waited) || now_ns - start_ns > LONGEST_REST_NS {
+            if (came && !is_late) || (!came && is_complete) || now_ns - start_ns > LONGEST_REST_NS {
                 break;
             }
-            self.rest(port, LATENESS)?;
-            has_waited = true;
+            if came {
+                // The rings may have been full.
+                port.sync()?;
+            } else {
+                self.rest(port, Duration::from_nanos(shown_ns.saturating_sub(now_ns)))?;
+            }
+            let are_shown = run.now_ns() >= shown_ns;
+            workers.await_turn();
+            is_complete = are_shown;
         }
         Ok(())
     }

@@ -240,6 +240,9 @@ static inline int drain(const struct bound *b, unsigned index)
     return frames;
 }
 
+/* Only a failure waits this long: a busy machine may take its time. */
+#define PATIENCE_MS 120000
+
 static inline short poll_one(const struct bound *b, short events, int timeout_ms)
 {
     struct pollfd set = {.fd = b->fd, .events = events, .revents = 0};

@@ -171,9 +171,9 @@ static void two_switches(void)
     a = bind_port("vale6:a");
     b = bind_port("vale7:b");
     CHECK(put(tx(&a, 0), 60, 1, 2, 0) && txsync(&a) == 0);
-    CHECK(poll_one(&b, POLLIN, 10000) == POLLIN && drain(&b, 0) == 1);
+    CHECK(poll_one(&b, POLLIN, PATIENCE_MS) == POLLIN && drain(&b, 0) == 1);
     CHECK(put(tx(&b, 0), 3000, 2, 1, 0) && txsync(&b) == 0);
-    CHECK(poll_one(&a, POLLIN, 10000) == POLLIN && take(rx(&a, 0), NULL, NULL) == 3000);
+    CHECK(poll_one(&a, POLLIN, PATIENCE_MS) == POLLIN && take(rx(&a, 0), NULL, NULL) == 3000);
     memset(&detach, 0, sizeof(detach));
     /* The last is undone first. */
     CHECK(request(fd, NETMAP_REQ_VALE_DETACH, "vale6:rrp1", &detach) == EBUSY);

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (left = atol(argv[2]); left > 0;) {
         int bytes;
 
-        NEED(poll_one(&port, POLLIN, 30000) == POLLIN);
+        NEED(poll_one(&port, POLLIN, PATIENCE_MS) == POLLIN);
         while ((bytes = take(rx(&port, 0), NULL, NULL)) >= 0) {
             CHECK(bytes == 60);
             left--;

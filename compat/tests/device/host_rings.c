@@ -77,7 +77,7 @@ static void traffic(void)
     memset(frame + 14, 'h', sizeof(frame) - 14);
     /* AF_PACKET bypasses the queueing discipline only on request: this passes it, as the host's own traffic does. */
     CHECK(send(raw, frame, sizeof(frame), 0) == sizeof(frame));
-    while (!got && poll_one(&b, POLLIN, 10000) == POLLIN) {
+    while (!got && poll_one(&b, POLLIN, PATIENCE_MS) == POLLIN) {
         int fill = 0;
 
         while (take(down, &fill, NULL) >= 0) {
@@ -97,7 +97,7 @@ static void traffic(void)
     set.fd = raw;
     set.events = POLLIN;
     got = 0;
-    while (!got && poll(&set, 1, 10000) == 1) {
+    while (!got && poll(&set, 1, PATIENCE_MS) == 1) {
         uint8_t data[2048];
         ssize_t bytes = recv(raw, data, sizeof(data), 0);
 

@@ -75,7 +75,7 @@ int main(void)
                 uint8_t *data;
 
                 if (nm_ring_empty(ring)) {
-                    if (poll_one(&b, POLLIN, 10000) != POLLIN)
+                    if (poll_one(&b, POLLIN, PATIENCE_MS) != POLLIN)
                         break;
                 }
                 data = (uint8_t *)NETMAP_BUF(ring, ring->slot[ring->head].buf_idx);
@@ -96,7 +96,7 @@ int main(void)
         struct bound again = bind_port("vale1:evil");
 
         CHECK(tx(&again, 0)->head == 0 && put(tx(&again, 0), 60, 3, 1, 'f') && txsync(&again) == 0);
-        CHECK(poll_one(&a, POLLIN, 10000) == POLLIN);
+        CHECK(poll_one(&a, POLLIN, PATIENCE_MS) == POLLIN);
         unbind(&again);
     }
     unbind(&a);

@@ -15,7 +15,7 @@ static int arrives(const struct bound *from, unsigned tx_ring, const struct boun
     if (txsync(from) != 0) {
         return 0;
     }
-    while (poll_one(to, POLLIN, 10000) == POLLIN) {
+    while (poll_one(to, POLLIN, PATIENCE_MS) == POLLIN) {
         unsigned i;
 
         for (i = 0; i < to->nifp->ni_rx_rings; i++) {
@@ -44,7 +44,7 @@ static void rings(void)
     CHECK(arrives(&a, 0, &b, &fill));
     fill = 'm';
     CHECK(arrives(&b, 0, &a, &fill));
-    CHECK(poll_one(&a, POLLOUT, 10000) == POLLOUT);
+    CHECK(poll_one(&a, POLLOUT, PATIENCE_MS) == POLLOUT);
     /* Another binding of the same rings. */
     {
         struct bound again = bind_port(here);
@@ -133,7 +133,7 @@ static void monitored(void)
 
     NEED(m.error == 0);
     CHECK(arrives(&a, 0, &b, &fill));
-    CHECK(poll_one(&m, POLLIN, 10000) == POLLIN);
+    CHECK(poll_one(&m, POLLIN, PATIENCE_MS) == POLLIN);
     unbind(&m);
     unbind(&a);
     unbind(&b);

@@ -131,7 +131,7 @@ static void runs(int with_events)
         CHECK(write(kick, &one, sizeof(one)) == sizeof(one));
     }
     for (i = 0; i < 300;) {
-        CHECK(poll_one(&peer, POLLIN, 10000) == POLLIN);
+        CHECK(poll_one(&peer, POLLIN, PATIENCE_MS) == POLLIN);
         i += drain(&peer, 0);
     }
     CHECK(i == 300);

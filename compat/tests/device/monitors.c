@@ -59,7 +59,7 @@ static void copies_on_a_switch(void)
     CHECK(txsync(&t) == 0);
     /* The port goes: its monitors are dead. */
     unbind(&a);
-    CHECK(poll_one(&both, POLLIN, 10000) & POLLERR);
+    CHECK(poll_one(&both, POLLIN, PATIENCE_MS) & POLLERR);
     CHECK(rxsync(&t) == -1 && errno == EIO);
     unbind(&t);
     unbind(&both);
@@ -156,35 +156,42 @@ static void wakes(void)
         put(tx(&a, 0), 60, 1, 2, 0);
         _exit(txsync(&a) == 0 ? 0 : 1);
     }
-    CHECK(poll_one(&m, POLLIN, 10000) == POLLIN);
+    CHECK(poll_one(&m, POLLIN, PATIENCE_MS) == POLLIN);
     unbind(&m);
     unbind(&a);
 }
 
-/* All that this process starts from here on runs at once on this one processor, in the middle of what this process does. */
+/* Gives this process a policy of scheduling and its least priority, if it may have them. */
+static int schedule_by(int policy)
+{
+    const struct sched_param least = {.sched_priority = sched_get_priority_min(policy)};
+
+    return sched_setscheduler(0, policy, &least) == 0;
+}
+
+/* All that this process starts from here on runs at once on this one processor, in the middle of what this process does:
+   as a real-time process where that is permitted. Elsewhere this process is an idle one, which other load keeps waiting. */
 static cpu_set_t give_way(void)
 {
-    const struct sched_param none = {0};
     cpu_set_t before, one;
 
     NEED(sched_getaffinity(0, sizeof(before), &before) == 0);
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
-    NEED(sched_setaffinity(0, sizeof(one), &one) == 0 && sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+    NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+    NEED(schedule_by(SCHED_RR) ? schedule_by(SCHED_OTHER) : schedule_by(SCHED_IDLE));
     return before;
 }
 
 /* For a child: it goes before its parent. */
 static void go_first(void)
 {
-    const struct sched_param none = {0};
-
-    NEED(sched_setscheduler(0, SCHED_OTHER, &none) == 0);
+    NEED(schedule_by(SCHED_RR) || schedule_by(SCHED_OTHER));
 }
 
 static void stop_giving_way(cpu_set_t before)
 {
-    go_first();
+    NEED(schedule_by(SCHED_OTHER));
     NEED(sched_setaffinity(0, sizeof(before), &before) == 0);
 }
 

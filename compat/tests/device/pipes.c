@@ -34,7 +34,7 @@ static void back_pressure(void)
     CHECK(sent == 1023 && txsync(&m) == 0 && nm_ring_empty(tx(&m, 0)));
     CHECK(poll_one(&m, POLLOUT, 0) == 0);
     got = drain(&s, 0);
-    CHECK(got == 1023 && poll_one(&m, POLLOUT, 10000) == POLLOUT && nm_ring_space(tx(&m, 0)) == 1023);
+    CHECK(got == 1023 && poll_one(&m, POLLOUT, PATIENCE_MS) == POLLOUT && nm_ring_space(tx(&m, 0)) == 1023);
     /* An unfinished frame stays until it is whole. */
     put(tx(&m, 0), 60, 1, 2, 0);
     tx(&m, 0)->slot[1023].flags = NS_MOREFRAG;
@@ -143,13 +143,13 @@ static void sleepers(void)
         while (put(tx(&m, 0), 60, 1, 2, 0)) {
         }
         txsync(&m);
-        if (poll_one(&m, POLLOUT, 10000) != POLLOUT) {
+        if (poll_one(&m, POLLOUT, PATIENCE_MS) != POLLOUT) {
             _exit(1);
         }
         _exit(put(tx(&m, 0), 99, 1, 2, 0) && txsync(&m) == 0 ? 0 : 1);
     }
     int frames = 0, last = 0;
-    while (frames < 1024 && poll_one(&s, POLLIN, 10000) == POLLIN) {
+    while (frames < 1024 && poll_one(&s, POLLIN, PATIENCE_MS) == POLLIN) {
         while ((last = take(rx(&s, 0), NULL, NULL)) == 60) {
             frames++;
         }

@@ -72,7 +72,7 @@ static void full_receiver(void)
         while (put(tx(&a, 0), 60, 1, 2, 0)) {
         }
         CHECK(txsync(&a) == 0);
-        CHECK(poll_one(&a, POLLOUT, 10000) == POLLOUT);
+        CHECK(poll_one(&a, POLLOUT, PATIENCE_MS) == POLLOUT);
     }
     CHECK(deliver(&a) == 0);
     CHECK(drain(&b, 0) == 1023);
@@ -189,7 +189,7 @@ static void waits(void)
         put(tx(&a, 0), 60, 1, 2, 0);
         _exit(txsync(&a) == 0 ? 0 : 1);
     }
-    CHECK(poll_one(&b, POLLIN, 10000) == POLLIN);
+    CHECK(poll_one(&b, POLLIN, PATIENCE_MS) == POLLIN);
     CHECK(!nm_ring_empty(rx(&b, 0)));
     unbind(&a);
     unbind(&b);

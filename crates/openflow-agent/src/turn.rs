@@ -105,6 +105,8 @@ impl Turn {
             }
             self.go_on();
             self.send_out();
+            // Who has read an answer finds in the report what was done for it.
+            self.tell_report();
             self.flush();
             self.keep_time();
         }

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use ringroad::HugePages;
 use ringroad::control::Connection;
 use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
 
@@ -28,7 +29,8 @@ impl Random {
 }
 
 fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<OwnedFd>)> {
-    let wish = PortWish { slots: Some(64), ..PortWish::default() };
+    // The kernel writes no file of huge pages.
+    let wish = PortWish { slots: Some(64), huge_pages: HugePages::Never, ..PortWish::default() };
     match connection.request(&Request::Open { name: port.to_owned(), wish }).ok()? {
         (Reply::Opened(opened), descriptors) => Some((opened, descriptors)),
         _ => None,

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::stop::StopFlag;
 
-    const LIMIT: Duration = Duration::from_secs(20);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn started(script: &str) -> BenchProcess {
         start_words(&Namespace::Current, "sh", &["sh", "-c", script]).unwrap()

@@ -14,7 +14,7 @@ use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
 
 /// Time limit to open the interface, or to answer.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// tcpdump with libpcap's own choice of rings and buffers.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use crate::reading::Reading;
 const ANSWER_BYTES: usize = 16384;
 
 /// A process that does not answer for this long has stopped.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 struct Greeting {

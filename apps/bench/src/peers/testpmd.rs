@@ -40,8 +40,12 @@ const PROCESSES: u64 = 2;
 /// the whole pool in turn: memif and the null ports lose a third of their rate that way.
 const BUFFER_CACHE: &str = "512";
 
-/// Time limit for a process to start, or for frames to begin to flow.
-const START_LIMIT: Duration = Duration::from_secs(15);
+/// Time limit for a process to start, or for frames to begin to flow: generous, for machines with other load.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts of a process at most. Any program may take pages that are free in the pool before the process does; it gets
+/// others then.
+const STARTS: usize = 5;
 
 /// Time between polls of a counter until it begins to move; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
@@ -254,6 +258,8 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
 pub(crate) struct Testpmd {
     pub(super) telemetry: Telemetry,
     pub process: BenchProcess,
+    /// Returned after the process has ended.
+    _pages: Vec<HugepageReserve>,
 }
 
 impl Testpmd {
@@ -271,15 +277,34 @@ impl Testpmd {
         command.extend(arguments.iter().cloned());
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
         let name = format!("testpmd ({})", launch.role);
-        let mut process =
-            BenchProcess::start(namespace, &name, "stdbuf".as_ref(), &command, &environment, EndsBy::Input)?;
-        process.wait_for_line("start forwarding", START_LIMIT, &installation.stop, |line| {
-            line.contains("Press enter to exit").then_some(())
-        })?;
+        let start = || {
+            let program = "stdbuf".as_ref();
+            let mut process =
+                BenchProcess::start(namespace, &name, program, &command, &environment, EndsBy::Input)?;
+            process.wait_for_line("start forwarding", START_LIMIT, &installation.stop, |line| {
+                line.contains("Press enter to exit").then_some(())
+            })?;
+            Ok(process)
+        };
+        let mut pages = Vec::new();
+        let process = loop {
+            match start() {
+                Err(error) if lacks_memory(&error) && pages.len() + 1 < STARTS => {
+                    match installation.lend_memory()? {
+                        Some(reserve) => pages.push(reserve),
+                        None => return Err(error),
+                    }
+                }
+                started => break started?,
+            }
+        };
         let telemetry =
             Telemetry::connect(&name, &folder.join("dpdk").join(&prefix).join("dpdk_telemetry.v2"))?;
         let _ = installation.version.set(telemetry.version().to_owned());
-        Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &arguments)))
+        Ok((
+            Self { telemetry, process, _pages: pages },
+            command_line(installation.program.as_os_str(), &arguments),
+        ))
     }
 
     /// As [`Self::received`], of frames sent.
@@ -337,6 +362,11 @@ fn count(
     let end = counter(processes)?;
     let cpu_wait = cpu_wait_share(&waits_before, &waits(processes), began.elapsed());
     Ok(Sample { cpu_wait, ..sample_between(&start, &end) })
+}
+
+/// Whether a process has ended since it found too few pages.
+fn lacks_memory(error: &BenchError) -> bool {
+    matches!(error, BenchError::Exited { last_words, .. } if last_words.contains("Cannot allocate memory"))
 }
 
 fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<OsString> {

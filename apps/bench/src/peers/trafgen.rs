@@ -13,7 +13,7 @@ use crate::veth::{InterfaceProgram, Running, Task};
 use crate::worker::template;
 
 /// Time limit to read the description and open the interface.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// trafgen with its own choice of ring, one process that sends.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
 use crate::sockets::socket_folder;
 
 /// Time limit for the card to appear, for frames to begin to flow, or for testpmd to end.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Time between polls of a counter until it begins to move; there is no event for that.
 const CHECK: Duration = Duration::from_millis(5);
 /// Between the first frame and the measurement.

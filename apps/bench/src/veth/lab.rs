@@ -18,7 +18,7 @@ use crate::error::BenchError;
 use crate::reading::Reading;
 
 /// Time limit for an interface to carry frames after it was set up.
-const CARRIER_LIMIT: Duration = Duration::from_secs(5);
+const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Settings that keep the kernel from sending of its own accord (Documentation/networking/ip-sysctl.rst); absent in a
 /// kernel without IPv6.

@@ -18,6 +18,7 @@ use crate::port_argument::PortArgument;
 use crate::port_drops::PortDrops;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
+use crate::workers::Workers;
 
 /// Receive and count frames
 ///
@@ -99,7 +100,8 @@ impl Reception {
         let mut progress = Progress::new(output, &self.limits, "received");
         let mut receiver = Receiver::new(FrameUse { check, filter, capture });
         let limits = ReceiveLimits { count: self.count, idle_exit: self.idle_exit };
-        let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &mut progress);
+        let workers = Workers(drops.is_some().then_some(global));
+        let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &workers, &mut progress);
         summary.drops = drops.and_then(PortDrops::end);
         if let (Some(mut capture), Some(file)) = (receiver.take_capture(), file) {
             // After a write error the writer has cut the file back to whole frames; the first error is the cause.
