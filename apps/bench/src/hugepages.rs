@@ -52,10 +52,13 @@ pub enum HugepageError {
 pub struct HugepageReserve {
     pool: PathBuf,
     added: u64,
+    /// Shows others that there is a reserve.
+    _mark: Option<File>,
 }
 
 impl HugepageReserve {
-    /// Makes sure that at least `pages` pages of 2 MiB are free, and if it can, a few more.
+    /// Makes sure that at least `pages` pages of 2 MiB are free, and if it can, a few more. Free pages are those of other
+    /// reserves while there are some: then it adds its own, if the kernel has them.
     ///
     /// # Errors
     /// [`HugepageError`]; the pool is then unchanged.
@@ -66,17 +69,19 @@ impl HugepageReserve {
     fn in_pool(pool: &Path, pages: u64) -> Result<Self, HugepageError> {
         let free_file = pool.join("free_hugepages");
         let lock = lock(pool)?;
-        let free = read_number(&free_file)?;
-        let mut reserve = Self { pool: pool.to_owned(), added: 0 };
-        if free >= pages {
+        let (mark, is_only) = mark(&free_file)?;
+        let free = available(pool)?;
+        let mut reserve = Self { pool: pool.to_owned(), added: 0, _mark: Some(mark) };
+        if is_only && free >= pages {
             return Ok(reserve);
         }
+        let missing = if is_only { pages - free } else { pages };
         let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
         // Raising the number first turns surplus pages, which a program still uses, into persistent ones.
-        write_number(&pool.join("nr_hugepages"), former + surplus + (pages - free) + SPARE_PAGES)?;
+        write_number(&pool.join("nr_hugepages"), former + surplus + missing + SPARE_PAGES)?;
         // The kernel adds as many as it finds, without an error.
         reserve.added = persistent(pool)?.saturating_sub(former);
-        let available = read_number(&free_file)?;
+        let available = available(pool)?;
         drop(lock);
         if available < pages {
             return Err(HugepageError::NotEnough { wanted: pages, available });
@@ -111,6 +116,24 @@ fn lock(pool: &Path) -> Result<File, HugepageError> {
         Ok(opened)
     });
     lock.map_err(|source| HugepageError::Pool { action: "lock", file, source })
+}
+
+/// A sign of a reserve, by a lock that all of them share; and whether there is no other one. Signs are made one at a time,
+/// under the pool's [`lock`].
+fn mark(file: &Path) -> Result<(File, bool), HugepageError> {
+    let marked = File::open(file).and_then(|opened| {
+        let is_only = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
+        flock(&opened, FlockOperation::LockShared)?;
+        Ok((opened, is_only))
+    });
+    marked.map_err(|source| HugepageError::Pool { action: "lock", file: file.to_owned(), source })
+}
+
+/// Pages that a program can still get: the kernel counts those as free that were mapped and not yet touched, but keeps them
+/// for their user (Documentation/admin-guide/mm/hugetlbpage.rst, `resv_hugepages`).
+fn available(pool: &Path) -> Result<u64, HugepageError> {
+    let free = read_number(&pool.join("free_hugepages"))?;
+    Ok(free.saturating_sub(read_number(&pool.join("resv_hugepages"))?))
 }
 
 /// Configured pages of the pool. `nr_hugepages` is higher while pages that were removed from the pool are still in use:
@@ -194,6 +217,7 @@ mod tests {
         write_number(&folder.path().join("nr_hugepages"), total).unwrap();
         write_number(&folder.path().join("free_hugepages"), free).unwrap();
         write_number(&folder.path().join("surplus_hugepages"), 0).unwrap();
+        write_number(&folder.path().join("resv_hugepages"), 0).unwrap();
         folder
     }
 
@@ -211,6 +235,27 @@ mod tests {
     }
 
     #[test]
+    fn a_second_reserve_has_pages_of_its_own() {
+        let pool = pool(10, 9);
+        let first = HugepageReserve::in_pool(pool.path(), 8).unwrap();
+        assert!(!first.enlarged());
+        let second = HugepageReserve::in_pool(pool.path(), 8).unwrap();
+        assert_eq!(total(&pool), 10 + 8 + SPARE_PAGES);
+        drop((first, second));
+        assert_eq!(total(&pool), 10);
+        assert!(!HugepageReserve::in_pool(pool.path(), 8).unwrap().enlarged());
+    }
+
+    #[test]
+    fn pages_that_others_mapped_and_did_not_touch_are_not_free() {
+        let pool = pool(10, 9);
+        write_number(&pool.path().join("resv_hugepages"), 4).unwrap();
+        let reserve = HugepageReserve::in_pool(pool.path(), 8);
+        // A plain file for sysfs: the free number never moves.
+        assert!(matches!(reserve, Err(HugepageError::NotEnough { wanted: 8, available: 5 })));
+    }
+
+    #[test]
     fn a_kernel_that_gives_too_little_is_an_error_and_the_pool_is_restored() {
         // A plain file for sysfs: the free number never moves, as when memory is fragmented.
         let pool = pool(10, 3);
@@ -223,7 +268,7 @@ mod tests {
     fn the_former_number_is_restored_after_a_panic() {
         let pool = pool(15, 3);
         let result = std::panic::catch_unwind(|| {
-            let _reserve = HugepageReserve { pool: pool.path().to_owned(), added: 5 };
+            let _reserve = HugepageReserve { pool: pool.path().to_owned(), added: 5, _mark: None };
             panic!("a peer went wrong");
         });
         assert!(result.is_err());
@@ -236,7 +281,7 @@ mod tests {
         let pool = pool(9, 0);
         write_number(&pool.path().join("surplus_hugepages"), 9).unwrap();
         assert_eq!(persistent(pool.path()).unwrap(), 0);
-        let reserve = HugepageReserve { pool: pool.path().to_owned(), added: 137 };
+        let reserve = HugepageReserve { pool: pool.path().to_owned(), added: 137, _mark: None };
         // The kernel's state after the number was raised to 137.
         write_number(&pool.path().join("nr_hugepages"), 137).unwrap();
         write_number(&pool.path().join("surplus_hugepages"), 0).unwrap();
@@ -248,6 +293,6 @@ mod tests {
     fn a_machine_without_the_pool_differs_from_one_without_memory() {
         let folder = tempfile::tempdir().unwrap();
         let error = HugepageReserve::in_pool(folder.path(), 1).unwrap_err();
-        assert!(matches!(error, HugepageError::Pool { action: "read", .. }), "{error}");
+        assert!(matches!(error, HugepageError::Pool { action: "lock", .. }), "{error}");
     }
 }

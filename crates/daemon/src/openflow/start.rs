@@ -28,7 +28,9 @@ use crate::refusal::{Refusal, fabric_refusal, refuse};
 
 /// The socket's owner alone may change flows.
 const SOCKET_MODE: u32 = 0o600;
-const BACKLOG: i32 = 16;
+/// Tools that wait to be accepted: Open vSwitch's do not wait for a place in the queue, they fail. Below the least limit
+/// of the kernel (`net.core.somaxconn`).
+const BACKLOG: i32 = 128;
 
 impl Ports {
     pub(super) fn start_openflow(
