@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,15 @@ def test_huge_pages_count_as_memory(host: LocalHost) -> None:
     # MAP_HUGETLB (mman.h) has no name in Python. A page counts once it is written.
     mapping = "mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)"
     program = f"import mmap, signal; pages = {mapping}; pages[:: 2 << 20] = bytes(32); print('written', flush=True); signal.pause()"
-    with huge_pages(64):
-        process = host.start("pages", ["python3", "-c", program])
-        assert process.why_silent("written", 30) is None
+    with ExitStack() as reserves:
+        # Any program may take free pages of the pool before this one does: then more are reserved.
+        for _ in range(5):
+            reserves.enter_context(huge_pages(64))
+            process = host.start("pages", ["python3", "-c", program])
+            silence = process.why_silent("written", 30)
+            if silence is None:
+                break
+        assert silence is None
         memory_bytes = ProcessCosts(host, [process]).idle(0.01).memory_bytes
         process.stop()
     assert memory_bytes is not None
