@@ -25,7 +25,7 @@ impl Worker {
             frame_bytes: 64,
             burst_frames: 32,
             cpu: crate::facts::allowed_cpus()[0],
-            interval: Duration::from_millis(20),
+            interval: Duration::from_millis(500),
         };
         let datapath = datapath.clone();
         let thread = spawn(move || {
@@ -82,7 +82,7 @@ fn a_source_and_a_sink_carry_every_frame_in_order_over_a_pipe() {
     assert!(measured.frames > 0);
     assert_eq!(measured.directions_frames, [measured.frames]);
     assert_eq!(measured.lost_or_reordered_frames, Some(0));
-    assert!(measured.seconds >= 0.02);
+    assert!(measured.seconds >= 0.5);
     source.end().unwrap();
     sink.end().unwrap();
 }
