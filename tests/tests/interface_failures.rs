@@ -88,7 +88,8 @@ fn a_program_notices_that_its_interface_vanished() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::new(1, 1500);
+        // The daemon looks at devices without traffic whenever addresses age.
+        let site = Site::with_config("[switch]\nageing_s = 12\n", 1, 1500);
         let port = driver.replace("{}", "outer0");
         let mut receiver = Service::start(site.ringroad(&["recv", &port]));
         site.daemon.await_status("program's port", |status| !status.ports.is_empty());

@@ -156,16 +156,18 @@ impl Site {
     }
 
     fn netmap_programs(&self) -> Vec<Deed<'_>> {
-        let programs = ["switch", "pipes", "bindings", "monitors"].map(|name| self.compiled(name));
-        vec![Deed::new("netmap programs", move |round| {
-            let program = programs[round as usize % programs.len()].to_str().unwrap();
-            let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", program]);
-            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-            // It checks what has arrived after one poll, which under this load may be too early: here it only has to
-            // end.
-            assert!(status.code().is_some(), "{program}: {status}");
-            1
-        })]
+        let deed = |name| {
+            let program = self.compiled(name).display().to_string();
+            Deed::new(name, move |_| {
+                let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", &program]);
+                let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+                // It checks what has arrived after one poll, which under this load may be too early: here it only has to
+                // end.
+                assert!(status.code().is_some(), "{program}: {status}");
+                1
+            })
+        };
+        ["switch", "pipes", "bindings", "monitors"].map(deed).into()
     }
 
     fn compiled(&self, name: &str) -> PathBuf {
