@@ -133,6 +133,16 @@ def test_time_of_the_runs_own_parts_is_not_counted_for_others(files: Files) -> N
     assert seen.programs == {"cc1": pytest.approx(0.1)}
 
 
+def test_no_program_is_named_that_took_no_time(files: Files) -> None:
+    files.process(600, LAB, processor=1)
+    witness = Witness({0, 1}, 0.05, lambda: (600,), files.view)
+    before = witness.look()
+    files.process(600, LAB, run_ns=1_000_000_000, processor=1)
+    files.process(500, 1, run_ns=600_000_000, processor=1, name="cc1")
+    seen = witness.since(before)
+    assert (seen.others_s, seen.programs) == (0, {})
+
+
 def test_no_more_than_the_whole_time_of_a_processor_is_counted(files: Files) -> None:
     witness = Witness({1}, 0.05, view=files.view)
     before = witness.look()

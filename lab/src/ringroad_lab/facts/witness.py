@@ -116,7 +116,7 @@ class Witness:
             processor=worst,
             steal_s=stolen.get(worst, 0.0),
             others_s=others.get(worst, 0.0),
-            programs=dict(sorted(taken.get(worst, {}).items(), key=lambda item: -item[1])[:_PROGRAMS_NAMED]),
+            programs=_largest(taken.get(worst, {})),
             wait_s=sum(waits) / _NS if waits else None,
             throttles=max(0, after.throttles - before.throttles),
             frequency_ratio=min(frequencies) / max(frequencies) if any(frequencies) else None,
@@ -197,6 +197,11 @@ class Witness:
     def _numbers(self, name: str) -> tuple[int, ...]:
         files = [self._view.system / f"devices/system/cpu/cpu{number}/{name}" for number in self._processors]
         return tuple(int(text) for file in files if (text := _text(file).strip()).isdecimal())
+
+
+def _largest(taken: Mapping[str, float]) -> dict[str, float]:
+    """Return the programs that took the most time, the first ones first. None is named that took no time."""
+    return dict(sorted(((name, taken_s) for name, taken_s in taken.items() if taken_s > 0), key=lambda item: -item[1])[:_PROGRAMS_NAMED])
 
 
 def _grown(after: Mapping[int, float], before: Mapping[int, float], number: int) -> float:
