@@ -52,7 +52,7 @@ TMT := $(TARGET)/tools/tmt
 # The clients of Fedora's bus and of Koji, which judge the laboratory's messages.
 FLEET_JUDGES := $(TARGET)/tools/fleet-judges
 # Read from where they are, with nothing of ours left there.
-IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+IN_LAB = env -u PYTHONUNBUFFERED PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 	RINGROAD_TMT=$(TMT)
 # The Python package: its wheel, and what the wheel holds, from where the tests import it.
 PYTHON_CRATE := crates/python

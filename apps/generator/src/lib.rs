@@ -14,6 +14,7 @@ pub mod affinity;
 pub mod clock;
 mod control;
 mod error;
+mod learning;
 mod lineup;
 mod open_port;
 pub mod plan;
@@ -30,6 +31,7 @@ pub mod trial;
 
 pub use crate::clock::Clock;
 pub use crate::error::SessionError;
+pub use crate::learning::announce_receivers;
 pub use crate::open_port::KeptPorts;
 pub use crate::plan::{Load, Plan, PlanError, PlannedPort};
 pub use crate::report::Report;

@@ -207,7 +207,7 @@ impl Recorder<'_> {
         let Some(header) = packet.head().first_chunk() else { return PortMask::default() };
         let header = FrameHeader::from_bytes(header, FrameHeader::NO_LEARN);
         self.note_learned(header, NO_VLAN);
-        match self.learning.forward(header, self.from).0 {
+        match self.learning.forward(header, self.from) {
             Fate::Port(port) if self.outlets.contains(port) => PortMask::default(),
             Fate::Port(port) => [port].into_iter().collect(),
             Fate::Flood => self.others(),

@@ -12,6 +12,7 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::ErrorReply;
 use ringroad_control::report::StartedBy;
 use ringroad_datapath::fabric::FabricError;
+use ringroad_switch::loop_guard::BLOCKED_S;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -270,14 +271,12 @@ impl Server {
     /// Logs where switches are joined in a loop. The log's limit holds for this, too.
     fn tell_of_loops(&self) {
         let fabric = self.parts.ports.table.fabric();
-        for (switch, seen) in fabric.take_loops() {
-            let [one, other] =
-                seen.ports.map(|port| fabric.port_name(switch, port).unwrap_or("a port that left"));
+        for (switch, port) in fabric.take_loops() {
+            let port = fabric.port_name(switch, port).unwrap_or("a port that left");
             warn!(
                 switch,
-                address = %seen.mac,
-                "the same frames come in at {switch}:{one} and {switch}:{other}, and addresses move between them: \
-                 is there a loop behind them? Flooded frames that go round are dropped"
+                "a frame that the switch sent came back at {switch}:{port}: there is a loop behind this port. Flooded \
+                 frames neither enter nor leave by it for {BLOCKED_S} s, and again while the loop exists"
             );
         }
     }

@@ -482,6 +482,7 @@ impl Fabric {
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
         let mut gone = state.ports.remove(port).ok_or_else(no_port)?;
         state.learning.ports.remove(gone.index);
+        state.learning.loops.release(gone.index);
         state.learning.table.forget_port(gone.index);
         state.topology.set(gone.index, Vec::new());
         self.publish_topology(switch)?;

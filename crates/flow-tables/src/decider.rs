@@ -192,7 +192,11 @@ impl Decide for FlowDecider {
                     if common.is_some() {
                         packet.enter(in_port);
                     }
-                    judges.normal(packet.header(fragments), plan, noted)
+                    let fate = judges.normal(packet.header(fragments), plan, noted);
+                    if matches!(fate, Fate::Ports(_)) {
+                        noted.normal_flood.get_or_insert(frame);
+                    }
+                    fate
                 }
                 Way::Other => {
                     if let Some(step) = step {
@@ -224,8 +228,12 @@ impl Decide for FlowDecider {
         }
         fates.finish(plan, end);
         drop(tables);
-        if noted.may_loop {
-            switch.drop_looped(batch, first..end, from, plan);
+        if let Some(frame) = noted.normal_flood
+            && let Some(head) = switch.watch(batch.frame(frame))
+            && let Fate::Ports(set) = plan.fate(frame)
+        {
+            let (to, head) = (Destination::Ports(set), plan.head(head.len(), &head));
+            plan.copy(frame, &[FrameCopy { to, head: None }, FrameCopy { to, head }]);
         }
     }
 

@@ -28,9 +28,11 @@ pub(crate) struct Noted {
     /// The copies of one frame.
     copies: Vec<FrameCopy>,
     dropped: Option<Dropped>,
-    pub may_loop: bool,
-    /// The ports that frames are flooded to, once there is such a frame; `None` within: there is no such port.
-    flooded: Option<Option<SetId>>,
+    /// A frame that NORMAL floods.
+    pub normal_flood: Option<usize>,
+    /// The ports that frames were flooded to last, and those that they were kept from; `None` as the set: there is no
+    /// such port.
+    flooded: Option<(PortMask, Option<SetId>)>,
     /// The header of the last query to the learning switch, and its answer.
     normal: Option<(FrameHeader, Fate)>,
 }
@@ -72,8 +74,7 @@ impl Judges<'_> {
         let last = noted.normal.filter(|(last, _)| *last == header);
         let fate = last.map_or_else(
             || {
-                let (fate, may_loop) = self.switch.forward(header, self.ends.from);
-                noted.may_loop |= may_loop;
+                let fate = self.switch.forward(header, self.ends.from);
                 noted.normal = Some((header, fate));
                 fate
             },
@@ -82,27 +83,34 @@ impl Judges<'_> {
         match fate {
             Fate::Port(port) if port != self.ends.controllers => fate,
             Fate::Flood => {
-                self.flooded(plan, noted).map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports)
+                let closed = self.switch.closed_to_floods(self.ends.from);
+                self.flooded(closed, plan, noted).map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports)
             }
+            Fate::Drop(DropCause::Looped) => fate,
             _ => Fate::Drop(DropCause::NoDestination),
         }
     }
 
-    /// All ports that may send, but the one that the frames come from and that of the controllers.
-    fn flooded(&self, plan: &mut Plan, noted: &mut Noted) -> Option<SetId> {
-        *noted.flooded.get_or_insert_with(|| {
-            let mut ports: PortMask = self.tables.ports.senders();
-            ports.remove(self.ends.from);
-            ports.remove(self.ends.controllers);
-            plan.set(ports).filter(|_| !ports.is_empty())
-        })
+    /// All ports that may send, but those that are `closed` and that of the controllers.
+    fn flooded(&self, closed: PortMask, plan: &mut Plan, noted: &mut Noted) -> Option<SetId> {
+        match noted.flooded {
+            Some((last, set)) if last == closed => set,
+            _ => {
+                let senders: PortMask = self.tables.ports.senders();
+                let mut ports = senders.but(closed);
+                ports.remove(self.ends.controllers);
+                let set = plan.set(ports).filter(|_| !ports.is_empty());
+                noted.flooded = Some((closed, set));
+                set
+            }
+        }
     }
 }
 
 impl Noted {
     /// Another batch begins.
     pub fn clear(&mut self) {
-        (self.may_loop, self.flooded, self.normal) = (false, None, None);
+        (self.normal_flood, self.flooded, self.normal) = (None, None, None);
     }
 }
 
@@ -162,13 +170,17 @@ impl Sink for OneFrame<'_> {
                 }
             }
             Target::All | Target::Flood => {
-                if let Some(set) = self.judges.flooded(self.plan, self.noted) {
+                let from = [self.judges.ends.from].into_iter().collect();
+                if let Some(set) = self.judges.flooded(from, self.plan, self.noted) {
                     self.copy(packet, Destination::Ports(set));
                 }
             }
             Target::Normal => match self.judges.normal(packet.head(), self.plan, self.noted) {
                 Fate::Port(port) => self.copy(packet, Destination::Port(port)),
-                Fate::Ports(set) => self.copy(packet, Destination::Ports(set)),
+                Fate::Ports(set) => {
+                    self.noted.normal_flood.get_or_insert(self.frame.into());
+                    self.copy(packet, Destination::Ports(set));
+                }
                 _ => {}
             },
         }

@@ -49,7 +49,7 @@ causes! {
     PortGone = "port_gone",
     /// It would be flooded, but there is no other port. Counted at the source.
     NoDestination = "no_destination",
-    /// To be flooded, but it came in by another port, too: the switches are joined in a loop. Counted at the source.
+    /// To be flooded, but there is a loop behind the port that it came in by. Counted at the source.
     Looped = "looped",
     /// Without a tag, with one, or of a VLAN, where the port that it came from does not send such frames; or its
     /// destination takes it only untagged and there is a second tag behind the first. Counted at the source.

@@ -10,7 +10,6 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex};
 
-use crate::loop_guard::Moves;
 use crate::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
 use crate::port_set::PortSet;
@@ -71,10 +70,9 @@ impl FrameHeader {
 /// an address that went to another port and came back where it was last learned. A memory that is checked against the
 /// table each time saves nothing over learning again, which in steady state only reads; and within a batch a run of one
 /// source is learned once.
-fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -> Moves {
-    let mut moves = Moves::NONE;
+pub(crate) fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
     if !from.is_port() {
-        return moves;
+        return;
     }
     let mut last = Entry::EMPTY;
     for frame in frames {
@@ -84,12 +82,9 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -
         let entry = Entry::new(frame.source, from, now);
         if entry != last {
             last = entry;
-            if let Some(before) = table.learn_entry(0, frame.source, entry, now) {
-                moves.add(frame.source, before);
-            }
+            table.learn_entry(0, frame.source, entry, now);
         }
     }
-    moves
 }
 
 /// Learns the sources of `frames`, all of which come from the port `from`, and writes one fate for each.
@@ -97,7 +92,7 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -
 /// A source is learned unless it is multicast or the frame has [`FrameHeader::NO_LEARN`]. A frame goes where it is
 /// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
 /// back to its own port or to a port not in `ports` is dropped. If one slice is longer than the other, its excess is
-/// ignored: not learned from, not written. Returns the sources that were on another port before.
+/// ignored: not learned from, not written. Returns whether a frame is flooded.
 pub fn classify(
     frames: &[FrameHeader],
     from: PortIndex,
@@ -105,10 +100,21 @@ pub fn classify(
     ports: &PortSet,
     now: Tick,
     fates: &mut [Fate],
-) -> Moves {
+) -> bool {
     let frames = frames.get(..fates.len()).unwrap_or(frames);
-    let moves = learn(frames, from, table, now);
+    learn(frames, from, table, now);
+    decide(frames, from, table, ports, now, fates)
+}
 
+/// The same without learning.
+pub(crate) fn decide(
+    frames: &[FrameHeader],
+    from: PortIndex,
+    table: &MacTable,
+    ports: &PortSet,
+    now: Tick,
+    fates: &mut [Fate],
+) -> bool {
     let to_port = |port: PortIndex| {
         if port == from {
             Fate::Drop(DropCause::ToSelf)
@@ -118,6 +124,7 @@ pub fn classify(
             Fate::Drop(DropCause::PortGone)
         }
     };
+    let mut floods = false;
     // The last destination looked up and its fate; this pair is true of any switch.
     let (mut destination, mut fate) = (Mac::BROADCAST, Fate::Flood);
     for (frame, result) in frames.iter().zip(fates) {
@@ -131,8 +138,9 @@ pub fn classify(
             Some(BROADCAST_INDEX) => Fate::Flood,
             Some(port) => to_port(port),
         };
+        floods |= *result == Fate::Flood;
     }
-    moves
+    floods
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Decide, Fate, Plan};
-use ringroad_port::port_index::PortIndex;
+use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
+use ringroad_port::port_index::{PortIndex, PortMask};
 
-use crate::classify::{FrameHeader, classify};
-use crate::loop_guard::LoopGuard;
+use crate::classify::{self, FrameHeader, classify};
+use crate::loop_guard::{LoopGuard, probe_head};
 use crate::mac::Mac;
 use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
@@ -23,7 +23,7 @@ pub struct LearningSwitch {
     pub table: MacTable,
     /// Ports that exist now.
     pub ports: PortSet,
-    /// Limits storms in loops.
+    /// Finds loops and cuts them.
     pub loops: LoopGuard,
     now: AtomicU8,
 }
@@ -47,32 +47,74 @@ impl LearningSwitch {
         let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
         self.now.store(now, Ordering::Relaxed);
         self.table.sweep(Tick(now));
-        self.loops.rest();
+        self.loops.rest(&self.table);
     }
 
-    /// Writes the fates of frames from the port `from`. Returns whether they may go round in a loop.
+    /// Writes the fates of frames from the port `from`. Returns whether a frame is flooded.
     #[inline]
     fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
-        let moves = classify(frames, from, &self.table, &self.ports, self.now(), fates);
-        if !moves.is_empty() {
-            self.loops.note(&moves, from);
+        if self.loops.is_alert() {
+            return self.decide_alert(frames, from, fates);
         }
-        self.loops.looks()
+        classify(frames, from, &self.table, &self.ports, self.now(), fates)
     }
 
-    /// Where one frame from the port `from` goes, for a decider that uses it for some frames only. Also returns whether
-    /// it may go round in a loop: then [`LearningSwitch::drop_looped`] must check the plan.
+    /// The same while there may be a loop: frames that end here teach nothing.
+    #[cold]
+    fn decide_alert(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
+        let (table, now) = (&self.table, self.now());
+        classify::decide(frames, from, table, &self.ports, now, fates);
+        let mut floods = false;
+        for (frame, fate) in frames.iter().zip(fates) {
+            if *fate == Fate::Flood && self.loops.ends_here(frame.source, from, table) {
+                *fate = Fate::Drop(DropCause::Looped);
+                continue;
+            }
+            floods |= *fate == Fate::Flood;
+            classify::learn(std::slice::from_ref(frame), from, table, now);
+        }
+        floods
+    }
+
+    /// Where one frame from the port `from` goes, for a decider that uses it for some frames only. It sends a flooded
+    /// frame to no port of [`LearningSwitch::closed_to_floods`], and calls [`LearningSwitch::watch`] for one of each batch.
     #[must_use]
-    pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> (Fate, bool) {
+    pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> Fate {
         let mut fate = [Fate::Flood];
-        let may_loop = self.decide(&[frame], from, &mut fate);
+        self.decide(&[frame], from, &mut fate);
         let [fate] = fate;
-        (fate, may_loop)
+        fate
     }
 
-    /// Drops frames that would be flooded and came by another port, too.
-    pub fn drop_looped(&self, batch: &Batch, frames: Range<usize>, from: PortIndex, plan: &mut Plan) {
-        self.loops.drop_looped(batch, frames, from, plan);
+    /// Ports by which flooded frames from the port `from` do not leave: that port, and blocked ones.
+    #[must_use]
+    pub fn closed_to_floods(&self, from: PortIndex) -> PortMask {
+        let mut closed = if self.loops.is_alert() { self.loops.blocked() } else { PortMask::EMPTY };
+        closed.insert(from);
+        closed
+    }
+
+    /// Looks for loops by a flooded frame. Returns the head with which a copy of it is to be flooded too, if any: a
+    /// probe. It replaces the Ethernet header.
+    #[must_use]
+    pub fn watch(&self, frame: &[Fragment]) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
+        self.loops.watch(frame).map(probe_head)
+    }
+
+    /// Looks for loops by the flooded frames of a batch, and keeps them from blocked ports.
+    #[inline(never)]
+    fn watch_floods(&self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+        let mut to = (Fate::Flood, Destination::Others);
+        if self.loops.is_alert() {
+            let Some(set) = plan.set(self.ports.mask().but(self.closed_to_floods(from))) else { return };
+            to = (Fate::Ports(set), Destination::Ports(set));
+            let fates = plan.fates_mut(frames.clone()).iter_mut();
+            fates.filter(|fate| **fate == Fate::Flood).for_each(|fate| *fate = to.0);
+        }
+        let Some(frame) = frames.clone().find(|&frame| plan.fate(frame) == to.0) else { return };
+        if let Some(head) = self.watch(batch.frame(frame)).and_then(|head| plan.head(head.len(), &head)) {
+            plan.copy(frame, &[FrameCopy { to: to.1, head: None }, FrameCopy { to: to.1, head: Some(head) }]);
+        }
     }
 
     /// A decider for one worker.
@@ -121,11 +163,11 @@ impl Decide for Learning {
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
         {
             let mut fate = [Fate::Flood];
-            let may_loop = switch.decide(&[header], from, &mut fate);
+            let floods = switch.decide(&[header], from, &mut fate);
             let [fate] = fate;
             plan.set_common(frames.clone(), fate);
-            if may_loop {
-                switch.loops.drop_looped(batch, frames, from, plan);
+            if floods {
+                switch.watch_floods(from, batch, frames, plan);
             }
             return;
         }
@@ -146,7 +188,7 @@ impl Decide for Learning {
             headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
         }
         if switch.decide(headers, from, plan.fates_mut(frames.clone())) {
-            switch.loops.drop_looped(batch, frames, from, plan);
+            switch.watch_floods(from, batch, frames, plan);
         }
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));

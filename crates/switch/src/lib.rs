@@ -13,8 +13,8 @@
 //!
 //! Headers come from hostile programs. Any header is a valid input; what a sender can do is what it can do to any
 //! learning switch: claim an address that is another's, or fill the table with invented ones, which costs others
-//! flooding and is counted ([`MacTable::evictions`]). A [`loop_guard`] ends
-//! the storm where switches are joined in a loop.
+//! flooding and is counted ([`MacTable::evictions`]). A [`loop_guard`] finds
+//! loops behind a switch's ports, and cuts them.
 //!
 //! [`Decide`]: ringroad_port::plan::Decide
 
@@ -37,7 +37,6 @@ mod vlan_tag;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
-pub use loop_guard::LoopSeen;
 pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use mirroring::{Mirror, Mirroring};

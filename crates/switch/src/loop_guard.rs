@@ -1,286 +1,333 @@
-//! Limits the storm where switches are joined in a loop, and reports the place.
+//! Finds loops behind a switch's ports, and cuts them.
 //!
-//! A flooded frame that goes round a loop comes back by another port, so its source seems to move, again and again and
-//! as fast as the loop carries frames. So when the addresses of a switch have moved [`MOST_MOVES_PER_S`] times within a
-//! second, the switch checks the bytes of flooded frames, until it has found none that goes round for [`LOOKS_ON_S`]
-//! seconds and an ageing tick. A frame that comes in by two ports goes round, and is dropped whenever it comes again.
-//! Addresses may move as often for other reasons, such as a generator that sends with one address into two ports: those
-//! frames differ, and none is dropped.
+//! A flooded frame in a loop comes in again and again. So the switch remembers flooded frames, one of each batch. Where
+//! remembered frames come in again [`REPEATS_PER_S`] times within a second, either there is a loop, or a program floods
+//! copies of one frame. The switch then floods a probe: a frame whose source address nobody else has. Only a loop brings
+//! a probe back, and the port that it comes in by is part of the loop.
+//!
+//! For [`BLOCKED_S`] seconds flooded frames neither enter nor leave by that port, as a spanning tree would have it. All
+//! frames that go round come to the port and end there. What was learned from them is forgotten. Frames to learned
+//! addresses pass as before.
 
-use std::ops::Range;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use ringroad_port::batch::Batch;
-use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Fate, Plan};
-use ringroad_port::port_index::{NO_PORT_INDEX, PortIndex};
+use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::mac::Mac;
+use crate::mac_table::MacTable;
+use crate::port_set::PortSet;
 
-/// Moves of addresses within a second from which on the switch looks for a loop.
-pub const MOST_MOVES_PER_S: u32 = 1000;
-/// How long a switch continues to check after it has found a frame that goes round, s. Of two copies that go round in
-/// opposite directions one may wait in the ring of a program that gets no processor time meanwhile. A single copy could
-/// not be detected again, since it always comes by the same port.
-const LOOKS_ON_S: u32 = 20;
+/// Remembered frames that come in again within a second from which on the switch sends a probe.
+pub const REPEATS_PER_S: u32 = 256;
+/// How long a port behind which there is a loop is blocked for flooded frames, s.
+pub const BLOCKED_S: u32 = 20;
 /// Flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
-/// Places that a frame may have.
-const PLACES: usize = 4;
-/// Bytes of a frame's beginning and of its end that identify it.
-const KNOWN_BY_BYTES: usize = 64;
-/// In place of the port: the frame came by several.
-const SEVERAL_PORTS: u64 = 0xff;
+/// How long a probe that has not come back is awaited, s.
+const AWAITED_S: u32 = 2;
+/// Time from the first probe to the second, ms. It doubles with each probe, up to [`MOST_DOUBLINGS`] times: programs
+/// that flood copies of one frame cause few probes.
+const FIRST_PAUSE_MS: u64 = 16;
+const MOST_DOUBLINGS: u64 = 12;
+/// Bytes of a frame's beginning, tags aside, and of its end that identify it.
+const KNOWN_BY_BYTES: usize = 32;
+const ADDRESSES_BYTES: usize = 12;
+const TAG_BYTES: usize = 4;
+const TAG_PROTOCOLS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
+/// Longest frame that lends its body to a probe, bytes without FCS.
+const MOST_PROBE_BYTES: usize = 1518;
+/// EtherType of loop tests (Ethernet configuration testing protocol): stations ignore such frames.
+const PROBE_ETHERTYPE: u16 = 0x9000;
 
-/// The addresses of one batch that were last seen on another port.
-#[derive(Debug, Clone, Copy)]
-pub struct Moves {
-    count: u32,
-    /// The first of them, and where it was before.
-    source: Mac,
-    before: PortIndex,
-}
-
-impl Moves {
-    /// No address has moved.
-    pub const NONE: Self = Self { count: 0, source: Mac::from_bits(0), before: NO_PORT_INDEX };
-
-    #[cold]
-    pub(crate) fn add(&mut self, source: Mac, before: PortIndex) {
-        if self.count == 0 {
-            (self.source, self.before) = (source, before);
-        }
-        self.count += 1;
-    }
-
-    /// Whether no address moved.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
-
-/// Where a loop was noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoopSeen {
-    /// An address that moved.
-    pub mac: Mac,
-    /// The ports between which it moved.
-    pub ports: [PortIndex; 2],
-}
-
-/// Counts the moves of a switch's addresses, and finds frames that go round. All workers share it.
+/// Finds loops behind a switch's ports. All workers share it; what two of them note at once may count as one's.
 #[derive(Debug)]
 pub struct LoopGuard {
     began: Instant,
-    /// The second, and the moves in it.
-    window: AtomicU64,
-    /// Whether flooded frames are checked.
-    looks: AtomicBool,
-    /// Second in which a frame was last found to go round; valid while it looks.
-    found_at: AtomicU32,
-    /// Hash and port of flooded frames; 0 where there is none.
+    /// What makes the addresses of probes, and how many were made.
+    key: RandomState,
+    probes: AtomicU64,
+    /// Hashes of flooded frames, each with the second in its lowest byte; 0 where there is none.
     remembered: Box<[AtomicU64]>,
-    /// Frames that took a place. The place that is taken is scattered by it: frames that displaced each other in turn
-    /// would never be found.
-    displaced: AtomicU32,
-    /// Address and ports of the last moves before a frame was found to go round.
-    moved: AtomicU64,
-    /// The same, after a frame was found to go round and until it is reported; 0 if there is nothing to report.
-    seen: AtomicU64,
+    /// The second, and in the lower half the remembered frames that came in again in it.
+    repeats: AtomicU64,
+    /// When the next probe may be sent, ms, and in the lowest byte how often the pause has doubled.
+    next_probe: AtomicU64,
+    /// Source address of the probe that is awaited, and in the lower 16 bits its second; 0 where none is.
+    awaited: AtomicU64,
+    /// Ports that are blocked for flooded frames.
+    blocked: PortSet,
+    /// Whether a port is blocked or a probe is awaited.
+    is_alert: AtomicBool,
+    /// Second from which on no port is blocked.
+    blocked_until: AtomicU32,
+    /// Second after which learned addresses are forgotten again, for frames that were under way; 0: not.
+    forget_after: AtomicU32,
+    /// The port that was blocked last, plus 1, until it is reported.
+    unreported: AtomicU32,
 }
 
 impl Default for LoopGuard {
     fn default() -> Self {
         Self {
             began: Instant::now(),
-            window: AtomicU64::new(0),
-            looks: AtomicBool::new(false),
-            found_at: AtomicU32::new(0),
-            displaced: AtomicU32::new(0),
+            key: RandomState::new(),
+            probes: AtomicU64::new(0),
             remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
-            moved: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
+            repeats: AtomicU64::new(0),
+            next_probe: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
+            blocked: PortSet::new(),
+            is_alert: AtomicBool::new(false),
+            blocked_until: AtomicU32::new(0),
+            forget_after: AtomicU32::new(0),
+            unreported: AtomicU32::new(0),
         }
     }
+}
+
+/// The head of a probe from this source address.
+pub(crate) fn probe_head(source: Mac) -> [u8; 14] {
+    let mut head = [0xff; 14];
+    let parts = source.octets().into_iter().chain(PROBE_ETHERTYPE.to_be_bytes());
+    head.iter_mut().skip(6).zip(parts).for_each(|(byte, part)| *byte = part);
+    head
 }
 
 impl LoopGuard {
-    /// Whether flooded frames must be checked.
+    /// Whether flooded frames need [`Self::ends_here`], and flooding [`Self::blocked`].
     #[inline]
-    pub(crate) fn looks(&self) -> bool {
-        self.looks.load(Ordering::Relaxed)
+    pub(crate) fn is_alert(&self) -> bool {
+        self.is_alert.load(Ordering::Relaxed)
     }
 
-    /// Counts moves that a batch from the port `from` showed.
+    /// Ports that are blocked for flooded frames.
+    pub(crate) fn blocked(&self) -> PortMask {
+        self.blocked.mask()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a frame from `source` that would be flooded ends at the port `from`: the port is blocked, or the frame is
+    /// the probe, which blocks the port.
     #[cold]
-    pub(crate) fn note(&self, moves: &Moves, from: PortIndex) {
-        self.note_at(self.second(), moves, from);
+    pub(crate) fn ends_here(&self, source: Mac, from: PortIndex, table: &MacTable) -> bool {
+        let second = (self.now_ms() / 1000) as u32;
+        self.keep_time(second, table);
+        self.ends_at(second, source, from, table)
     }
 
-    fn second(&self) -> u32 {
-        self.began.elapsed().as_secs() as u32
+    fn ends_at(&self, second: u32, source: Mac, from: PortIndex, table: &MacTable) -> bool {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        if awaited != 0 && awaited >> 16 == source.bits() {
+            self.awaited.store(0, Ordering::Relaxed);
+            self.next_probe.store(0, Ordering::Relaxed);
+            self.blocked_until.store(second + BLOCKED_S, Ordering::Relaxed);
+            self.blocked.insert(from);
+            table.forget_learned(None);
+            self.forget_after.store(second + 1, Ordering::Relaxed);
+            self.unreported.store(u32::from(from.0) + 1, Ordering::Relaxed);
+            return true;
+        }
+        self.blocked.contains(from)
     }
 
-    fn note_at(&self, second: u32, moves: &Moves, from: PortIndex) {
-        let window = self.window.load(Ordering::Relaxed);
-        let before = if (window >> 32) as u32 == second { window as u32 } else { 0 };
-        let count = before.saturating_add(moves.count);
-        // Moves that two workers note at once may count as one's: the limit is not exact.
-        self.window.store(u64::from(second) << 32 | u64::from(count), Ordering::Relaxed);
-        let moved = moves.source.bits() << 16 | u64::from(moves.before.0) << 8 | u64::from(from.0);
-        self.moved.store(moved, Ordering::Relaxed);
-        if count > MOST_MOVES_PER_S {
-            self.looks.store(true, Ordering::Relaxed);
+    /// Ends what is over. At each ageing tick, and while flooded frames come.
+    pub(crate) fn rest(&self, table: &MacTable) {
+        self.keep_time((self.now_ms() / 1000) as u32, table);
+    }
+
+    fn keep_time(&self, second: u32, table: &MacTable) {
+        let forget_after = self.forget_after.load(Ordering::Relaxed);
+        if forget_after != 0 && second > forget_after {
+            self.forget_after.store(0, Ordering::Relaxed);
+            table.forget_learned(None);
+        }
+        if second >= self.blocked_until.load(Ordering::Relaxed) {
+            self.blocked.iter().for_each(|port| self.release(port));
+        }
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        if awaited != 0 && (second as u16).wrapping_sub(awaited as u16) > AWAITED_S as u16 {
+            self.awaited.store(0, Ordering::Relaxed);
+        }
+        let is_quiet =
+            self.blocked.is_empty() && self.awaited.load(Ordering::Relaxed) == 0 && forget_after == 0;
+        if is_quiet {
+            self.is_alert.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Looks no more, until addresses move again as often, unless a frame was found lately. At each ageing tick.
-    pub(crate) fn rest(&self) {
-        self.rest_at(self.second());
+    /// A port has left the switch: another that gets its index is not blocked.
+    pub fn release(&self, port: PortIndex) {
+        self.blocked.remove(port);
     }
 
-    fn rest_at(&self, second: u32) {
-        let found_at = self.found_at.load(Ordering::Relaxed);
-        let found_lately = found_at > 0 && second.saturating_sub(found_at) < LOOKS_ON_S;
-        if !found_lately && self.looks.swap(false, Ordering::Relaxed) {
-            self.remembered.iter().for_each(|frame| frame.store(0, Ordering::Relaxed));
+    /// Remembers a frame that is flooded. Returns the source address of a probe, if one is to be flooded with it.
+    #[inline(never)]
+    pub(crate) fn watch(&self, frame: &[Fragment]) -> Option<Mac> {
+        let now_ms = self.now_ms();
+        let bytes: usize = frame.iter().map(Fragment::len).sum();
+        (self.is_suspect(now_ms, hash(frame)) && bytes <= MOST_PROBE_BYTES).then(|| self.probe(now_ms))?
+    }
+
+    /// Remembers a frame. Returns whether there may be a loop.
+    fn is_suspect(&self, now_ms: u64, hash: u64) -> bool {
+        let second = (now_ms / 1000) as u32;
+        let Some(place) = self.remembered.get((hash >> 32) as usize & (REMEMBERED - 1)) else { return false };
+        // An entry is never 0.
+        let hash = (hash | 1 << 8) & !0xff;
+        let before = place.load(Ordering::Relaxed);
+        if before != hash | u64::from(second as u8) {
+            place.store(hash | u64::from(second as u8), Ordering::Relaxed);
         }
-    }
-
-    /// Drops those of the frames `range` that would be flooded and came by another port, too.
-    #[cold]
-    pub(crate) fn drop_looped(&self, batch: &Batch, range: Range<usize>, from: PortIndex, plan: &mut Plan) {
-        let second = self.second();
-        let fates = plan.fates_mut(range.clone());
-        for (frame, fate) in range.zip(fates).filter(|(_, fate)| **fate == Fate::Flood) {
-            if self.goes_round(hash(batch.frame(frame)), from, second) {
-                *fate = Fate::Drop(DropCause::Looped);
-                self.seen.store(self.moved.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Whether a frame came by another port than `from`. Two workers at once may not see it; the frame comes again.
-    fn goes_round(&self, hash: u64, from: PortIndex, second: u32) -> bool {
-        let first = hash as usize & (REMEMBERED - PLACES);
-        let places = self.remembered.get(first..first + PLACES).unwrap_or(&[]);
-        // Its lowest byte is the port, and it is never 0.
-        let frame = (hash | 1 << 8) & !0xff;
-        let Some(place) = places.iter().find(|place| place.load(Ordering::Relaxed) & !0xff == frame) else {
-            let empty = places.iter().find(|place| place.load(Ordering::Relaxed) == 0);
-            let scattered = || {
-                let number = scatter(self.displaced.fetch_add(1, Ordering::Relaxed));
-                places.get(number as usize & (PLACES - 1))
-            };
-            if let Some(place) = empty.or_else(scattered) {
-                place.store(frame | u64::from(from.0), Ordering::Relaxed);
-            }
+        if before & !0xff != hash || (second as u8).wrapping_sub(before as u8) > 1 {
             return false;
-        };
-        let is_elsewhere = place.load(Ordering::Relaxed) & 0xff != u64::from(from.0);
-        if is_elsewhere {
-            place.store(frame | SEVERAL_PORTS, Ordering::Relaxed);
-            self.found_at.store(second.max(1), Ordering::Relaxed);
         }
-        is_elsewhere
+        let repeats = self.repeats.load(Ordering::Relaxed);
+        let count = if (repeats >> 32) as u32 == second { repeats as u32 + 1 } else { 1 };
+        self.repeats.store(u64::from(second) << 32 | u64::from(count), Ordering::Relaxed);
+        count >= REPEATS_PER_S
     }
 
-    /// The loop that was noticed last, once.
-    pub fn take_seen(&self) -> Option<LoopSeen> {
-        let seen = self.seen.swap(0, Ordering::Relaxed);
-        (seen != 0).then(|| LoopSeen {
-            mac: Mac::from_bits(seen >> 16),
-            ports: [PortIndex((seen >> 8) as u8), PortIndex(seen as u8)],
-        })
+    /// The source address of the next probe, if it is time for one.
+    #[cold]
+    fn probe(&self, now_ms: u64) -> Option<Mac> {
+        let next = self.next_probe.load(Ordering::Relaxed);
+        let (due_ms, doublings) = (next >> 8, next & 0xff);
+        if now_ms < due_ms {
+            return None;
+        }
+        // After a time without repeats as long as the longest pause the pauses begin anew.
+        let doublings = if now_ms - due_ms > FIRST_PAUSE_MS << MOST_DOUBLINGS { 0 } else { doublings };
+        let due_ms = now_ms + (FIRST_PAUSE_MS << doublings);
+        let then = due_ms << 8 | (doublings + 1).min(MOST_DOUBLINGS);
+        self.next_probe.compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        let mut hasher = self.key.build_hasher();
+        hasher.write_u64(self.probes.fetch_add(1, Ordering::Relaxed));
+        let [mut first, second, third, fourth, fifth, sixth, ..] = hasher.finish().to_be_bytes();
+        // Locally administered, not a group.
+        first = first & !1 | 2;
+        let source = Mac::from_octets([first, second, third, fourth, fifth, sixth]);
+        self.awaited.store(source.bits() << 16 | (now_ms / 1000) & 0xffff, Ordering::Relaxed);
+        self.is_alert.store(true, Ordering::Relaxed);
+        Some(source)
+    }
+
+    /// The port that was blocked last, once.
+    pub fn take_blocked(&self) -> Option<PortIndex> {
+        self.unreported.swap(0, Ordering::Relaxed).checked_sub(1).map(|index| PortIndex(index as u8))
     }
 }
 
-/// A number without an order in its bits (the last steps of MurmurHash3).
-fn scatter(mut number: u32) -> u32 {
-    number ^= number >> 16;
-    number = number.wrapping_mul(0x85eb_ca6b);
-    number ^= number >> 13;
-    number = number.wrapping_mul(0xc2b2_ae35);
-    number ^ number >> 16
-}
-
-/// Distinguishes frames by their beginning, their end and their length (FNV-1a).
-fn hash(fragments: &[Fragment]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325;
+/// Distinguishes frames by their beginning and their end, but not by a VLAN tag, which a frame may have at one port and
+/// not at another.
+fn hash(frame: &[Fragment]) -> u64 {
+    let mut hash = 0x9e37_79b9_7f4a_7c15_u64;
     let mut add = |bytes: &[u8]| {
-        for &byte in bytes {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut().zip(chunk).for_each(|(to, byte)| *to = *byte);
+            hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            hash ^= hash >> 32;
         }
     };
-    let mut bytes = [0; KNOWN_BY_BYTES];
-    for fragment in [fragments.first(), fragments.last()].into_iter().flatten() {
-        let len = fragment.bytes().read(&mut bytes);
-        add(bytes.get(..len).unwrap_or(&[]));
-        let end = fragment.bytes().skip(fragment.len().saturating_sub(KNOWN_BY_BYTES));
+    let mut bytes = [0; ADDRESSES_BYTES + TAG_BYTES + KNOWN_BY_BYTES];
+    if let Some(first) = frame.first() {
+        let len = first.bytes().read(&mut bytes);
+        let (addresses, rest) = bytes.split_at(len.min(ADDRESSES_BYTES));
+        let is_tagged = rest.first_chunk().is_some_and(|protocol| TAG_PROTOCOLS.contains(protocol));
+        let rest = rest.get(if is_tagged { TAG_BYTES } else { 0 }..).unwrap_or(&[]);
+        add(addresses);
+        add(rest.get(..len.saturating_sub(ADDRESSES_BYTES + TAG_BYTES).min(KNOWN_BY_BYTES)).unwrap_or(&[]));
+    }
+    if let Some(last) = frame.last() {
+        let end = last.bytes().skip(last.len().saturating_sub(KNOWN_BY_BYTES));
         let len = end.read(&mut bytes);
         add(bytes.get(..len).unwrap_or(&[]));
     }
-    let len: usize = fragments.iter().map(Fragment::len).sum();
-    add(&len.to_le_bytes());
     hash
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mac_table::{MacTableConfig, Tick};
 
     const A: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xa]);
     const ONE: PortIndex = PortIndex(1);
-    const TWO: PortIndex = PortIndex(2);
+
+    fn table() -> MacTable {
+        MacTable::new(MacTableConfig::new(7)).unwrap()
+    }
 
     #[test]
-    fn moves_beyond_the_limit_of_a_second_make_it_check_frames_until_the_next_tick() {
+    fn frames_that_come_in_again_are_suspect_from_the_limit_of_a_second_on() {
         let guard = LoopGuard::default();
-        let mut moves = Moves::NONE;
-        moves.add(A, ONE);
         for second in 0..3 {
-            for _ in 0..MOST_MOVES_PER_S {
-                guard.note_at(second, &moves, TWO);
-                assert!(!guard.looks());
-            }
+            let suspects =
+                (0..=REPEATS_PER_S).filter(|_| guard.is_suspect(second * 1000, 0x1234_5678_9abc_de00));
+            // The first frame of all repeats none.
+            assert_eq!(suspects.count(), if second == 0 { 1 } else { 2 });
         }
-        guard.note_at(2, &moves, TWO);
-        assert!(guard.looks());
-        assert_eq!(guard.take_seen(), None, "that is not a loop yet");
-        guard.rest();
-        assert!(!guard.looks());
+        for number in 0..100_000 {
+            assert!(!guard.is_suspect(5000, number << 32), "frames that differ are not suspect");
+        }
+        assert!(
+            (0..10).all(|second| !guard.is_suspect(10_000 + second * 2000, 7 << 40)),
+            "slow ones neither"
+        );
     }
 
     #[test]
-    fn a_frame_goes_round_once_it_came_by_two_ports() {
+    fn pauses_between_probes_double_up_to_a_minute_and_begin_anew_after_a_quiet_time() {
         let guard = LoopGuard::default();
-        let goes_round = |frame, port, second| guard.goes_round(frame, port, second);
-        let (frame, other) = (0x1234_5678_9abc_de00, 0x1234_5678_9abd_de01);
-        assert!(!goes_round(frame, ONE, 0) && !goes_round(frame, ONE, 0));
-        assert!(!goes_round(other, TWO, 0));
-        assert!(goes_round(frame, TWO, 0));
-        assert!(goes_round(frame, ONE, 1) && goes_round(frame, TWO, 1));
-        guard.looks.store(true, Ordering::Relaxed);
-        guard.rest_at(LOOKS_ON_S);
-        assert!(guard.looks() && goes_round(frame, TWO, LOOKS_ON_S), "another copy may still go round");
-        guard.rest_at(2 * LOOKS_ON_S);
-        assert!(!guard.looks() && !goes_round(frame, TWO, 2 * LOOKS_ON_S));
+        let times = |until: u64| (0..until).filter(|&ms| guard.probe(ms).is_some()).collect::<Vec<_>>();
+        assert_eq!(times(500), [0, 16, 48, 112, 240, 496]);
+        let later: Vec<_> = (500..600_000).filter(|&ms| guard.probe(ms).is_some()).collect();
+        let pause = FIRST_PAUSE_MS << MOST_DOUBLINGS;
+        assert!(later.windows(2).all(|pair| pair[1] - pair[0] <= pause) && later.len() < 20, "{later:?}");
+        assert!(guard.probe(1_000_000).is_some());
+        assert!(guard.probe(1_000_000 + FIRST_PAUSE_MS).is_some());
     }
 
     #[test]
-    fn more_frames_than_have_places_are_found_in_the_end() {
-        let guard = LoopGuard::default();
-        let places = PLACES as u64;
-        let mut frames: Vec<u64> = (1..=3 * places).map(|number| number << 20 | 0xff).collect();
-        for _ in 0..10_000 {
-            for port in [ONE, TWO] {
-                frames.retain(|&frame| !guard.goes_round(frame, port, 0));
-            }
-        }
-        assert_eq!(frames, Vec::<u64>::new());
+    fn a_port_is_blocked_by_the_awaited_probe_alone_and_for_its_time() {
+        let (guard, table) = (LoopGuard::default(), table());
+        table.learn(A, ONE, Tick(0));
+        assert!(!guard.ends_at(100, A, ONE, &table));
+        let first = guard.probe(100_000).unwrap();
+        let second = guard.probe(100_016).unwrap();
+        assert_ne!(first, second);
+        assert!(!second.is_multicast());
+        assert!(!guard.ends_at(100, first, ONE, &table), "the later one is awaited");
+        assert!(table.lookup(A, Tick(0)).is_some());
+        assert!(guard.ends_at(100, second, ONE, &table) && guard.is_alert());
+        assert_eq!(table.lookup(A, Tick(0)), None, "what the loop taught is forgotten");
+        assert!(guard.ends_at(100, A, ONE, &table), "other flooded frames end there, too");
+        assert!(!guard.ends_at(100, A, PortIndex(2), &table));
+        assert_eq!((guard.take_blocked(), guard.take_blocked()), (Some(ONE), None));
+        table.learn(A, ONE, Tick(0));
+        guard.keep_time(101, &table);
+        assert!(table.lookup(A, Tick(0)).is_some());
+        guard.keep_time(102, &table);
+        assert_eq!(table.lookup(A, Tick(0)), None, "it is forgotten again once no frame is under way");
+        guard.keep_time(100 + BLOCKED_S - 1, &table);
+        assert!(guard.ends_at(119, A, ONE, &table) && guard.is_alert());
+        guard.keep_time(100 + BLOCKED_S, &table);
+        assert!(!guard.ends_at(120, A, ONE, &table) && !guard.is_alert());
+    }
+
+    #[test]
+    fn a_probe_that_does_not_come_back_is_not_awaited_for_ever() {
+        let (guard, table) = (LoopGuard::default(), table());
+        let probe = guard.probe(65_535_000).unwrap();
+        guard.keep_time(65_535 + AWAITED_S, &table);
+        assert!(guard.is_alert());
+        guard.keep_time(65_535 + AWAITED_S + 1, &table);
+        assert!(!guard.is_alert() && !guard.ends_at(65_540, probe, ONE, &table));
     }
 }

@@ -271,19 +271,18 @@ impl MacTable {
     /// The same in a VLAN.
     pub fn learn_in(&self, vlan: u16, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
-            let _ = self.learn_entry(vlan, mac, Entry::new(mac, port, now), now);
+            self.learn_entry(vlan, mac, Entry::new(mac, port, now), now);
         }
     }
 
-    /// As [`Self::learn_in`], for what it learns; `entry` is that of `mac` at `now`. Returns the port on which `mac` was
-    /// before, if that was another.
+    /// As [`Self::learn_in`], for what it learns; `entry` is that of `mac` at `now`.
     #[inline]
-    pub(crate) fn learn_entry(&self, vlan: u16, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
-        let set = self.set_of(vlan, mac)?;
-        if set.nearest(entry.0) == 0 {
-            return None;
+    pub(crate) fn learn_entry(&self, vlan: u16, mac: Mac, entry: Entry, now: Tick) {
+        if let Some(set) = self.set_of(vlan, mac)
+            && set.nearest(entry.0) != 0
+        {
+            self.change_set(set, mac, entry, now);
         }
-        self.change_set(set, mac, entry, now)
     }
 
     /// Puts `mac` onto `port`, where it stays in all VLANs: it does not age, and frames do not move it. A multicast
@@ -391,7 +390,7 @@ impl MacTable {
 
     #[cold]
     #[inline(never)]
-    fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
+    fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) {
         let entry = match self.statics.port_of(mac) {
             Some(port) if port != entry.port() => {
                 self.statics.refuse_move();
@@ -409,10 +408,11 @@ impl MacTable {
                 known if self.statics.port_of(known.mac()).is_some() => 0,
                 known => 1 + u16::from(known.age_ticks(now)),
             };
-            let (way, old) = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known))?;
+            let ranked = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known));
+            let Some((way, old)) = ranked else { return };
             let is_known = old.mac() == mac;
             if is_known && old.port() == entry.port() && old.age_ticks(now) == 0 {
-                return None;
+                return;
             }
             if !set.replace(way, old, entry) {
                 continue;
@@ -425,9 +425,8 @@ impl MacTable {
                     set.replace(other, known, Entry::EMPTY);
                 }
             }
-            return (is_known && old.port() != entry.port()).then(|| old.port());
+            return;
         }
-        None
     }
 
     fn clear(&self, is_unwanted: impl Fn(Entry) -> bool) -> usize {

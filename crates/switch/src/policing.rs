@@ -12,13 +12,13 @@ use std::sync::Arc;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex, PortMask};
 
 pub use self::foresight::{Departure, Foreseen};
 use crate::classify::FrameHeader;
 use crate::learning::LearningSwitch;
-use crate::loop_guard::Moves;
 use crate::mac_table::Entry;
 use crate::port_policies::{Members, NO_VLAN, PortPolicies};
 use crate::vlan_egress::Egress;
@@ -46,13 +46,6 @@ type Ingress = Option<(TaggedHeader, u16)>;
 struct Domain {
     vlan: u16,
     members: Members,
-}
-
-/// What is learned from a batch.
-struct Lessons {
-    /// VLAN and entry of the last.
-    last: (u16, Entry),
-    moves: Moves,
 }
 
 impl Policing {
@@ -114,17 +107,16 @@ impl Policing {
         }
     }
 
-    fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, lessons: &mut Lessons) {
+    /// Learns the source of a frame; `last` is the VLAN and the entry that was learned last.
+    fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, last: &mut (u16, Entry)) {
         if header.source.is_multicast() || header.flags & FrameHeader::NO_LEARN != 0 || !from.is_port() {
             return;
         }
         let now = self.switch.now();
         let entry = Entry::new(header.source, from, now);
-        if lessons.last != (vlan, entry) {
-            lessons.last = (vlan, entry);
-            if let Some(before) = self.switch.table.learn_entry(vlan, header.source, entry, now) {
-                lessons.moves.add(header.source, before);
-            }
+        if *last != (vlan, entry) {
+            *last = (vlan, entry);
+            self.switch.table.learn_entry(vlan, header.source, entry, now);
         }
     }
 
@@ -134,7 +126,9 @@ impl Policing {
         let storm = policies.storm_limit(from);
         let mut now_ns = None;
         let mut domain = self.domain(NO_VLAN);
-        let mut lessons = Lessons { last: (NO_VLAN, Entry::EMPTY), moves: Moves::NONE };
+        let mut last = (NO_VLAN, Entry::EMPTY);
+        let LearningSwitch { loops, table, .. } = &*self.switch;
+        let is_alert = loops.is_alert();
         self.ingress.clear();
         for frame in frames {
             let (header, tagged) = match self.read(from, batch, frame) {
@@ -159,32 +153,47 @@ impl Policing {
                 }
                 self.metered.push(frame as u16);
             }
-            self.learn(header, from, vlan, &mut lessons);
+            if is_alert
+                && self.look_up(header, from, &domain) == Fate::Flood
+                && loops.ends_here(header.source, from, table)
+            {
+                plan.set_fate(frame, Fate::Drop(DropCause::Looped));
+                continue;
+            }
+            self.learn(header, from, vlan, &mut last);
             plan.set_fate(frame, self.look_up(header, from, &domain));
-        }
-        if !lessons.moves.is_empty() {
-            self.switch.loops.note(&lessons.moves, from);
         }
     }
 
-    /// Has each frame leave to those that may get it, and as they get it.
-    fn send(&self, from: PortIndex, frames: Range<usize>, ingress: &[Ingress], plan: &mut Plan) {
+    /// Has each frame leave to those that may get it, and as they get it; with one of them also a probe.
+    fn send(
+        &self,
+        from: PortIndex,
+        frames: Range<usize>,
+        ingress: &[Ingress],
+        probe: Option<(usize, [u8; ETHERNET_HEADER_BYTES])>,
+        plan: &mut Plan,
+    ) {
         let kept_from = self.policies.kept_from(from);
-        let mut but = kept_from;
-        but.insert(from);
+        let mut others = kept_from;
+        others.insert(from);
+        let closed = kept_from.or(self.switch.closed_to_floods(from));
+        let floods_to_all = closed.len() == 1;
         let mut domain = self.domain(NO_VLAN);
         let mut egress = Egress::default();
         for (frame, ingress) in frames.zip(ingress) {
             let fate = plan.fate(frame);
+            let but = if fate == Fate::Flood { closed } else { others };
+            let probe = probe.filter(|(with, _)| *with == frame).map(|(_, head)| head);
             match ingress {
                 Some((head, vlan)) => {
                     if *vlan != domain.vlan {
                         domain = self.domain(*vlan);
                     }
-                    egress.send(frame, fate, (head, *vlan), domain.members.but(but), plan);
+                    egress.send(frame, fate, (head, *vlan), probe, domain.members.but(but), plan);
                 }
-                None if fate == Fate::Flood && !kept_from.is_empty() => {
-                    egress.flood(frame, domain.members.untagged.but(but), plan)
+                None if fate == Fate::Flood && (probe.is_some() || !floods_to_all) => {
+                    egress.flood(frame, probe, domain.members.untagged.but(but), plan);
                 }
                 None => {}
             }
@@ -203,10 +212,9 @@ impl Decide for Policing {
         }
         let frames = first..batch.frames();
         self.judge(from, batch, frames.clone(), plan);
-        if self.switch.loops.looks() {
-            self.switch.drop_looped(batch, frames.clone(), from, plan);
-        }
-        self.send(from, frames, &self.ingress, plan);
+        let flooded = frames.clone().find(|&frame| plan.fate(frame) == Fate::Flood);
+        let probe = flooded.and_then(|frame| Some((frame, self.switch.watch(batch.frame(frame))?)));
+        self.send(from, frames, &self.ingress, probe, plan);
     }
 
     fn executed(&mut self, from: PortIndex, _: &Batch, range: Range<usize>, _: &Plan) {

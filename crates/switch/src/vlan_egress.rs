@@ -4,6 +4,7 @@
 //! send into a VLAN in which its port is not.
 
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use ringroad_port::plan::{Destination, Fate, FrameCopy, Plan, SetId};
 use ringroad_port::port_index::PortMask;
 
@@ -37,46 +38,76 @@ fn copy(to: Destination, head: NewHead, plan: &mut Plan) -> Option<FrameCopy> {
 }
 
 impl Egress {
-    /// Has a frame leave as it came, to these ports.
-    pub(crate) fn flood(&mut self, frame: usize, to: PortMask, plan: &mut Plan) {
-        let set = set(&mut self.untagged, to, plan);
-        plan.set_fate(frame, set.map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports));
+    /// Has a frame leave as it came, to these ports; a copy with the head `probe` too.
+    pub(crate) fn flood(
+        &mut self,
+        frame: usize,
+        probe: Option<[u8; ETHERNET_HEADER_BYTES]>,
+        to: PortMask,
+        plan: &mut Plan,
+    ) {
+        let Some(set) = set(&mut self.untagged, to, plan) else {
+            return plan.set_fate(frame, Fate::Drop(DropCause::NoDestination));
+        };
+        let to = Destination::Ports(set);
+        let probe = probe.and_then(|head| plan.head(head.len(), &head));
+        let copies = [FrameCopy { to, head: None }, FrameCopy { to, head: probe }];
+        plan.copy(frame, copies.get(..1 + usize::from(probe.is_some())).unwrap_or(&copies));
     }
 
-    /// Sends a frame of a VLAN to its fate's destination: a port or all of `others`.
+    /// Sends a frame of a VLAN to its fate's destination: a port or all of `others`. A copy with the head `probe`, in
+    /// the same VLAN, goes there too.
     pub(crate) fn send(
         &mut self,
         frame: usize,
         fate: Fate,
         (head, vlan): (&TaggedHeader, u16),
+        probe: Option<[u8; ETHERNET_HEADER_BYTES]>,
         others: Members,
         plan: &mut Plan,
     ) {
+        let copies = match self.copies(fate, (head, vlan), others, plan) {
+            Ok(copies) => copies,
+            Err(None) => return,
+            Err(Some(cause)) => return plan.set_fate(frame, Fate::Drop(cause)),
+        };
+        let probe = probe.and_then(|probe| self.copies(fate, (&head.with(probe), vlan), others, plan).ok());
+        let mut all = [FrameCopy { to: Destination::Others, head: None }; 4];
+        let known = copies.into_iter().chain(probe.into_iter().flatten()).flatten();
+        let count = all.iter_mut().zip(known).map(|(place, copy)| *place = copy).count();
+        plan.copy(frame, all.get(..count).unwrap_or(&all));
+    }
+
+    /// The copies of a frame that goes to a port or to all of `others`; or why there are none, if the fate does not
+    /// tell.
+    fn copies(
+        &mut self,
+        fate: Fate,
+        (head, vlan): (&TaggedHeader, u16),
+        others: Members,
+        plan: &mut Plan,
+    ) -> Result<[Option<FrameCopy>; 2], Option<DropCause>> {
         // A frame without its tag would be taken for one of the VLAN that the next tag names.
         let stays_tagged = head.has_inner_tag();
-        let copies = match fate {
+        match fate {
             Fate::Port(port) if others.tagged.contains(port) => {
-                [copy(Destination::Port(port), head.tagged(vlan), plan), None]
+                Ok([copy(Destination::Port(port), head.tagged(vlan), plan), None])
             }
-            Fate::Port(_) if stays_tagged => return plan.set_fate(frame, Fate::Drop(DropCause::WrongVlan)),
-            Fate::Port(port) => [copy(Destination::Port(port), head.untagged(), plan), None],
+            Fate::Port(_) if stays_tagged => Err(Some(DropCause::WrongVlan)),
+            Fate::Port(port) => Ok([copy(Destination::Port(port), head.untagged(), plan), None]),
             Fate::Flood if stays_tagged && others.tagged.is_empty() && !others.untagged.is_empty() => {
-                return plan.set_fate(frame, Fate::Drop(DropCause::WrongVlan));
+                Err(Some(DropCause::WrongVlan))
             }
             Fate::Flood => {
                 let tagged = set(&mut self.tagged, others.tagged, plan);
                 let untagged =
                     if stays_tagged { None } else { set(&mut self.untagged, others.untagged, plan) };
-                [
+                Ok([
                     tagged.and_then(|set| copy(Destination::Ports(set), head.tagged(vlan), plan)),
                     untagged.and_then(|set| copy(Destination::Ports(set), head.untagged(), plan)),
-                ]
+                ])
             }
-            Fate::Ports(_) | Fate::Copies(_) | Fate::Drop(_) => return,
-        };
-        match copies {
-            [Some(first), Some(second)] => plan.copy(frame, &[first, second]),
-            [one, other] => plan.copy(frame, one.or(other).as_slice()),
+            Fate::Ports(_) | Fate::Copies(_) | Fate::Drop(_) => Err(None),
         }
     }
 }

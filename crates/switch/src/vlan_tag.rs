@@ -83,6 +83,12 @@ impl TaggedHeader {
         u16::from_be_bytes(self.ethertype) == TAG_PROTOCOL
     }
 
+    /// The same tag behind other addresses and before another type.
+    pub(crate) fn with(&self, head: [u8; ETHERNET_HEADER_BYTES]) -> Self {
+        let [addresses @ .., high, low] = head;
+        Self { addresses, ethertype: [high, low], ..*self }
+    }
+
     fn replaces(&self) -> usize {
         ETHERNET_HEADER_BYTES + self.control.map_or(0, |_| TAG_BYTES)
     }

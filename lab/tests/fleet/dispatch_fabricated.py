@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
@@ -34,4 +35,6 @@ if __name__ == "__main__":
         settings = DispatcherSettings(attempts=3, retry_wait_s=0.0, poll_s=0.05, notify_wait_s=0.05)
         notifications = Path(folder) / FILE_NAME
         recipients = targets(read_notifications(notifications)) if notifications.exists() else []
-        Dispatcher(results, engine, Leases(results, engine.name), settings, recipients=recipients).run(stopping, once=True)
+        # Tests wait for what it says.
+        say = partial(print, flush=True)
+        Dispatcher(results, engine, Leases(results, engine.name), settings, say=say, recipients=recipients).run(stopping, once=True)

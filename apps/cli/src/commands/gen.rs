@@ -1,5 +1,6 @@
 //! `ringroad gen`: a generator, and the meter at the other end.
 
+mod flooding;
 mod live;
 mod losses;
 pub(super) mod summary;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad::{OpenOptions, PortInfo};
-use ringroad_generator::{Ended, Load, Plan, PlannedPort, Report, Session};
+use ringroad_generator::{Ended, KeptPorts, Load, Plan, PlannedPort, Report, Session, announce_receivers};
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
@@ -35,7 +36,8 @@ const DRAIN_S: f64 = 0.5;
 ///
 /// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and the signature's
 /// checksum. With --to this program receives too, and reports loss, duplicates, reordering, damage, latency and jitter;
-/// `ringroad recv --check` is a separate receiver. A frame size includes the 4 bytes of FCS, as in standards, although
+/// `ringroad recv --check` is a separate receiver. The ports of --to announce their addresses first, so that switches
+/// need not flood. A frame size includes the 4 bytes of FCS, as in standards, although
 /// ports of memory carry no FCS: a frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate
 /// does: frame with FCS, preamble and gap, 84 bytes for a frame of 64; write L2 for frames with FCS alone.
 #[derive(Debug, Args)]
@@ -67,6 +69,12 @@ pub(crate) struct Gen {
     /// Most frames that a late sender catches up; the rest is skipped
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
     catch_up: u32,
+    /// Send no learning frames from the ports of --to first
+    #[arg(long, help_heading = "Load")]
+    no_learning: bool,
+    /// Send even if a switch floods the frames to network interfaces
+    #[arg(long, help_heading = "Load")]
+    flood: bool,
     /// Time limit for the last frames to arrive, s
     #[arg(long, value_name = "S", default_value_t = DRAIN_S, value_parser = seconds_or_none, help_heading = "Load")]
     drain: f64,
@@ -111,7 +119,14 @@ impl Gen {
         // At full speed the usual rings are faster, since they stay in the caches.
         let sizes = if is_paced { &self.sizes.deep() } else { &self.sizes };
         let ports = OpenOptions { reconnect: self.limits.reconnect, ..sizes.open_options(global) };
-        let mut session = Session::open(plan, &ports, &options)?;
+        let mut kept = match self.no_learning {
+            true => KeptPorts::default(),
+            false => announce_receivers(&plan, &ports, &options, &|| stop.is_set())?,
+        };
+        if !self.flood {
+            flooding::refuse(global, &plan)?;
+        }
+        let mut session = Session::open_keeping(plan, &mut kept, &ports, &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;
         let drop_watch = DropWatch::start(global);

@@ -1,7 +1,7 @@
 //! Addresses of switches: learned, static, and seen on several ports in turn.
 
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::{LearningSwitch, LoopSeen, Mac, MacEntry};
+use ringroad_switch::{LearningSwitch, Mac, MacEntry};
 
 use super::Fabric;
 
@@ -71,11 +71,11 @@ impl Fabric {
         }
     }
 
-    /// The switches that noticed a loop since the last call, each with what it noticed last.
-    pub fn take_loops(&self) -> impl Iterator<Item = (&str, LoopSeen)> {
+    /// The switches that found a loop since the last call, each with the port that it blocked last.
+    pub fn take_loops(&self) -> impl Iterator<Item = (&str, PortIndex)> {
         self.switches
             .iter()
-            .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_seen()?)))
+            .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_blocked()?)))
     }
 
     /// Moves the ageing clock of every switch on by one tick.

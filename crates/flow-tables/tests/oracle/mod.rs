@@ -169,7 +169,7 @@ impl Walk<'_> {
                     header[6..].fill(0);
                 }
                 let header = FrameHeader::from_bytes(&header, 0);
-                let ports = match self.oracle.switch.forward(header, self.from).0 {
+                let ports = match self.oracle.switch.forward(header, self.from) {
                     Fate::Port(port) => vec![port.0],
                     Fate::Flood => self.all_others(),
                     _ => vec![],

@@ -89,7 +89,7 @@ impl Sink for PacketOutSink<'_> {
                 };
                 let header = FrameHeader::from_words(word(0), word(6), FrameHeader::NO_LEARN);
                 let from = port_index(packet.in_port).unwrap_or(ringroad_port::port_index::NO_PORT_INDEX);
-                match self.switch.forward(header, from).0 {
+                match self.switch.forward(header, from) {
                     Fate::Port(port) => [port].into_iter().collect(),
                     Fate::Flood => self.all_but(packet.in_port),
                     _ => PortMask::EMPTY,

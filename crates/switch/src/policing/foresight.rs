@@ -47,7 +47,7 @@ impl Policing {
         let mut plan = Plan::new();
         plan.reset(0..1);
         plan.set_fate(0, fate);
-        self.send(from, 0..1, &[ingress], &mut plan);
+        self.send(from, 0..1, &[ingress], None, &mut plan);
         Foreseen { looked_up: Some((header, vlan)), outcome: self.departures(from, &plan) }
     }
 

@@ -53,11 +53,15 @@ const fn checksum(name: &'static str) -> Field {
     field(name, WORD, Rule::Checksum, "checksum")
 }
 
+/// The destination of frames whose flow leaves it to us (`auto`, or none): 02:00:00:00:00:02. A switch delivers it,
+/// which it does not do with the source's default, 00:00:00:00:00:00.
+const CHOSEN_DESTINATION: u64 = 0x0200_0000_0002;
+
 pub(super) const HEADERS: &[Header] = &[
     Header {
         name: "ethernet",
         fields: &[
-            field("dst", Kind::Mac, Rule::VariesOrAuto { default: 0 }, "destination"),
+            field("dst", Kind::Mac, Rule::VariesOrAuto { default: CHOSEN_DESTINATION }, "destination"),
             varies("src", Kind::Mac, 0, "source"),
             field("ether_type", WORD, Rule::Follows, "ether_type"),
             only("pfc_queue", &[0]),

@@ -14,7 +14,7 @@ fn headers(given: Value) -> Value {
 fn missing_fields_have_the_models_defaults() {
     let zero = "00:00:00:00:00:00";
     let expected = json!([
-        {"ethernet": {"destination": zero, "source": zero}},
+        {"ethernet": {"destination": "02:00:00:00:00:02", "source": zero}},
         {"vlan": {"priority": 0, "dei": false, "id": 0}},
         {"mpls": {"label": 16, "traffic_class": 0, "ttl": 64}},
         {"ipv4": {

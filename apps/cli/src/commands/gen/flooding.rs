@@ -1,0 +1,73 @@
+//! Keeps a generator from network interfaces that nobody meant.
+
+use ringroad_control::report::{MacEntryReport, PortReport};
+use ringroad_generator::{Load, Plan};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::header::{Ethernet, Header};
+use ringroad_traffic::mac_address::MacAddress;
+use ringroad_traffic::modifier::{ModifierDefinition, Progression};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+
+/// Drivers of ports whose frames leave by a network interface.
+const INTERFACE_DRIVERS: [&str; 2] = ["af_xdp", "af_packet"];
+
+/// Refuses a plan of which a switch would flood frames to network interfaces that the plan does not name. Switches with
+/// flow tables are left to their controllers.
+///
+/// # Errors
+/// The interfaces and the address that nobody has announced.
+pub(super) fn refuse(global: &Global, plan: &Plan) -> Result<(), Failure> {
+    // Without a daemon there are no ports but the program's own.
+    let Ok(mut connection) = global.connect() else { return Ok(()) };
+    let status = connection.status()?;
+    for load in &plan.loads {
+        let Some((switch, _)) = load.from.split_once(':') else { continue };
+        let floods = status.switches.iter().any(|known| known.name == switch && known.openflow.is_none());
+        let others = status.ports.iter().filter(|port| is_other(port, switch, load));
+        let interfaces: Vec<&str> = others.map(|port| port.name.as_str()).collect();
+        if !floods || interfaces.is_empty() {
+            continue;
+        }
+        let known = connection.mac_table(switch)?;
+        if let Some(what) = load.streams.iter().find_map(|stream| flooded(stream, &known)) {
+            return Err(Failure::new(
+                format!("{switch} would flood {what} to {}", interfaces.join(", ")),
+                "name a destination that the switch knows (`ringroad macs` shows them), receive with --to, or send all \
+                 the same: --flood",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a port is an interface on this switch that the load does not name.
+fn is_other(port: &PortReport, switch: &str, load: &Load) -> bool {
+    let is_named = |name: &String| name.split('@').next() == Some(&port.name);
+    port.switch.as_deref() == Some(switch)
+        && INTERFACE_DRIVERS.contains(&port.kind.as_str())
+        && !std::iter::once(&load.from).chain(&load.to).any(is_named)
+}
+
+/// The frames of a stream that a switch which knows these addresses floods, in words.
+fn flooded(stream: &StreamDefinition, known: &[MacEntryReport]) -> Option<String> {
+    let is_random = |modifier: &ModifierDefinition| {
+        modifier.field == "ethernet.destination" && matches!(modifier.progression, Progression::Random(_))
+    };
+    if stream.modify.iter().any(is_random) {
+        return Some("frames to random addresses".to_owned());
+    }
+    // Of addresses that follow each other the first stands for all.
+    let destination = match (&stream.frame, stream.packet.as_deref()) {
+        (Some(frame), _) => MacAddress(*frame.0.first_chunk()?),
+        (None, Some([Header::Ethernet(ethernet), ..])) => ethernet.destination,
+        (None, _) => Ethernet::default().destination,
+    };
+    if destination.0[0] & 1 != 0 {
+        return Some(format!("frames to the group address {destination}"));
+    }
+    let text = destination.to_string();
+    let is_known = known.iter().any(|entry| entry.mac == text);
+    (!is_known).then(|| format!("frames to {text}, which no port has announced,"))
+}

@@ -1,0 +1,108 @@
+//! Frames from which switches learn the addresses behind receiving ports (RFC 2544, section 23).
+
+use std::time::{Duration, Instant};
+
+use ringroad::OpenOptions;
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::header::{Ethernet, Header};
+use ringroad_traffic::mac_address::MacAddress;
+use ringroad_traffic::modifier::{ModifierDefinition, Progression};
+use ringroad_traffic::pacing::RateSpec;
+
+use crate::error::SessionError;
+use crate::open_port::KeptPorts;
+use crate::plan::{Load, Plan};
+use crate::session::{Ended, Session, SessionOptions};
+
+/// Copies of each learning frame: one may be lost while the DUT wakes up.
+const LEARNING_COPIES: u64 = 3;
+/// Rate at which learning frames are sent, frames/s: a DUT that learns slowly follows.
+const LEARNING_FPS: f64 = 10_000.0;
+/// Longest wait until the other side of each port has taken the learning frames.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Time between two checks of that.
+const LOOK: Duration = Duration::from_millis(5);
+
+const BROADCAST: MacAddress = MacAddress([0xff; 6]);
+/// IEEE 802's EtherType for local experiments, which no host answers.
+const LOCAL_EXPERIMENT: u16 = 0x88b5;
+
+/// Opens the plan's ports, sends learning frames from those that should receive, and waits until the frames have left.
+/// Returns the ports, open, for a session with the same options. `stopped` ends the wait.
+///
+/// # Errors
+/// [`SessionError`] if a port cannot be opened or fails.
+pub fn announce_receivers(
+    plan: &Plan,
+    ports: &OpenOptions,
+    options: &SessionOptions,
+    stopped: &dyn Fn() -> bool,
+) -> Result<KeptPorts, SessionError> {
+    let loads = plan.loads.iter().flat_map(learning_loads).collect();
+    let learning = Plan { ports: plan.ports.clone(), loads };
+    if learning.loads.is_empty() {
+        return Ok(KeptPorts::default());
+    }
+    let mut session = Session::open(learning, ports, options)?;
+    session.start();
+    while !session.wait_sent(LOOK * 10) && !stopped() {}
+    let until = Instant::now() + LONGEST_WAIT;
+    let waits = |session: &mut Session| {
+        session.report().is_some_and(|report| report.ports.iter().any(|port| port.unsent_slots > 0))
+    };
+    while waits(&mut session) && !stopped() && Instant::now() < until {
+        std::thread::sleep(LOOK);
+    }
+    let Ended { ports, outcome, .. } = session.end(Duration::ZERO);
+    outcome.map(|()| ports)
+}
+
+/// Loads from the ports that `load` leads to: for each of its streams frames whose source address is the destination of
+/// the stream's, as broadcast. Addresses drawn at random are not learned.
+pub(crate) fn learning_loads(load: &Load) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for (from, definition) in
+        load.to.iter().flat_map(|from| load.streams.iter().map(move |stream| (from, stream)))
+    {
+        let Some((stream, addresses)) = learning_stream(definition) else { continue };
+        loads.push(Load {
+            name: format!("learning {} of {} at {from}", definition.name, load.name),
+            rate: RateSpec::Frames { rate_fps: LEARNING_FPS },
+            frames: Some(addresses * LEARNING_COPIES),
+            ..Load::new(from, &[], vec![stream])
+        });
+    }
+    loads
+}
+
+/// A stream from which the destination addresses of `definition` are learned, and their number.
+fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u64)> {
+    let destination = match (&definition.frame, definition.packet.as_deref()) {
+        (Some(frame), _) => MacAddress(*frame.0.first_chunk()?),
+        (None, Some([Header::Ethernet(ethernet), ..])) => ethernet.destination,
+        (None, Some(_)) => return None,
+        (None, None) => Ethernet::default().destination,
+    };
+    let varied = definition.modify.iter().find(|modifier| modifier.field == "ethernet.destination");
+    let addresses = match varied.map(|modifier| &modifier.progression) {
+        None => 1,
+        Some(Progression::Increment(steps) | Progression::Decrement(steps)) => steps.count,
+        Some(Progression::List(values)) => values.len() as u64,
+        Some(Progression::Random(_)) => return None,
+    };
+    let ethernet =
+        Ethernet { source: destination, destination: BROADCAST, ether_type: Some(LOCAL_EXPERIMENT) };
+    let modify = varied.map(|modifier| ModifierDefinition {
+        field: "ethernet.source".to_owned(),
+        every: 1,
+        ..modifier.clone()
+    });
+    let stream = StreamDefinition {
+        name: definition.name.clone(),
+        signature: false,
+        packet: Some(vec![Header::Ethernet(ethernet)]),
+        modify: modify.into_iter().collect(),
+        ..StreamDefinition::default()
+    };
+    Some((stream, addresses))
+}

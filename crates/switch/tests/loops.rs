@@ -1,0 +1,247 @@
+//! Switches with a cable between two of their ports: frames that go round end, and others pass.
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::clock::Clock;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::plan::{Decide, Destination, Fate, Plan};
+use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_port::port_settings::{PortSettings, PortVlans};
+use ringroad_switch::loop_guard::REPEATS_PER_S;
+use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Policing, PortPolicies, PortPolicy};
+
+const BROADCAST: [u8; 6] = [0xff; 6];
+/// The ports that the cable joins.
+const CABLED: [u8; 2] = [1, 2];
+/// Frames that a loop carries before a test gives up: many more than it takes to find the loop.
+const MOST_LAPS: usize = 200 * REPEATS_PER_S as usize;
+
+fn station(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number]
+}
+
+/// A frame of 60 bytes that differs from others by its number.
+fn frame(to: [u8; 6], from: [u8; 6], number: u16) -> Vec<u8> {
+    let mut bytes = [&to[..], &from, &[8, 0], &number.to_be_bytes()].concat();
+    bytes.resize(60, 0);
+    bytes
+}
+
+/// A switch with ports 0 to 4, of which two are joined by a cable.
+struct Bed {
+    switch: Arc<LearningSwitch>,
+    decider: Box<dyn Decide>,
+    /// Frames on the cable, each with the port that it comes in by.
+    cable: VecDeque<(u8, Vec<u8>)>,
+    /// Frames that the stations got, by port.
+    got: Vec<(u8, Vec<u8>)>,
+    looped: usize,
+    /// One in this many frames that would enter the cable is lost; 0: none.
+    loses: usize,
+    entered: usize,
+}
+
+impl Bed {
+    fn new(settings: &[(u8, PortSettings)]) -> Self {
+        let switch = Arc::new(LearningSwitch::new(MacTable::new(MacTableConfig::new(7)).unwrap()));
+        (0..5).for_each(|port| assert!(switch.ports.insert(PortIndex(port))));
+        let decider: Box<dyn Decide> = if settings.is_empty() {
+            switch.decider()
+        } else {
+            let policies: Vec<_> = settings
+                .iter()
+                .map(|(port, settings)| (PortIndex(*port), PortPolicy::new(settings.clone())))
+                .collect();
+            let policies = PortPolicies::new(policies.iter().map(|(port, policy)| (*port, policy)));
+            Box::new(Policing::new(Arc::clone(&switch), Arc::new(policies), Clock::manual()))
+        };
+        let (cable, got) = (VecDeque::new(), Vec::new());
+        Self { switch, decider, cable, got, looped: 0, loses: 0, entered: 0 }
+    }
+
+    fn send(&mut self, from: u8, bytes: &[u8]) {
+        let mut batch = Batch::new();
+        // SAFETY: the frame outlives the batch, and nothing writes to it.
+        batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
+        let mut plan = Plan::new();
+        plan.reset(0..1);
+        self.decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        self.decider.executed(PortIndex(from), &batch, 0..1, &plan);
+        let to = |to: Destination| -> PortMask {
+            match to {
+                Destination::Port(port) => [port].into_iter().collect(),
+                Destination::Others => self.switch.ports.iter().filter(|port| port.0 != from).collect(),
+                Destination::Ports(set) => plan.ports(set),
+            }
+        };
+        let copies: Vec<(PortMask, Vec<u8>)> = match plan.fate(0) {
+            Fate::Drop(cause) => {
+                self.looped += usize::from(cause == DropCause::Looped);
+                return;
+            }
+            Fate::Port(port) => vec![(to(Destination::Port(port)), bytes.to_vec())],
+            Fate::Flood => vec![(to(Destination::Others), bytes.to_vec())],
+            Fate::Ports(set) => vec![(to(Destination::Ports(set)), bytes.to_vec())],
+            Fate::Copies(copies) => {
+                let copies = plan.copies_of(copies).iter().map(|copy| {
+                    let head = copy.head.and_then(|head| plan.head_of(head));
+                    let bytes = head.map_or_else(
+                        || bytes.to_vec(),
+                        |head| [head.bytes, &bytes[head.replaces..]].concat(),
+                    );
+                    (to(copy.to), bytes)
+                });
+                copies.collect()
+            }
+        };
+        for (ports, bytes) in copies {
+            for port in ports.iter() {
+                match CABLED.iter().position(|&cabled| cabled == port.0) {
+                    Some(end) => {
+                        self.entered += 1;
+                        if self.loses == 0 || self.entered % self.loses != 0 {
+                            self.cable.push_back((CABLED[1 - end], bytes.clone()));
+                        }
+                    }
+                    None => self.got.push((port.0, bytes.clone())),
+                }
+            }
+        }
+    }
+
+    /// Carries frames through the cable until none is left; how many.
+    fn settle(&mut self) -> usize {
+        let mut laps = 0;
+        while let Some((port, bytes)) = self.cable.pop_front() {
+            laps += 1;
+            assert!(laps < MOST_LAPS, "{} frames go round", self.cable.len() + 1);
+            self.send(port, &bytes);
+        }
+        laps
+    }
+
+    fn access(vlan: u16) -> PortSettings {
+        PortSettings { vlans: PortVlans::Access(vlan), ..PortSettings::default() }
+    }
+
+    fn got_by(&self, port: u8, number: u16) -> usize {
+        let is_it =
+            |bytes: &[u8]| bytes.windows(4).any(|part| part == [&[8, 0], &number.to_be_bytes()[..]].concat());
+        self.got.iter().filter(|(at, bytes)| *at == port && is_it(bytes)).count()
+    }
+}
+
+#[test]
+fn a_storm_ends_and_one_end_of_the_loop_is_reported() {
+    let mut bed = Bed::new(&[]);
+    for number in 0..300 {
+        bed.send(0, &frame(BROADCAST, station(0), number));
+    }
+    assert!(bed.settle() > REPEATS_PER_S as usize);
+    let blocked = bed.switch.loops.take_blocked().unwrap();
+    assert!(CABLED.contains(&blocked.0), "{blocked:?}");
+    assert_eq!(bed.switch.loops.take_blocked(), None, "it is reported once");
+    assert!(bed.looped > 0);
+}
+
+#[test]
+fn one_copy_that_always_comes_by_the_same_port_ends_too() {
+    for first in CABLED {
+        let mut bed = Bed::new(&[]);
+        // It comes from the cable itself, so that no port has seen it before.
+        bed.send(first, &frame(BROADCAST, station(9), 1));
+        assert!(bed.settle() > REPEATS_PER_S as usize);
+        assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(first)));
+    }
+}
+
+#[test]
+fn a_storm_ends_where_the_loop_loses_frames() {
+    for loses in 2..40 {
+        let mut bed = Bed::new(&[]);
+        bed.loses = loses;
+        for number in 0..50 {
+            bed.send(0, &frame(BROADCAST, station(0), number));
+        }
+        bed.settle();
+    }
+}
+
+#[test]
+fn a_storm_in_a_vlan_ends_where_stations_have_no_tags() {
+    let mut bed = Bed::new(&[(0, Bed::access(10)), (3, Bed::access(10)), (4, Bed::access(20))]);
+    for number in 0..100 {
+        bed.send(0, &frame(BROADCAST, station(0), number));
+    }
+    assert!(bed.settle() > REPEATS_PER_S as usize);
+    assert!(bed.switch.loops.take_blocked().is_some_and(|port| CABLED.contains(&port.0)));
+    let (own, other) = (bed.got.iter().filter(|(port, _)| *port == 3).count(), bed.got_by(4, 1));
+    assert!(own >= 100 && other == 0, "{own} in the VLAN, {other} in another");
+    let probes = bed.got.iter().filter(|(_, bytes)| bytes[12..14] == [0x90, 0]).count();
+    assert!(probes >= 1, "a probe has the form that a station of the VLAN gets");
+}
+
+#[test]
+fn while_a_loop_is_cut_stations_lose_nothing() {
+    let mut bed = Bed::new(&[]);
+    bed.send(3, &frame(BROADCAST, station(3), 0));
+    bed.send(0, &frame(BROADCAST, station(0), 1));
+    bed.settle();
+    assert!(bed.switch.loops.take_blocked().is_some());
+    for number in 1000..1100 {
+        // What was learned in the loop leads nobody astray.
+        bed.send(0, &frame(station(3), station(0), number));
+        bed.send(3, &frame(station(0), station(3), number));
+        bed.send(4, &frame(BROADCAST, station(4), number + 1000));
+        let laps = bed.settle();
+        assert!(laps < 10, "{laps}");
+        assert_eq!((bed.got_by(3, number), bed.got_by(0, number)), (1, 1), "{number}");
+        let everybody = [0, 3].map(|port| bed.got_by(port, number + 1000));
+        assert_eq!(everybody, [1, 1], "{number}");
+    }
+}
+
+#[test]
+fn frames_to_a_station_behind_the_blocked_port_pass() {
+    let mut bed = Bed::new(&[]);
+    bed.send(1, &frame(BROADCAST, station(9), 1));
+    bed.settle();
+    assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(1)));
+    bed.send(0, &frame(BROADCAST, station(0), 2));
+    bed.settle();
+    // Its frame to a learned address teaches where it is.
+    bed.send(1, &frame(station(0), station(9), 3));
+    assert_eq!(bed.got_by(0, 3), 1);
+    bed.send(0, &frame(station(9), station(0), 4));
+    assert_eq!(bed.cable.iter().filter(|(port, _)| *port == 2).count(), 1, "it left by port 1");
+}
+
+#[test]
+fn a_program_that_floods_copies_of_one_frame_loses_none_and_provokes_few_probes() {
+    let mut bed = Bed::new(&[]);
+    bed.switch.ports.remove(PortIndex(1));
+    bed.switch.ports.remove(PortIndex(2));
+    let one = frame(BROADCAST, station(0), 1);
+    for _ in 0..100_000 {
+        bed.send(0, &one);
+    }
+    assert_eq!((bed.looped, bed.switch.loops.take_blocked()), (0, None));
+    let copies = bed.got.iter().filter(|(port, bytes)| *port == 3 && *bytes == one).count();
+    assert_eq!(copies, 100_000);
+    let probes = bed.got.iter().filter(|(port, bytes)| *port == 3 && *bytes != one).count();
+    assert!((1..=13).contains(&probes), "{probes}");
+}
+
+#[test]
+fn a_port_that_gets_the_index_of_a_blocked_one_is_not_blocked() {
+    let mut bed = Bed::new(&[]);
+    bed.send(1, &frame(BROADCAST, station(9), 1));
+    bed.settle();
+    bed.switch.loops.release(PortIndex(1));
+    bed.send(0, &frame(BROADCAST, station(0), 2));
+    assert_eq!(bed.cable.len(), 2);
+}
