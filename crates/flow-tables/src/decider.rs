@@ -229,7 +229,7 @@ impl Decide for FlowDecider {
         fates.finish(plan, end);
         drop(tables);
         if let Some(frame) = noted.normal_flood
-            && let Some(head) = switch.watch(batch.frame(frame))
+            && let Some(head) = switch.probe_with(batch.frame(frame))
             && let Fate::Ports(set) = plan.fate(frame)
         {
             let (to, head) = (Destination::Ports(set), plan.head(head.len(), &head));
@@ -241,7 +241,10 @@ impl Decide for FlowDecider {
         if from == self.controllers {
             return;
         }
-        let Self { needs, tally, .. } = self;
+        let Self { needs, tally, switch, noted, .. } = self;
+        if let Some(frame) = noted.normal_flood.filter(|frame| range.contains(frame)) {
+            switch.flooded(batch.frame(frame));
+        }
         if let Some(tables) = needs.tables.enter() {
             tally.count(&tables, needs.worker, batch, range);
         }

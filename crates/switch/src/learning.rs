@@ -77,7 +77,8 @@ impl LearningSwitch {
     }
 
     /// Where one frame from the port `from` goes, for a decider that uses it for some frames only. It sends a flooded
-    /// frame to no port of [`LearningSwitch::closed_to_floods`], and calls [`LearningSwitch::watch`] for one of each batch.
+    /// frame to no port of [`LearningSwitch::closed_to_floods`]. For one flooded frame of each batch it calls
+    /// [`LearningSwitch::probe_with`], and [`LearningSwitch::flooded`] once the frame has left.
     #[must_use]
     pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> Fate {
         let mut fate = [Fate::Flood];
@@ -94,27 +95,36 @@ impl LearningSwitch {
         closed
     }
 
-    /// Looks for loops by a flooded frame. Returns the head with which a copy of it is to be flooded too, if any: a
-    /// probe. It replaces the Ethernet header.
+    /// The head with which a copy of a flooded frame is to be flooded too, if a probe for loops is due. It replaces the
+    /// Ethernet header.
+    #[inline]
     #[must_use]
-    pub fn watch(&self, frame: &[Fragment]) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
-        self.loops.watch(frame).map(probe_head)
+    pub fn probe_with(&self, frame: &[Fragment]) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
+        self.loops.probe_with(frame).map(probe_head)
     }
 
-    /// Looks for loops by the flooded frames of a batch, and keeps them from blocked ports.
+    /// Remembers a frame that was flooded, to find loops by.
+    pub fn flooded(&self, frame: &[Fragment]) {
+        self.loops.remember(frame);
+    }
+
+    /// Keeps flooded frames of a batch from blocked ports, and sends a probe with the first of them if one is due.
+    /// Returns that frame.
     #[inline(never)]
-    fn watch_floods(&self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+    fn flood(&self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) -> Option<usize> {
         let mut to = (Fate::Flood, Destination::Others);
         if self.loops.is_alert() {
-            let Some(set) = plan.set(self.ports.mask().but(self.closed_to_floods(from))) else { return };
+            let set = plan.set(self.ports.mask().but(self.closed_to_floods(from)))?;
             to = (Fate::Ports(set), Destination::Ports(set));
             let fates = plan.fates_mut(frames.clone()).iter_mut();
             fates.filter(|fate| **fate == Fate::Flood).for_each(|fate| *fate = to.0);
         }
-        let Some(frame) = frames.clone().find(|&frame| plan.fate(frame) == to.0) else { return };
-        if let Some(head) = self.watch(batch.frame(frame)).and_then(|head| plan.head(head.len(), &head)) {
+        let frame = frames.clone().find(|&frame| plan.fate(frame) == to.0)?;
+        if let Some(head) = self.probe_with(batch.frame(frame)).and_then(|head| plan.head(head.len(), &head))
+        {
             plan.copy(frame, &[FrameCopy { to: to.1, head: None }, FrameCopy { to: to.1, head: Some(head) }]);
         }
+        Some(frame)
     }
 
     /// A decider for one worker.
@@ -124,6 +134,7 @@ impl LearningSwitch {
             switch: Arc::clone(self),
             headers: Vec::with_capacity(BATCH_FRAMES),
             short: Vec::with_capacity(BATCH_FRAMES),
+            flooded: None,
         })
     }
 }
@@ -134,6 +145,8 @@ struct Learning {
     headers: Vec<FrameHeader>,
     /// Frames whose first fragment has no whole Ethernet header.
     short: Vec<u16>,
+    /// A flooded frame of the batch.
+    flooded: Option<usize>,
 }
 
 /// Stands for a header that is not there: nothing is learned from it.
@@ -157,7 +170,8 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
 
 impl Decide for Learning {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
-        let Self { switch, headers, short } = self;
+        let Self { switch, headers, short, flooded } = self;
+        *flooded = None;
         let frames = first..batch.frames();
         if batch.is_single()
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
@@ -167,7 +181,7 @@ impl Decide for Learning {
             let [fate] = fate;
             plan.set_common(frames.clone(), fate);
             if floods {
-                switch.watch_floods(from, batch, frames, plan);
+                *flooded = switch.flood(from, batch, frames, plan);
             }
             return;
         }
@@ -188,10 +202,17 @@ impl Decide for Learning {
             headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
         }
         if switch.decide(headers, from, plan.fates_mut(frames.clone())) {
-            switch.watch_floods(from, batch, frames, plan);
+            *flooded = switch.flood(from, batch, frames, plan);
         }
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
+        }
+    }
+
+    #[inline]
+    fn executed(&mut self, _: PortIndex, batch: &Batch, range: Range<usize>, _: &Plan) {
+        if let Some(frame) = self.flooded.filter(|frame| range.contains(frame)) {
+            self.switch.flooded(batch.frame(frame));
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct LoopGuard {
     remembered: Box<[AtomicU64]>,
     /// The second, and in the lower half the remembered frames that came in again in it.
     repeats: AtomicU64,
+    /// Whether so many did that a probe is to be sent.
+    is_suspicious: AtomicBool,
     /// When the next probe may be sent, ms, and in the lowest byte how often the pause has doubled.
     next_probe: AtomicU64,
     /// Source address of the probe that is awaited, and in the lower 16 bits its second; 0 where none is.
@@ -77,6 +79,7 @@ impl Default for LoopGuard {
             probes: AtomicU64::new(0),
             remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             repeats: AtomicU64::new(0),
+            is_suspicious: AtomicBool::new(false),
             next_probe: AtomicU64::new(0),
             awaited: AtomicU64::new(0),
             blocked: PortSet::new(),
@@ -126,6 +129,9 @@ impl LoopGuard {
         if awaited != 0 && awaited >> 16 == source.bits() {
             self.awaited.store(0, Ordering::Relaxed);
             self.next_probe.store(0, Ordering::Relaxed);
+            // What went round was remembered before.
+            self.repeats.store(0, Ordering::Relaxed);
+            self.is_suspicious.store(false, Ordering::Relaxed);
             self.blocked_until.store(second + BLOCKED_S, Ordering::Relaxed);
             self.blocked.insert(from);
             table.forget_learned(None);
@@ -166,12 +172,23 @@ impl LoopGuard {
         self.blocked.remove(port);
     }
 
-    /// Remembers a frame that is flooded. Returns the source address of a probe, if one is to be flooded with it.
+    /// Remembers a frame that was flooded. A frame that was decided on and not executed is no evidence: it is decided
+    /// on again.
     #[inline(never)]
-    pub(crate) fn watch(&self, frame: &[Fragment]) -> Option<Mac> {
-        let now_ms = self.now_ms();
+    pub(crate) fn remember(&self, frame: &[Fragment]) {
+        if self.is_suspect(self.now_ms(), hash(frame)) {
+            self.is_suspicious.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The source address of a probe, if one is to be flooded with this frame.
+    #[inline]
+    pub(crate) fn probe_with(&self, frame: &[Fragment]) -> Option<Mac> {
+        if !self.is_suspicious.load(Ordering::Relaxed) {
+            return None;
+        }
         let bytes: usize = frame.iter().map(Fragment::len).sum();
-        (self.is_suspect(now_ms, hash(frame)) && bytes <= MOST_PROBE_BYTES).then(|| self.probe(now_ms))?
+        if bytes > MOST_PROBE_BYTES { None } else { self.probe(self.now_ms()) }
     }
 
     /// Remembers a frame. Returns whether there may be a loop.
@@ -196,6 +213,7 @@ impl LoopGuard {
     /// The source address of the next probe, if it is time for one.
     #[cold]
     fn probe(&self, now_ms: u64) -> Option<Mac> {
+        self.is_suspicious.store(false, Ordering::Relaxed);
         let next = self.next_probe.load(Ordering::Relaxed);
         let (due_ms, doublings) = (next >> 8, next & 0xff);
         if now_ms < due_ms {

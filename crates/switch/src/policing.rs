@@ -35,6 +35,8 @@ pub struct Policing {
     ingress: Vec<Ingress>,
     /// Frames for which a token of their port's storm limit was taken.
     metered: Vec<u16>,
+    /// A flooded frame of the batch.
+    flooded: Option<usize>,
 }
 
 /// The header with which a frame can leave, and its VLAN; `None` on a switch without VLANs, and if the frame goes
@@ -55,7 +57,7 @@ impl Policing {
         let inner = switch.decider();
         let ingress = Vec::with_capacity(BATCH_FRAMES);
         let metered = Vec::with_capacity(BATCH_FRAMES);
-        Self { switch, policies, inner, clock, ingress, metered }
+        Self { switch, policies, inner, clock, ingress, metered, flooded: None }
     }
 
     fn domain(&self, vlan: u16) -> Domain {
@@ -212,12 +214,18 @@ impl Decide for Policing {
         }
         let frames = first..batch.frames();
         self.judge(from, batch, frames.clone(), plan);
-        let flooded = frames.clone().find(|&frame| plan.fate(frame) == Fate::Flood);
-        let probe = flooded.and_then(|frame| Some((frame, self.switch.watch(batch.frame(frame))?)));
+        self.flooded = frames.clone().find(|&frame| plan.fate(frame) == Fate::Flood);
+        let probe = self.flooded.and_then(|frame| Some((frame, self.switch.probe_with(batch.frame(frame))?)));
         self.send(from, frames, &self.ingress, probe, plan);
     }
 
-    fn executed(&mut self, from: PortIndex, _: &Batch, range: Range<usize>, _: &Plan) {
+    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
+        if !self.policies.concern(from) {
+            return self.inner.executed(from, batch, range, plan);
+        }
+        if let Some(frame) = self.flooded.filter(|frame| range.contains(frame)) {
+            self.switch.flooded(batch.frame(frame));
+        }
         let unused = self.metered.iter().filter(|&&frame| !range.contains(&usize::from(frame))).count();
         if let Some(limit) = self.policies.storm_limit(from).filter(|_| unused > 0) {
             limit.give_back(unused);

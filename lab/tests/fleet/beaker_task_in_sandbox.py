@@ -54,7 +54,7 @@ dut_interface = "far1"
 generator_interface = "near2"
 dut_interface = "far2"
 """
-PATIENCE_S = 100.0
+PATIENCE_S = 300.0
 
 
 def command(text: str) -> None:

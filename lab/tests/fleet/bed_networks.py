@@ -16,7 +16,7 @@ CABLES = 2
 # /sys shows the interfaces of the network namespace where it was mounted. `ip netns exec` mounts it too, but takes the control groups away,
 # which slurmd needs.
 _OWN_SYS = 'cd /sys/fs/cgroup && mount -t sysfs sysfs /sys && mount -c --rbind . /sys/fs/cgroup && cd / && exec "$0" "$@"'
-_PATIENCE_S = 60.0
+_PATIENCE_S = 300.0
 # Each test process uses a part of this network, which RFC 2544 reserves for tests of devices.
 _NETWORK = "198.18"
 

@@ -23,7 +23,7 @@ import psutil
 
 from ringroad_lab.deadline import wait_until
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 # Debian installs the daemons in folders that only root's PATH contains.
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _CONFIG = """

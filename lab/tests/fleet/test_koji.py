@@ -36,7 +36,7 @@ RULE = Rule(
     package="{name}",
     tag="{tag}",
 )
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from ringroad_lab.rendezvous import member
 from sandboxed import answer
 
 SECRET = "a secret of the tests"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 SERVER, SECOND, PORT = "10.9.0.1", "10.9.0.2", 6777
 MEMBERS = ("generator", "dut", "dut2")
 Ending = list[Any]
