@@ -1,7 +1,7 @@
 //! Finds loops behind a switch's ports, and cuts them.
 //!
 //! A flooded frame in a loop comes in again and again. So the switch remembers flooded frames, one of each batch. Where
-//! remembered frames come in again [`REPEATS_PER_S`] times within a second, either there is a loop, or a program floods
+//! remembered frames come in again and again, [`REPEATS_PER_S`] times within a second, either there is a loop, or a program floods
 //! copies of one frame. The switch then floods a probe: a frame whose source address nobody else has. Only a loop brings
 //! a probe back, and the port that it comes in by is part of the loop.
 //!
@@ -24,6 +24,9 @@ use crate::port_set::PortSet;
 pub const REPEATS_PER_S: u32 = 256;
 /// How long a port behind which there is a loop is blocked for flooded frames, s.
 pub const BLOCKED_S: u32 = 20;
+/// How often a frame comes in before it counts as one that comes in again: programs that answer with copies of what they
+/// got, or replay a file into two ports, send few copies of each.
+const TIMES: u64 = 4;
 /// Flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
 /// How long a probe that has not come back is awaited, s.
@@ -49,7 +52,8 @@ pub struct LoopGuard {
     /// What makes the addresses of probes, and how many were made.
     key: RandomState,
     probes: AtomicU64,
-    /// Hashes of flooded frames, each with the second in its lowest byte; 0 where there is none.
+    /// Hashes of flooded frames. The lowest byte of each is the second, and the 4 bits above are how often the frame
+    /// came in; 0 where there is no frame.
     remembered: Box<[AtomicU64]>,
     /// The second, and in the lower half the remembered frames that came in again in it.
     repeats: AtomicU64,
@@ -195,13 +199,11 @@ impl LoopGuard {
     fn is_suspect(&self, now_ms: u64, hash: u64) -> bool {
         let second = (now_ms / 1000) as u32;
         let Some(place) = self.remembered.get((hash >> 32) as usize & (REMEMBERED - 1)) else { return false };
-        // An entry is never 0.
-        let hash = (hash | 1 << 8) & !0xff;
         let before = place.load(Ordering::Relaxed);
-        if before != hash | u64::from(second as u8) {
-            place.store(hash | u64::from(second as u8), Ordering::Relaxed);
-        }
-        if before & !0xff != hash || (second as u8).wrapping_sub(before as u8) > 1 {
+        let is_known = (before ^ hash) >> 12 == 0 && (second as u8).wrapping_sub(before as u8) <= 1;
+        let times = if is_known { (before >> 8 & 0xf).saturating_add(1).min(0xf) } else { 1 };
+        place.store(hash & !0xfff | times << 8 | u64::from(second as u8), Ordering::Relaxed);
+        if times < TIMES {
             return false;
         }
         let repeats = self.repeats.load(Ordering::Relaxed);
@@ -287,9 +289,9 @@ mod tests {
         let guard = LoopGuard::default();
         for second in 0..3 {
             let suspects =
-                (0..=REPEATS_PER_S).filter(|_| guard.is_suspect(second * 1000, 0x1234_5678_9abc_de00));
-            // The first frame of all repeats none.
-            assert_eq!(suspects.count(), if second == 0 { 1 } else { 2 });
+                (0..REPEATS_PER_S + 3).filter(|_| guard.is_suspect(second * 1000, 0x1234_5678_9abc_de00));
+            // The first three copies are not counted.
+            assert_eq!(suspects.count(), if second == 0 { 1 } else { 4 });
         }
         for number in 0..100_000 {
             assert!(!guard.is_suspect(5000, number << 32), "frames that differ are not suspect");
@@ -298,6 +300,9 @@ mod tests {
             (0..10).all(|second| !guard.is_suspect(10_000 + second * 2000, 7 << 40)),
             "slow ones neither"
         );
+        for number in 0..3 * 1000 {
+            assert!(!guard.is_suspect(40_000, number % 1000 << 32), "nor are few copies of each of many");
+        }
     }
 
     #[test]

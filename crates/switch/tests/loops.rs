@@ -245,3 +245,16 @@ fn a_port_that_gets_the_index_of_a_blocked_one_is_not_blocked() {
     bed.send(0, &frame(BROADCAST, station(0), 2));
     assert_eq!(bed.cable.len(), 2);
 }
+
+#[test]
+fn frames_that_differ_in_a_number_alone_provoke_no_probe() {
+    let mut bed = Bed::new(&[]);
+    bed.switch.ports.remove(PortIndex(1));
+    bed.switch.ports.remove(PortIndex(2));
+    for number in 0..10_000_u64 {
+        let mut bytes = [&BROADCAST[..], &station(0), &[0x88, 0xb5], &number.to_be_bytes()].concat();
+        bytes.resize([60, 61, 777, 1514][number as usize % 4], 0x5a);
+        bed.send(0, &bytes);
+    }
+    assert_eq!(bed.got.iter().filter(|(port, _)| *port == 3).count(), 10_000);
+}
