@@ -10,6 +10,7 @@ use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count};
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
+use ringroad_netdev::xdp_features::has_zero_copy;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
@@ -265,7 +266,17 @@ fn plan_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
 fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let plan = plan_packet(planning)?;
     let region_buffers = u32::from(plan.queues) * 2 * ring_size(&planning.options.device);
-    Ok(DevicePlan { region_buffers, buffer_bytes: Some(af_xdp::DEFAULT_CHUNK_BYTES), ..plan })
+    let mode = planning.options.device.word(&MODE, &MODES).unwrap_or_default();
+    let is_copied = match mode {
+        af_xdp::XdpMode::Native | af_xdp::XdpMode::Generic => true,
+        af_xdp::XdpMode::ZeroCopy => false,
+        // Where the kernel does not tell, it may be.
+        af_xdp::XdpMode::Auto => {
+            within(planning.netns, || Ok(has_zero_copy(link_by_name(planning.target)?.index)?))? == Some(false)
+        }
+    };
+    let buffer_bytes = if is_copied { af_xdp::COPY_CHUNK_BYTES } else { af_xdp::ZERO_COPY_CHUNK_BYTES };
+    Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })
 }
 
 fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {

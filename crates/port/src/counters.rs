@@ -19,6 +19,8 @@ pub struct QueueCounters {
     dropped: [AtomicU64; DropCause::ALL.len()],
     violations: AtomicU64,
     wakeups: AtomicU64,
+    waiting_frames: AtomicU64,
+    waiting_bytes: AtomicU64,
 }
 
 /// Frames that passed a queue's port without its worker.
@@ -34,6 +36,15 @@ pub struct Traffic {
     pub delivered_bytes: u64,
 }
 
+/// Frames that a queue got, and its device has not taken.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many.
+    pub frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub bytes: u64,
+}
+
 /// The values of a queue, or of several added up.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CounterSnapshot {
@@ -41,7 +52,7 @@ pub struct CounterSnapshot {
     pub received_frames: u64,
     /// Bytes of those frames, without FCS.
     pub received_bytes: u64,
-    /// Frames put into the port.
+    /// Frames put into the port, without those that wait.
     pub delivered_frames: u64,
     /// Bytes of those frames, without FCS.
     pub delivered_bytes: u64,
@@ -54,6 +65,8 @@ pub struct CounterSnapshot {
     pub violations: u64,
     /// Times the program was woken by its eventfd.
     pub wakeups: u64,
+    /// Frames that a device has not taken, as of the last look; in no other value.
+    pub waiting: Waiting,
 }
 
 /// A relaxed load and store: there is one writer, so no locked instruction is needed.
@@ -77,6 +90,7 @@ impl QueueCounters {
             dropped: account.dropped.map(AtomicU64::new),
             violations: account.violations.into(),
             wakeups: account.wakeups.into(),
+            ..Self::default()
         }
     }
 
@@ -127,6 +141,26 @@ impl QueueCounters {
         self.dropped_as(DropCause::KernelDropped, frames);
     }
 
+    /// Counts frames whose end did not come, as received and as dropped.
+    pub fn incomplete(&self, frames: u64) {
+        add(&self.received_frames, frames);
+        self.dropped_as(DropCause::Incomplete, frames);
+    }
+
+    /// Notes which of the delivered frames the device has not taken.
+    pub fn waiting(&self, waiting: Waiting) {
+        self.waiting_frames.store(waiting.frames, Ordering::Relaxed);
+        self.waiting_bytes.store(waiting.bytes, Ordering::Relaxed);
+    }
+
+    /// Counts the frames that wait as dropped: their device has ended.
+    pub fn give_up_waiting(&self) {
+        let waiting = self.waiting_frames.swap(0, Ordering::Relaxed);
+        add(&self.delivered_frames, waiting.wrapping_neg());
+        add(&self.delivered_bytes, self.waiting_bytes.swap(0, Ordering::Relaxed).wrapping_neg());
+        self.dropped_as(DropCause::LinkDown, waiting);
+    }
+
     /// Counts frames that passed without the worker.
     pub fn passed(&self, traffic: Traffic) {
         self.received(traffic.received_frames, traffic.received_bytes);
@@ -154,8 +188,10 @@ impl QueueCounters {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         sum.received_frames += get(&self.received_frames);
         sum.received_bytes += get(&self.received_bytes);
-        sum.delivered_frames += get(&self.delivered_frames);
-        sum.delivered_bytes += get(&self.delivered_bytes);
+        let waiting = Waiting { frames: get(&self.waiting_frames), bytes: get(&self.waiting_bytes) };
+        sum.delivered_frames += get(&self.delivered_frames).saturating_sub(waiting.frames);
+        sum.delivered_bytes += get(&self.delivered_bytes).saturating_sub(waiting.bytes);
+        sum.waiting += waiting;
         sum.replicated_frames += get(&self.replicated_frames);
         for (total, counter) in sum.dropped.iter_mut().zip(&self.dropped) {
             *total += get(counter);
@@ -177,6 +213,14 @@ impl std::ops::AddAssign for CounterSnapshot {
         }
         self.violations += other.violations;
         self.wakeups += other.wakeups;
+        self.waiting += other.waiting;
+    }
+}
+
+impl std::ops::AddAssign for Waiting {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
     }
 }
 
@@ -185,6 +229,12 @@ impl CounterSnapshot {
     #[must_use]
     pub fn dropped_for(&self, cause: DropCause) -> u64 {
         self.dropped[cause as usize]
+    }
+
+    /// Counts the frames that wait as dropped: what they wait in ends with the process.
+    pub fn give_up_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.dropped[DropCause::LinkDown as usize] += waiting.frames;
     }
 
     /// All frames dropped.

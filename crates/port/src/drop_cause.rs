@@ -75,7 +75,11 @@ causes! {
     /// Lost in the kernel: it arrived at the interface faster than frames were taken from the kernel's ring. Counted at
     /// the source, as received and dropped.
     KernelDropped = "kernel_dropped",
-    /// The destination is an interface that is down or gone. Counted at the destination.
+    /// It came in pieces, and its last piece did not: a driver cut it, or it has more pieces than a frame can have.
+    /// Counted at the source, as received and dropped.
+    Incomplete = "incomplete",
+    /// The destination is an interface that is down or gone, also one that went before its driver took the frame.
+    /// Counted at the destination.
     LinkDown = "link_down",
     /// Dropped on purpose, by the plan of an impaired port. Counted at the destination.
     Impaired = "impaired",

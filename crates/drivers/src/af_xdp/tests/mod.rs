@@ -4,6 +4,7 @@
 mod buffers;
 mod failures;
 mod modes;
+mod zero_copy;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
