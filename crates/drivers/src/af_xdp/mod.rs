@@ -26,7 +26,6 @@ use ringroad_bpf::link::{Link, XdpMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
 use ringroad_netdev::LinkProbe;
-use ringroad_netdev::xdp_features::has_zero_copy;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
@@ -83,6 +82,8 @@ pub struct XdpWish {
     pub busy_poll_us: u32,
     /// Whether to replace an XDP program of another program.
     pub force: bool,
+    /// Whether its driver may have zero copy: a card can then cut frames.
+    pub may_zero_copy: bool,
     /// Whether frames longer than a buffer may be spread over several (Linux 6.6).
     pub multi_buffer: bool,
 }
@@ -220,7 +221,7 @@ impl XdpDevice {
             let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
             detach_xdp(wish.ifindex).map_err(failed)?;
         }
-        let may_cut = !wish.is_uncut(&umem) && has_zero_copy(wish.ifindex).unwrap_or(None) != Some(false);
+        let may_cut = wish.may_zero_copy && !wish.is_uncut(&umem);
         let attempts = Attempt::all(wish.mode, long_frames, may_cut, wish.multi_buffer);
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;

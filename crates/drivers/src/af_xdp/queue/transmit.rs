@@ -123,7 +123,7 @@ impl XdpQueue {
 
     /// Whether the driver has taken nothing for long.
     pub(super) fn is_stuck(&self) -> bool {
-        self.fruitless_kicks > KICKS_PER_LOOK
+        self.fruitless_kicks > 16 * KICKS_PER_LOOK
     }
 
     /// Frames on the tx ring that the kernel has not taken: those of which the last descriptor is there.

@@ -42,6 +42,7 @@ fn wish(ifindex: u32, mode: XdpMode) -> XdpWish {
         need_wakeup: true,
         busy_poll_us: 0,
         force: false,
+        may_zero_copy: false,
         multi_buffer: true,
     }
 }

@@ -16,6 +16,29 @@ fn no_card_cuts_a_frame_of_an_mtu_that_the_rule_allows() {
 }
 
 #[test]
+fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        // As if the veth's driver had zero copy: the kernel refuses it only where it is tried.
+        let may = |mode| XdpWish { may_zero_copy: true, ..wish(near, mode) };
+        let device = open(&may(XdpMode::Auto)).unwrap();
+        assert!(device.mode.starts_with("AF_XDP copy, native (zero-copy with several buffers per frame: "));
+        assert!(device.mode.ends_with("zero-copy: frames may be cut in buffers of 2048 bytes)"), "{}", device.mode);
+        assert!(device.notes.iter().any(|note| note.contains("choose buf-size=4096")), "{:?}", device.notes);
+        drop(device);
+        assert_detached();
+        let error = open(&may(XdpMode::ZeroCopy)).unwrap_err().to_string();
+        assert!(error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"), "{error}");
+        // With an MTU of which nothing is cut it is tried.
+        let error = open(&XdpWish { mtu: 900, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        assert!(error.contains("Operation not supported"), "{error}");
+        let error = open(&XdpWish { mtu: 9000, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        assert!(error.contains("an MTU up to 3030 with buf-size=4096, or mode=native"), "{error}");
+        assert_detached();
+    });
+}
+
+#[test]
 fn zero_copy_comes_first_and_with_several_buffers_where_a_card_may_cut() {
     let names = |long_frames, may_cut, multi_buffer| {
         let attempts = Attempt::all(XdpMode::Auto, long_frames, may_cut, multi_buffer);
@@ -152,7 +175,7 @@ fn a_queue_that_does_not_poll_leaves_the_driver_its_time_and_looks_again() {
         let queue = &mut device.queues[0];
         assert!(queue.is_empty() && !queue.sleeper().unwrap().has_waiting());
         assert!(queue.due_in().is_some());
-        for _ in 0..70 {
+        for _ in 0..1100 {
             queue.note_fruitless_kick();
         }
         let fault = queue.diagnosis().unwrap().fault().unwrap();
