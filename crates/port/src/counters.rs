@@ -256,3 +256,46 @@ impl CounterSnapshot {
             .sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(counters: &QueueCounters) -> CounterSnapshot {
+        let mut sum = CounterSnapshot::default();
+        counters.add_to(&mut sum);
+        sum
+    }
+
+    #[test]
+    fn what_waits_is_delivered_once_it_is_taken_and_dropped_if_it_never_is() {
+        let counters = QueueCounters::default();
+        counters.received(5, 500);
+        counters.delivered(5, 500);
+        counters.waiting(Waiting { frames: 3, bytes: 300 });
+        let stuck = snapshot(&counters);
+        assert_eq!((stuck.delivered_frames, stuck.delivered_bytes, stuck.waiting.frames), (2, 200, 3));
+        counters.waiting(Waiting { frames: 1, bytes: 100 });
+        assert_eq!(snapshot(&counters).delivered_frames, 4);
+
+        // Another process takes up the account, and not what waits.
+        let mut left = snapshot(&counters);
+        left.give_up_waiting();
+        let resumed = snapshot(&QueueCounters::resume(&left));
+        counters.give_up_waiting();
+        for ended in [snapshot(&counters), resumed] {
+            assert_eq!((ended.delivered_frames, ended.delivered_bytes), (4, 400));
+            assert_eq!((ended.dropped_for(DropCause::LinkDown), ended.waiting), (1, Waiting::default()));
+            assert_eq!(CounterSnapshot::unaccounted(&[ended]), 0);
+        }
+    }
+
+    #[test]
+    fn incomplete_frames_are_received_and_dropped() {
+        let counters = QueueCounters::default();
+        counters.incomplete(7);
+        let sum = snapshot(&counters);
+        assert_eq!((sum.received_frames, sum.dropped_for(DropCause::Incomplete)), (7, 7));
+        assert_eq!(CounterSnapshot::unaccounted(&[sum]), 0);
+    }
+}
