@@ -270,9 +270,7 @@ fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError
     let is_copied = match mode {
         af_xdp::XdpMode::Native | af_xdp::XdpMode::Generic => true,
         af_xdp::XdpMode::ZeroCopy => false,
-        af_xdp::XdpMode::Auto => {
-            !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?
-        }
+        af_xdp::XdpMode::Auto => !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?,
     };
     let buffer_bytes = if is_copied { af_xdp::COPY_CHUNK_BYTES } else { af_xdp::ZERO_COPY_CHUNK_BYTES };
     Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })

@@ -2,8 +2,8 @@
 //! Documentation/userspace-api/netlink/intro.rst.
 
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized, parse_u8, parse_u32,
-    parse_u64,
+    DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized, parse_u8,
+    parse_u32, parse_u64,
 };
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
@@ -103,8 +103,7 @@ pub(crate) fn ask_family(
 ) -> Result<Option<Attributes>, NetdevError> {
     let mut requests = Requests::open(NETLINK_GENERIC)?;
     let Some(number) = family_number(&mut requests, family)? else { return Ok(None) };
-    let mut request =
-        GenlMessage::from_payload(FamilyMessage { command, attributes: bytes_of(attributes) });
+    let mut request = GenlMessage::from_payload(FamilyMessage { command, attributes: bytes_of(attributes) });
     request.set_resolved_family_id(number);
     let mut answers = requests.ask(request, 0, operation)?;
     Ok(Some(answers.pop().map(|answer| Attributes(answer.payload.attributes)).unwrap_or_default()))

@@ -21,7 +21,9 @@ pub fn has_zero_copy(index: u32) -> Result<Option<bool>, NetdevError> {
     let number = DefaultNla::new(DEV_IFINDEX, index.to_ne_bytes().to_vec());
     let operation = || format!("read what XDP can do on interface {index}");
     let answer = ask_family(FAMILY, DEV_GET, &[number], &operation)?;
-    Ok(answer.and_then(|answer| answer.large_number(DEV_XDP_FEATURES)).map(|features| features & ZERO_COPY != 0))
+    Ok(answer
+        .and_then(|answer| answer.large_number(DEV_XDP_FEATURES))
+        .map(|features| features & ZERO_COPY != 0))
 }
 
 #[cfg(test)]

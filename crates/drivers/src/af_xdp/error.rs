@@ -92,7 +92,9 @@ impl XdpError {
         match self {
             Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(describe(*source)),
             Self::Program { source: BpfError::NotNative { source }, .. } => Some(describe(*source)),
-            Self::MayCut { buffer_bytes, .. } => Some(format!("frames may be cut in buffers of {buffer_bytes} bytes")),
+            Self::MayCut { buffer_bytes, .. } => {
+                Some(format!("frames may be cut in buffers of {buffer_bytes} bytes"))
+            }
             _ => None,
         }
     }

@@ -273,7 +273,9 @@ fn most_uncut_mtu(chunk_bytes: u32) -> u32 {
 fn may_be_cut(wish: &XdpWish, umem: &Umem) -> XdpError {
     let best = most_uncut_mtu(ZERO_COPY_CHUNK_BYTES);
     let remedy = match wish.mtu <= best {
-        true => format!("choose buf-size={ZERO_COPY_CHUNK_BYTES} (where a region is shared, for its first port)"),
+        true => {
+            format!("choose buf-size={ZERO_COPY_CHUNK_BYTES} (where a region is shared, for its first port)")
+        }
         false => format!("choose an MTU up to {best} with buf-size={ZERO_COPY_CHUNK_BYTES}, or mode=native"),
     };
     XdpError::MayCut {

@@ -210,7 +210,9 @@ impl XdpQueue {
     /// Drops what has come of the rest of a dropped frame.
     #[cold]
     fn drop_rest(&mut self, batch: &mut Batch) {
-        while self.in_dropped_frame && let Some(descriptor) = self.socket.rx.peek(0) {
+        while self.in_dropped_frame
+            && let Some(descriptor) = self.socket.rx.peek(0)
+        {
             self.in_dropped_frame = self.continues(descriptor);
             self.drop_descriptors(batch, 1);
         }
@@ -514,7 +516,10 @@ impl Diagnose for XdpQueue {
             return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
         }
         if self.is_stuck() {
-            return Some(format!("interface {name}: its driver takes no frames off the ring, {} wait", self.untaken_frames().frames));
+            return Some(format!(
+                "interface {name}: its driver takes no frames off the ring, {} wait",
+                self.untaken_frames().frames
+            ));
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
         (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))

@@ -1,8 +1,8 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_netdev::LinkState;
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::Waiting;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};

@@ -23,12 +23,19 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
         let may = |mode| XdpWish { may_zero_copy: true, ..wish(near, mode) };
         let device = open(&may(XdpMode::Auto)).unwrap();
         assert!(device.mode.starts_with("AF_XDP copy, native (zero-copy with several buffers per frame: "));
-        assert!(device.mode.ends_with("zero-copy: frames may be cut in buffers of 2048 bytes)"), "{}", device.mode);
+        assert!(
+            device.mode.ends_with("zero-copy: frames may be cut in buffers of 2048 bytes)"),
+            "{}",
+            device.mode
+        );
         assert!(device.notes.iter().any(|note| note.contains("choose buf-size=4096")), "{:?}", device.notes);
         drop(device);
         assert_detached();
         let error = open(&may(XdpMode::ZeroCopy)).unwrap_err().to_string();
-        assert!(error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"), "{error}");
+        assert!(
+            error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"),
+            "{error}"
+        );
         // With an MTU of which nothing is cut it is tried.
         let error = open(&XdpWish { mtu: 900, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
         assert!(error.contains("Operation not supported"), "{error}");
@@ -42,7 +49,8 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
 fn zero_copy_comes_first_and_with_several_buffers_where_a_card_may_cut() {
     let names = |long_frames, may_cut, multi_buffer| {
         let attempts = Attempt::all(XdpMode::Auto, long_frames, may_cut, multi_buffer);
-        let name = |attempt: &Attempt| format!("{}{}", attempt.name(), if attempt.multi_buffer { "+" } else { "" });
+        let name =
+            |attempt: &Attempt| format!("{}{}", attempt.name(), if attempt.multi_buffer { "+" } else { "" });
         attempts.iter().map(name).collect::<Vec<_>>()
     };
     assert_eq!(names(false, false, true), ["zero-copy", "copy, native", "copy, generic+", "copy, generic"]);
@@ -74,7 +82,14 @@ fn pieces_in_a_mode_of_one_buffer_per_frame_are_dropped_and_counted_once_a_frame
         let (near, _far) = veth(1, 1500);
         let mut device = open(&XdpWish { multi_buffer: false, ..wish(near, XdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
-        queue.receive_pieces(&[(60, false), (1000, true), (1000, true), (500, false), (61, false), (700, true)]);
+        queue.receive_pieces(&[
+            (60, false),
+            (1000, true),
+            (1000, true),
+            (500, false),
+            (61, false),
+            (700, true),
+        ]);
         assert_eq!(received_lengths(queue), [60, 61]);
         let incomplete = |queue: &mut XdpQueue| queue.diagnosis().unwrap().incomplete_frames();
         assert_eq!((incomplete(queue), incomplete(queue)), (2, 0));
