@@ -83,7 +83,7 @@ impl EngineQueue {
     }
 
     /// Counts what no worker saw: frames that the kernel dropped, cut or passed on by itself, those that a device has
-    /// not taken, and rules that were broken.
+    /// dropped or not taken, and rules that were broken.
     pub(crate) fn count_missed(&mut self) {
         let Some(diagnosis) = self.port.diagnosis() else { return };
         let missed = diagnosis.missed_frames();
@@ -94,6 +94,7 @@ impl EngineQueue {
         if incomplete != 0 {
             self.counters.incomplete(incomplete);
         }
+        self.counters.refused(&diagnosis.refused());
         self.counters.waiting(diagnosis.waiting());
         self.counters.passed(diagnosis.take_passed());
         self.counters.violations(diagnosis.violations());

@@ -45,6 +45,15 @@ pub struct Waiting {
     pub bytes: u64,
 }
 
+/// Frames that a queue got, and its device dropped.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// How many, by cause.
+    pub dropped: DropTally,
+    /// Bytes of those frames, without FCS.
+    pub bytes: u64,
+}
+
 /// The values of a queue, or of several added up.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CounterSnapshot {
@@ -145,6 +154,13 @@ impl QueueCounters {
     pub fn incomplete(&self, frames: u64) {
         add(&self.received_frames, frames);
         self.dropped_as(DropCause::Incomplete, frames);
+    }
+
+    /// Counts frames that were counted as delivered as dropped: their device refused them.
+    pub fn refused(&self, refused: &Refused) {
+        add(&self.delivered_frames, u64::from(refused.dropped.total()).wrapping_neg());
+        add(&self.delivered_bytes, refused.bytes.wrapping_neg());
+        self.dropped(&refused.dropped);
     }
 
     /// Notes which of the delivered frames the device has not taken.
@@ -288,6 +304,20 @@ mod tests {
             assert_eq!((ended.dropped_for(DropCause::LinkDown), ended.waiting), (1, Waiting::default()));
             assert_eq!(CounterSnapshot::unaccounted(&[ended]), 0);
         }
+    }
+
+    #[test]
+    fn refused_frames_are_dropped_and_not_delivered() {
+        let counters = QueueCounters::default();
+        counters.received(5, 500);
+        counters.delivered(5, 500);
+        let mut refused = Refused { bytes: 200, ..Refused::default() };
+        refused.dropped.add(DropCause::Refused, 2);
+        counters.refused(&refused);
+        let sum = snapshot(&counters);
+        assert_eq!((sum.delivered_frames, sum.delivered_bytes), (3, 300));
+        assert_eq!(sum.dropped_for(DropCause::Refused), 2);
+        assert_eq!(CounterSnapshot::unaccounted(&[sum]), 0);
     }
 
     #[test]

@@ -81,6 +81,9 @@ causes! {
     /// The destination is an interface that is down or gone, also one that went before its driver took the frame.
     /// Counted at the destination.
     LinkDown = "link_down",
+    /// The destination is an interface whose driver dropped it, as a veth does whose other end does not keep up. Counted
+    /// at the destination.
+    Refused = "refused",
     /// Dropped on purpose, by the plan of an impaired port. Counted at the destination.
     Impaired = "impaired",
     /// An impaired port held as many frames back as it has memory for. Counted at the destination.

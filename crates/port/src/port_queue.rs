@@ -20,7 +20,7 @@ use std::time::Duration;
 use ringroad_ring::region::RegionId;
 
 use crate::batch::Batch;
-use crate::counters::{Traffic, Waiting};
+use crate::counters::{Refused, Traffic, Waiting};
 use crate::drop_cause::{DropCause, DropTally};
 
 /// What a queue leaves to the process that serves its port next.
@@ -288,6 +288,12 @@ pub trait Diagnose {
     /// reports, never per batch.
     fn incomplete_frames(&mut self) -> u64 {
         0
+    }
+
+    /// Frames delivered to the queue that its device has dropped since the last call. Called for reports, never per
+    /// batch.
+    fn refused(&mut self) -> Refused {
+        Refused::default()
     }
 
     /// Frames delivered to the queue that its device has not taken yet. Called for reports, never per batch, and when

@@ -50,7 +50,7 @@ pub enum XdpMode {
 
 /// Size of a chunk of UMEM where the kernel copies frames, bytes: it takes powers of two.
 pub const COPY_CHUNK_BYTES: u32 = 2048;
-/// Size of a chunk of UMEM where a card may write frames, bytes: no driver cuts a frame of an usual MTU in it.
+/// Size of a chunk of UMEM where a card may write frames, bytes: no driver cuts a frame of a usual MTU in it.
 pub const ZERO_COPY_CHUNK_BYTES: u32 = 4096;
 /// Default number of descriptors of each ring.
 pub const DEFAULT_RING_SIZE: u32 = 2048;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
-use ringroad_port::counters::Waiting;
+use ringroad_port::counters::{Refused, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
@@ -78,6 +78,8 @@ pub struct XdpQueue {
     missed_before: u64,
     /// Frames that came without an end, not reported yet.
     incomplete: u64,
+    /// Frames that the device dropped, not reported yet.
+    refused: Refused,
 }
 
 impl XdpQueue {
@@ -115,6 +117,7 @@ impl XdpQueue {
             unreadable: 0,
             missed_before: 0,
             incomplete: 0,
+            refused: Refused::default(),
             socket,
             umem,
             attachment,
@@ -531,6 +534,10 @@ impl Diagnose for XdpQueue {
 
     fn incomplete_frames(&mut self) -> u64 {
         std::mem::take(&mut self.incomplete)
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
     }
 
     fn waiting(&mut self) -> Waiting {

@@ -217,6 +217,12 @@ impl<T: Copy> ProducerRing<T> {
         self.consumed
     }
 
+    /// The entry that the kernel took `back` before the next one it takes, if nothing was put since then.
+    pub(super) fn taken_entry(&self, back: u32) -> T {
+        // SAFETY: a mapped entry, written when it was put or by the kernel when it made the ring.
+        unsafe { self.ring.entry(self.consumed.wrapping_sub(back)).read() }
+    }
+
     /// Published entries that the kernel has not taken yet, oldest first. It may take some while they are read.
     pub(super) fn waiting(&self) -> impl Iterator<Item = T> + '_ {
         let first = self.ring.consumer().load(Ordering::Acquire);

@@ -1,7 +1,6 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
-use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::Waiting;
 use ringroad_port::drop_cause::DropCause;
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::super::rings::ProducerRing;
-use super::{Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
+use super::{Attachment, Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
@@ -51,11 +50,9 @@ impl XdpQueue {
     /// Has the kernel send what is on the tx ring; number of calls. Whatever a call returns, only the ring's counter
     /// shows what the kernel took.
     pub(super) fn kick(&mut self) -> u32 {
-        // A driver that has no carrier takes nothing, and the call reports nothing.
-        if self.attachment.zero_copy
-            && self.interface == Interface::Down
-            && self.attachment.link.state() == LinkState::NoCarrier
-        {
+        // A driver that has no carrier takes nothing, and a call in zero-copy mode does not tell.
+        let Attachment { link, zero_copy, .. } = &*self.attachment;
+        if *zero_copy && self.interface == Interface::Down && link.is_up() && !link.may_send() {
             return 0;
         }
         let mut untaken = self.socket.tx.untaken();
@@ -74,9 +71,13 @@ impl XdpQueue {
                 }
                 // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
                 // other end of a veth did not keep up.
-                Err(Errno::BUSY) if !self.attachment.link.may_send() => {
-                    self.stop();
-                    return kick;
+                Err(Errno::BUSY) => {
+                    let may_send = self.attachment.link.may_send();
+                    self.note_refused(if may_send { DropCause::Refused } else { DropCause::LinkDown });
+                    if !may_send {
+                        self.stop();
+                        return kick;
+                    }
                 }
                 // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
                 // memory.
@@ -95,6 +96,22 @@ impl XdpQueue {
             untaken = left;
         }
         MAX_KICKS
+    }
+
+    /// Notes that the device dropped the frame that the kernel took last, which counts as delivered.
+    fn note_refused(&mut self, cause: DropCause) {
+        self.socket.tx.untaken();
+        let mut bytes = 0;
+        for back in 1..=MAX_TX_DESCRIPTORS as u32 {
+            let descriptor = self.socket.tx.taken_entry(back);
+            // The frame before that one ended here.
+            if back > 1 && !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+                break;
+            }
+            bytes += u64::from(descriptor.len);
+        }
+        self.refused.dropped.add(cause, 1);
+        self.refused.bytes += bytes;
     }
 
     /// After a call in zero-copy mode that left `left` frames on the ring. The call wakes the driver, which takes them

@@ -1,6 +1,8 @@
 //! What only drivers with zero copy do, shown to a queue by hand: a veth has none.
 #![allow(unsafe_code)]
 
+use ringroad_port::counters::Refused;
+
 use super::*;
 use crate::af_xdp::{Attempt, most_uncut_mtu};
 
@@ -153,6 +155,30 @@ fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
             waiting(queue) == (0, 0)
         });
         assert_eq!(queue.due_in(), None);
+    });
+}
+
+#[test]
+fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_sent() {
+    in_own_namespace(|| {
+        let (near, far) = veth(1, 3500);
+        let mut device = open(&XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) }).unwrap();
+        let queue = &mut device.queues[0];
+        // A veth drops what is too long for its other end.
+        ip("link set far mtu 100");
+        let sent_before = link_by_name("near").unwrap().statistics.tx_packets;
+        // The fourth lies in two buffers.
+        let frames = [frame(1, 60), frame(2, 200), frame(3, 61), frame(4, 3000), frame(5, 62)];
+        assert_eq!(deliver(queue, &frames).frames, 5);
+        let refused = queue.diagnosis().unwrap().refused();
+        assert_eq!((refused.dropped.of(DropCause::Refused), refused.dropped.total()), (2, 2));
+        assert_eq!(refused.bytes, 3200);
+        assert_eq!(queue.diagnosis().unwrap().waiting().frames, 0);
+        for number in [0, 2, 4] {
+            assert_eq!(far.receive(), frames[number]);
+        }
+        assert_eq!(link_by_name("near").unwrap().statistics.tx_packets - sent_before, 3);
+        assert_eq!(queue.diagnosis().unwrap().refused(), Refused::default());
     });
 }
 
