@@ -38,7 +38,7 @@ const PREFETCH_FRAMES: usize = 8;
 const LOOK_EVERY_NS: u64 = 1000;
 
 /// How long a sleeping datapath leaves frames on the tx ring that the driver has not taken.
-const UNTAKEN_POLL: Duration = Duration::from_millis(10);
+const UNTAKEN_POLL: Duration = Duration::from_millis(1);
 
 /// State of the interface as the last call found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -407,9 +407,9 @@ impl PortQueue for XdpQueue {
         self.attachment.longest_rx_bytes
     }
 
-    /// Nothing announces that the driver takes frames again which it left on the ring: a link may be up again.
+    /// Nothing announces that the driver could take frames again which it left on the ring.
     fn due_in(&mut self) -> Option<Duration> {
-        let is_waiting = self.interface != Interface::Gone && self.socket.tx.untaken() > 0;
+        let is_waiting = self.interface == Interface::Up && self.socket.tx.untaken() > 0;
         is_waiting.then_some(UNTAKEN_POLL)
     }
 
@@ -574,6 +574,7 @@ impl XdpQueue {
         (attachment.zero_copy, attachment.multi_buffer, attachment.busy_poll) = (true, false, busy_poll);
         attachment.full_piece_bytes = full_piece_bytes;
         self.plain_bytes = full_piece_bytes as u64 - 1;
+        self.interface = Interface::Up;
     }
 
     /// Accounts for a call that the driver took nothing after.
