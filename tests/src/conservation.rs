@@ -1,4 +1,4 @@
-//! Frames in = frames out + drops by cause.
+//! Frames in = frames out + drops by cause + frames that wait for a driver.
 
 use ringroad::control::report::{StatusReport, SwitchReport};
 
@@ -25,4 +25,5 @@ fn unaccounted(switch: &SwitchReport) -> i128 {
     i128::from(totals.received_frames) + i128::from(switch.replicated_frames)
         - i128::from(totals.delivered_frames)
         - i128::from(dropped)
+        - i128::from(totals.waiting_frames)
 }

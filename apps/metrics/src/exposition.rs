@@ -90,6 +90,11 @@ impl Families<'_> {
         family("delivered_bytes", "Bytes of those frames, without FCS", |account| account.delivered_bytes)?;
         family("violations", "Rings stopped because a program broke a rule", |account| account.violations)?;
         family("wakeups", "Times that the datapath woke a program", |account| account.wakeups)?;
+        self.gauges(
+            &format!("{of}_waiting_frames"),
+            "Frames that the driver of an interface has not taken, in no other account",
+            values(|account| account.waiting_frames),
+        )?;
         let drops = accounts.iter().flat_map(|(labels, account)| {
             account.drops.iter().map(move |(cause, frames)| {
                 let mut labels = labels.clone();

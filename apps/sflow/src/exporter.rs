@@ -292,7 +292,7 @@ enum Lost {
 
 fn fate_of(cause: &str) -> Lost {
     let is = |causes: &[DropCause]| causes.iter().any(|known| known.name() == cause);
-    if is(&[DropCause::TooShort, DropCause::BadOffload]) {
+    if is(&[DropCause::TooShort, DropCause::BadOffload, DropCause::Incomplete]) {
         Lost::Wrong
     } else if is(&[
         DropCause::ToSelf,

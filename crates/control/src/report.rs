@@ -468,6 +468,9 @@ pub struct CounterReport {
     pub violations: u64,
     /// Times that the datapath woke the program.
     pub wakeups: u64,
+    /// Frames put into an interface's ring that its driver has not taken: not among the delivered ones.
+    #[serde(default)]
+    pub waiting_frames: u64,
 }
 
 /// A learned address.

@@ -237,6 +237,7 @@ fn port() -> PortReport {
             drops: BTreeMap::from([("no_space".to_owned(), 5)]),
             violations: 6,
             wakeups: 7,
+            waiting_frames: 8,
         },
         queue_counters: vec![
             CounterReport::default(),

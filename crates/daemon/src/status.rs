@@ -41,6 +41,7 @@ pub fn counter_report(counters: &CounterSnapshot) -> CounterReport {
         drops,
         violations: counters.violations,
         wakeups: counters.wakeups,
+        waiting_frames: counters.waiting.frames,
     }
 }
 

@@ -525,8 +525,8 @@ impl Engine {
         }
     }
 
-    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that
-    /// queues did not count.
+    /// Counts what no worker saw: frames that the kernel dropped before they could be received, as received and as
+    /// dropped; those that devices have dropped or not taken; rules broken that queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             queue.count_missed();

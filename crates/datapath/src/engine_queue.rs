@@ -82,13 +82,20 @@ impl EngineQueue {
         self.properties
     }
 
-    /// Counts what no worker saw: frames that the kernel dropped or passed on by itself, and rules that were broken.
+    /// Counts what no worker saw: frames that the kernel dropped, cut or passed on by itself, those that a device has
+    /// dropped or not taken, and rules that were broken.
     pub(crate) fn count_missed(&mut self) {
         let Some(diagnosis) = self.port.diagnosis() else { return };
         let missed = diagnosis.missed_frames();
         if missed != 0 {
             self.counters.missed(missed);
         }
+        let incomplete = diagnosis.incomplete_frames();
+        if incomplete != 0 {
+            self.counters.incomplete(incomplete);
+        }
+        self.counters.refused(&diagnosis.refused());
+        self.counters.waiting(diagnosis.waiting());
         self.counters.passed(diagnosis.take_passed());
         self.counters.violations(diagnosis.violations());
     }
@@ -97,6 +104,7 @@ impl EngineQueue {
     #[must_use]
     pub fn close(mut self) -> Arc<QueueCounters> {
         self.count_missed();
+        self.counters.give_up_waiting();
         // Frames that the driver held back are counted when they leave.
         drop(self.port);
         self.counters

@@ -10,6 +10,7 @@ use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count};
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
+use ringroad_netdev::xdp_features::has_zero_copy;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
@@ -265,7 +266,20 @@ fn plan_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
 fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let plan = plan_packet(planning)?;
     let region_buffers = u32::from(plan.queues) * 2 * ring_size(&planning.options.device);
-    Ok(DevicePlan { region_buffers, buffer_bytes: Some(af_xdp::DEFAULT_CHUNK_BYTES), ..plan })
+    let mode = planning.options.device.word(&MODE, &MODES).unwrap_or_default();
+    let is_copied = match mode {
+        af_xdp::XdpMode::Native | af_xdp::XdpMode::Generic => true,
+        af_xdp::XdpMode::ZeroCopy => false,
+        af_xdp::XdpMode::Auto => !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?,
+    };
+    let buffer_bytes = if is_copied { af_xdp::COPY_CHUNK_BYTES } else { af_xdp::ZERO_COPY_CHUNK_BYTES };
+    Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })
+}
+
+/// Whether the driver of an interface may have AF_XDP's zero copy. Kernels before 6.3 do not tell: virtual interfaces
+/// had none.
+fn may_zero_copy(link: &LinkInfo) -> Result<bool, DeviceError> {
+    Ok(has_zero_copy(link.index)?.unwrap_or(link.kind.is_none()))
 }
 
 fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
@@ -352,6 +366,7 @@ fn open_xdp(
         need_wakeup: options.flag(&NEED_WAKEUP).unwrap_or(true),
         busy_poll_us: options.number(&BUSY_POLL).unwrap_or(0),
         force: options.flag(&FORCE).unwrap_or(false),
+        may_zero_copy: may_zero_copy(link)?,
         multi_buffer: true,
     };
     let each = wish.buffers_per_queue();
@@ -565,6 +580,26 @@ mod tests {
                 let mode = open(name, role).capabilities.mode;
                 assert!(mode.starts_with(&format!("AF_PACKET, {version},")), "{name}: {mode}");
             }
+        });
+    }
+
+    #[test]
+    fn buffers_are_of_4096_bytes_only_where_a_card_may_write_into_them() {
+        in_own_namespace(|| {
+            ip("link add rrn0 type veth peer name rrn1");
+            for (name, bytes) in [
+                ("rrn0", Some(2048)),
+                ("xdp:rrn0", Some(2048)),
+                ("xdp:rrn0@mode=zero-copy", Some(4096)),
+                ("xdp:rrn0@mode=generic", Some(2048)),
+                ("packet:rrn0", None),
+            ] {
+                assert_eq!(plan_device(&name.parse().unwrap(), None).unwrap().buffer_bytes, bytes, "{name}");
+            }
+            // The loopback's driver has none, and it is of no kind: a kernel that does not tell leaves it open.
+            let loopback = link_by_name("lo").unwrap();
+            let told = has_zero_copy(loopback.index).unwrap();
+            assert_eq!(may_zero_copy(&loopback).unwrap(), told.is_none());
         });
     }
 

@@ -1,7 +1,8 @@
 //! A driver's reports through ethtool: speed, queues, rings, timestamps.
 
 use crate::error::NetdevError;
-use crate::ethtool_message::{Attributes, ask};
+use crate::ethtool_message::{ask, bits};
+use crate::generic_message::Attributes;
 use crate::link::{check_name, link_by_name};
 use crate::link_probe::{interface_ioctl, interface_request, interface_socket};
 
@@ -163,11 +164,11 @@ pub fn rings(interface: &str) -> Result<Rings, NetdevError> {
 /// [`NetdevError`]: no such interface, among others.
 pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
     let answer = get(interface, TSINFO_GET, "timestamps")?;
-    let can = answer.bits(TSINFO_TIMESTAMPING);
+    let can = bits(&answer, TSINFO_TIMESTAMPING);
     let has = |name: &str| can.iter().any(|bit| bit == name);
     Ok(Timestamping {
         hardware_receive: has("hardware-receive"),
-        hardware_receive_all: answer.bits(TSINFO_RX_FILTERS).iter().any(|filter| filter == "all"),
+        hardware_receive_all: bits(&answer, TSINFO_RX_FILTERS).iter().any(|filter| filter == "all"),
         hardware_transmit: has("hardware-transmit"),
         software_receive: has("software-receive"),
         software_transmit: has("software-transmit"),

@@ -1,19 +1,12 @@
 //! The kernel's ethtool family of generic netlink: a request about an interface, and the reply's attributes. Source:
 //! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. Linux 5.6, parts of it 5.8.
 
-use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized,
-    parse_string, parse_u8, parse_u32,
-};
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
-use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
-use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
-use netlink_sys::protocols::NETLINK_GENERIC;
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NlasIterator, parse_string};
 use rustix::io::Errno;
 
 use crate::error::NetdevError;
+use crate::generic_message::{Attributes, ask_family, bytes_of, find};
 use crate::link::{check_name, name_missing};
-use crate::netlink::Requests;
 
 const FAMILY: &str = "ethtool";
 
@@ -27,77 +20,17 @@ const BITSET_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// A message of the family, either way.
-#[derive(Debug)]
-struct EthtoolMessage {
-    command: u8,
-    attributes: Vec<u8>,
-}
-
-impl GenlFamily for EthtoolMessage {
-    fn family_name() -> &'static str {
-        FAMILY
-    }
-
-    fn command(&self) -> u8 {
-        self.command
-    }
-
-    fn version(&self) -> u8 {
-        1
-    }
-}
-
-impl Emitable for EthtoolMessage {
-    fn buffer_len(&self) -> usize {
-        self.attributes.len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        buffer.copy_from_slice(&self.attributes);
-    }
-}
-
-impl ParseableParametrized<[u8], GenlHeader> for EthtoolMessage {
-    fn parse_with_param(attributes: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
-        Ok(Self { command: header.cmd, attributes: attributes.to_vec() })
-    }
-}
-
-/// The attributes of an answer.
-#[derive(Debug, Default)]
-pub(crate) struct Attributes(Vec<u8>);
-
-impl Attributes {
-    /// A number, where the driver gave one.
-    pub(crate) fn number(&self, kind: u16) -> Option<u32> {
-        find(&self.0, kind).and_then(|value| parse_u32(value).ok())
-    }
-
-    /// A small number, where the driver gave one.
-    pub(crate) fn byte(&self, kind: u16) -> Option<u8> {
-        find(&self.0, kind).and_then(|value| parse_u8(value).ok())
-    }
-
-    /// The names of the bits that are set in a bitset.
-    pub(crate) fn bits(&self, kind: u16) -> Vec<String> {
-        let bitset = find(&self.0, kind).unwrap_or_default();
-        // A bitset lists the bits that are set or, with a mask, the bits that it reports.
-        let all_set = find(bitset, BITSET_NOMASK).is_some();
-        NlasIterator::new(find(bitset, BITSET_BITS).unwrap_or_default())
-            .flatten()
-            .filter(|bit| bit.kind() == BITSET_BIT)
-            .filter(|bit| all_set || find(bit.value(), BIT_VALUE).is_some())
-            .filter_map(|bit| parse_string(find(bit.value(), BIT_NAME)?).ok())
-            .collect()
-    }
-}
-
-fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == kind).map(|found| {
-        let length = usize::from(found.length());
-        found.into_inner().get(NLA_HEADER_SIZE..length).unwrap_or_default()
-    })
+/// The names of the bits that are set in the bitset `kind` of an answer.
+pub(crate) fn bits(answer: &Attributes, kind: u16) -> Vec<String> {
+    let bitset = answer.value(kind).unwrap_or_default();
+    // A bitset lists the bits that are set or, with a mask, the bits that it reports.
+    let all_set = find(bitset, BITSET_NOMASK).is_some();
+    NlasIterator::new(find(bitset, BITSET_BITS).unwrap_or_default())
+        .flatten()
+        .filter(|bit| bit.kind() == BITSET_BIT)
+        .filter(|bit| all_set || find(bit.value(), BIT_VALUE).is_some())
+        .filter_map(|bit| parse_string(find(bit.value(), BIT_NAME)?).ok())
+        .collect()
 }
 
 /// A bitset attribute that changes the bits of these names and no others.
@@ -120,12 +53,6 @@ fn nested(kind: u16, parts: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes_of(parts))
 }
 
-fn bytes_of(parts: &[DefaultNla]) -> Vec<u8> {
-    let mut bytes = vec![0; parts.buffer_len()];
-    parts.emit(&mut bytes);
-    bytes
-}
-
 /// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. `what` is what the interface does not
 /// have where its driver refuses; `operation` is read after "cannot".
 pub(crate) fn ask(
@@ -136,36 +63,13 @@ pub(crate) fn ask(
     operation: &dyn Fn() -> String,
 ) -> Result<Attributes, NetdevError> {
     check_name(interface)?;
-    let mut requests = Requests::open(NETLINK_GENERIC)?;
-    let family = family_id(&mut requests)?;
     let mut parts = vec![nested(HEADER, &[text(HEADER_DEVICE_NAME, interface)])];
     parts.extend(content);
-    let mut request = GenlMessage::from_payload(EthtoolMessage { command, attributes: bytes_of(&parts) });
-    request.set_resolved_family_id(family);
-    let mut answers = requests.ask(request, 0, operation).map_err(|error| match error {
+    let answer = ask_family(FAMILY, command, &parts, operation).map_err(|error| match error {
         NetdevError::Refused { source: Errno::OPNOTSUPP, .. } => {
             NetdevError::Unsupported { interface: interface.to_owned(), what }
         }
         other => name_missing(interface, other),
     })?;
-    Ok(answers.pop().map(|answer| Attributes(answer.payload.attributes)).unwrap_or_default())
-}
-
-/// Queries the kernel for the number of the family, which differs from boot to boot.
-fn family_id(requests: &mut Requests) -> Result<u16, NetdevError> {
-    let operation = || "query the kernel's ethtool interface".to_owned();
-    let request =
-        GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(FAMILY.to_owned())] };
-    let answers =
-        requests.ask(GenlMessage::from_payload(request), 0, &operation).map_err(|error| match error {
-            NetdevError::Refused { source: Errno::NOENT, .. } => NetdevError::NoEthtool,
-            other => other,
-        })?;
-    let mut attributes = answers.into_iter().flat_map(|answer| answer.payload.nlas);
-    attributes
-        .find_map(|attribute| match attribute {
-            GenlCtrlAttrs::FamilyId(id) => Some(id),
-            _ => None,
-        })
-        .ok_or_else(|| NetdevError::Answer { operation: operation(), reason: "it has no number".to_owned() })
+    answer.ok_or(NetdevError::NoEthtool)
 }

@@ -1,5 +1,5 @@
 //! Network interfaces in the kernel: requests to read and change links, their statistics, notices of changes, network
-//! namespaces, and a driver's reports through ethtool.
+//! namespaces, and a driver's reports through ethtool and of its XDP.
 //!
 //! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket: for the control
 //! path. For repeated requests drivers use a [`link_probe::LinkProbe`]. A function acts in the network namespace of the
@@ -8,6 +8,7 @@
 pub mod error;
 pub mod ethtool;
 mod ethtool_message;
+mod generic_message;
 pub mod link;
 pub mod link_change;
 pub mod link_monitor;
@@ -18,6 +19,7 @@ mod netlink;
 pub mod offload;
 #[cfg(test)]
 mod test_namespace;
+pub mod xdp_features;
 
 pub use error::NetdevError;
 pub use link::{LinkInfo, link_by_name};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::NetdevError;
-use crate::ethtool_message::{ask, bit_changes};
+use crate::ethtool_message::{ask, bit_changes, bits};
 
 // Commands and attributes of linux/ethtool_netlink.h.
 const FEATURES_GET: u8 = 11;
@@ -95,16 +95,16 @@ pub fn features(interface: &str) -> Result<Features, NetdevError> {
     let operation = || format!("read the features of {interface}");
     let answer = ask(interface, FEATURES_GET, None, "features", &operation)?;
     let mut features = Features::new();
-    for name in answer.bits(FEATURES_ACTIVE) {
+    for name in bits(&answer, FEATURES_ACTIVE) {
         features.entry(name).or_default().on = true;
     }
-    for name in answer.bits(FEATURES_WANTED) {
+    for name in bits(&answer, FEATURES_WANTED) {
         features.entry(name).or_default().wanted = true;
     }
-    for name in answer.bits(FEATURES_HW) {
+    for name in bits(&answer, FEATURES_HW) {
         features.entry(name).or_default().changeable = true;
     }
-    for name in answer.bits(FEATURES_NOCHANGE) {
+    for name in bits(&answer, FEATURES_NOCHANGE) {
         features.entry(name).or_default().changeable = false;
     }
     Ok(features)

@@ -75,8 +75,15 @@ causes! {
     /// Lost in the kernel: it arrived at the interface faster than frames were taken from the kernel's ring. Counted at
     /// the source, as received and dropped.
     KernelDropped = "kernel_dropped",
-    /// The destination is an interface that is down or gone. Counted at the destination.
+    /// It came in pieces, and its last piece did not: a driver cut it, or it has more pieces than a frame can have.
+    /// Counted at the source, as received and dropped.
+    Incomplete = "incomplete",
+    /// The destination is an interface that is down or gone, also one that went before its driver took the frame.
+    /// Counted at the destination.
     LinkDown = "link_down",
+    /// The destination is an interface whose driver dropped it, as a veth does whose other end does not keep up. Counted
+    /// at the destination.
+    Refused = "refused",
     /// Dropped on purpose, by the plan of an impaired port. Counted at the destination.
     Impaired = "impaired",
     /// An impaired port held as many frames back as it has memory for. Counted at the destination.

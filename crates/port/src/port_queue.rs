@@ -20,7 +20,7 @@ use std::time::Duration;
 use ringroad_ring::region::RegionId;
 
 use crate::batch::Batch;
-use crate::counters::Traffic;
+use crate::counters::{Refused, Traffic, Waiting};
 use crate::drop_cause::{DropCause, DropTally};
 
 /// What a queue leaves to the process that serves its port next.
@@ -282,6 +282,24 @@ pub trait Diagnose {
     /// called for reports, never per batch.
     fn missed_frames(&mut self) -> u64 {
         0
+    }
+
+    /// Frames since the last call that came in pieces without an end, so that they could not be received. Called for
+    /// reports, never per batch.
+    fn incomplete_frames(&mut self) -> u64 {
+        0
+    }
+
+    /// Frames delivered to the queue that its device has dropped since the last call. Called for reports, never per
+    /// batch.
+    fn refused(&mut self) -> Refused {
+        Refused::default()
+    }
+
+    /// Frames delivered to the queue that its device has not taken yet. Called for reports, never per batch, and when
+    /// the queue is closed: then they are lost.
+    fn waiting(&mut self) -> Waiting {
+        Waiting::default()
     }
 
     /// Frames since the last call that passed between this port and others of its switch within the kernel. Called for

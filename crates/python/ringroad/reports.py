@@ -20,6 +20,8 @@ class CounterReport(TypedDict):
     """Times that the program broke a rule of shared memory."""
     wakeups: int
     """Times that the datapath woke the program."""
+    waiting_frames: int
+    """Frames put into an interface's ring that its driver has not taken: not among the delivered ones."""
 
 
 class Owner(TypedDict):

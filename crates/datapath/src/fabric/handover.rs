@@ -100,6 +100,9 @@ impl Fabric {
             let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(place))?;
             let mut account = CounterSnapshot::default();
             counters.add_to(&mut account);
+            if hand_over.is_none() {
+                account.give_up_waiting();
+            }
             left.push(QueueLeft { hand_over, account });
         }
         Ok(left)

@@ -34,6 +34,20 @@ pub enum XdpError {
         "buffers of {0} bytes: AF_XDP takes buffers of 2048 or 4096 bytes, choose buf-size=2048 or buf-size=4096"
     )]
     BufferBytes(u32),
+    /// A card could write a frame in pieces, and its driver give each piece as a frame.
+    #[error(
+        "interface {interface}, buffers of {buffer_bytes} bytes: a card may cut frames longer than {whole_bytes} bytes in zero-copy \
+         mode, {remedy}"
+    )]
+    MayCut {
+        interface: String,
+        /// Size of the region's buffers.
+        buffer_bytes: u32,
+        /// Longest frame that no card cuts, bytes without FCS.
+        whole_bytes: usize,
+        /// What to do.
+        remedy: String,
+    },
     /// The region is not mapped as a whole.
     #[error("the region's buffer area is not mapped")]
     Unmapped,
@@ -73,14 +87,23 @@ impl XdpError {
         Self::Socket { interface: interface.to_owned(), queue, step, source, advice }
     }
 
-    /// The kernel's answer, where that is what failed and another mode may do.
-    pub(super) fn refusal(&self) -> Option<Errno> {
+    /// The reason in a few words, where another mode may do.
+    pub(super) fn refusal(&self) -> Option<String> {
         match self {
-            Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(*source),
-            Self::Program { source: BpfError::NotNative { source }, .. } => Some(*source),
+            Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(describe(*source)),
+            Self::Program { source: BpfError::NotNative { source }, .. } => Some(describe(*source)),
+            Self::MayCut { buffer_bytes, .. } => {
+                Some(format!("frames may be cut in buffers of {buffer_bytes} bytes"))
+            }
             _ => None,
         }
     }
+}
+
+/// The kernel's answer without its number.
+fn describe(answer: Errno) -> String {
+    let text = std::io::Error::from(answer).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The step in which the kernel chooses between zero-copy and copy.

@@ -32,7 +32,7 @@ pub use error::XdpError;
 pub use queue::XdpQueue;
 
 use socket::{Binding, XdpSocket};
-use umem::Umem;
+use umem::{Umem, uncut_bytes};
 
 /// Which mode of AF_XDP to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -48,12 +48,18 @@ pub enum XdpMode {
     Generic,
 }
 
-/// Default size of a chunk of UMEM, bytes: the kernel takes powers of two.
-pub const DEFAULT_CHUNK_BYTES: u32 = 2048;
+/// Size of a chunk of UMEM where the kernel copies frames, bytes: it takes powers of two.
+pub const COPY_CHUNK_BYTES: u32 = 2048;
+/// Size of a chunk of UMEM where a card may write frames, bytes: no driver cuts a frame of a usual MTU in it.
+pub const ZERO_COPY_CHUNK_BYTES: u32 = 4096;
 /// Default number of descriptors of each ring.
 pub const DEFAULT_RING_SIZE: u32 = 2048;
 /// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
+/// Bytes in front of the longest packet on the wire: Ethernet header and two VLAN tags.
+const WIRE_HEAD_BYTES: usize = 14 + 2 * 4;
+/// Bytes besides a frame that a card may write into its buffer: the FCS, and a timestamp in front (igb, igc).
+const CARD_BYTES: usize = 4 + 16;
 
 /// What to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +82,8 @@ pub struct XdpWish {
     pub busy_poll_us: u32,
     /// Whether to replace an XDP program of another program.
     pub force: bool,
+    /// Whether its driver may have zero copy: a card can then cut frames.
+    pub may_zero_copy: bool,
     /// Whether frames longer than a buffer may be spread over several (Linux 6.6).
     pub multi_buffer: bool,
 }
@@ -85,6 +93,12 @@ impl XdpWish {
     #[must_use]
     pub fn buffers_per_queue(&self) -> usize {
         2 * self.ring_size as usize
+    }
+
+    /// Whether a card can cut no frame of the interface's MTU in the buffers of `umem`, and so no driver gives the
+    /// pieces of one as frames: igb and igc do not look whether a frame ends in its first buffer.
+    fn is_uncut(&self, umem: &Umem) -> bool {
+        self.mtu <= most_uncut_mtu(umem.chunk_bytes())
     }
 
     /// Longest frame that the interface sends, bytes without FCS.
@@ -115,6 +129,8 @@ struct Attachment {
     mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
+    /// Length of a piece that fills a card's buffer, where no driver marks a piece as one; else none that occurs.
+    full_piece_bytes: usize,
     link: LinkProbe,
     _steering: Option<Steering>,
 }
@@ -138,8 +154,9 @@ impl Attempt {
 
     /// The attempts that `mode` allows, best first. Frames in several buffers matter more than the mode: without them,
     /// long frames are lost. In generic mode frames can be longer than any on the wire: the program runs after the
-    /// kernel has joined them.
-    fn all(mode: XdpMode, long_frames: bool, multi_buffer: bool) -> Vec<Self> {
+    /// kernel has joined them. In zero-copy mode a card can cut frames (`may_cut`) that would fit: a driver that takes
+    /// frames in several buffers then marks the pieces.
+    fn all(mode: XdpMode, long_frames: bool, may_cut: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);
         let generic = (Attach::Generic, false);
@@ -157,11 +174,9 @@ impl Attempt {
         if multi_buffer && long_frames {
             return [with(true), with(false)].concat();
         }
-        let several = |attempt: &Self| Self { multi_buffer: true, ..*attempt };
-        let ways = |attempt: Self| match attempt.attach {
-            Attach::Native => vec![attempt],
-            Attach::Generic if multi_buffer => vec![several(&attempt), attempt],
-            Attach::Generic => vec![attempt],
+        let ways = |attempt: Self| match attempt.attach == Attach::Generic || (attempt.zero_copy && may_cut) {
+            true if multi_buffer => vec![Self { multi_buffer: true, ..attempt }, attempt],
+            _ => vec![attempt],
         };
         with(false).into_iter().flat_map(ways).collect()
     }
@@ -206,11 +221,16 @@ impl XdpDevice {
             let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
             detach_xdp(wish.ifindex).map_err(failed)?;
         }
-        let attempts = Attempt::all(wish.mode, long_frames, wish.multi_buffer);
+        let may_cut = wish.may_zero_copy && !wish.is_uncut(&umem);
+        let attempts = Attempt::all(wish.mode, long_frames, may_cut, wish.multi_buffer);
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
-            match open_as(wish, &umem, *attempt, &buffers, &mut steering) {
+            let opened = match attempt.zero_copy && !attempt.multi_buffer && may_cut {
+                true => Err(may_be_cut(wish, &umem)),
+                false => open_as(wish, &umem, *attempt, &buffers, &mut steering),
+            };
+            match opened {
                 Ok(queues) => {
                     let reasons =
                         if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) };
@@ -235,7 +255,7 @@ impl XdpDevice {
                         return Err(error);
                     };
                     let several = if attempt.multi_buffer { " with several buffers per frame" } else { "" };
-                    refused.push(format!("{}{several}: {}", attempt.name(), describe(reason)));
+                    refused.push(format!("{}{several}: {reason}", attempt.name()));
                     notes.push(format!("{} is not available{several}: {error}", attempt.name()));
                 }
             }
@@ -244,10 +264,26 @@ impl XdpDevice {
     }
 }
 
-/// The kernel's answer without its number.
-fn describe(reason: rustix::io::Errno) -> String {
-    let text = std::io::Error::from(reason).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+/// Largest MTU of which a card cuts no frame in chunks of this size.
+fn most_uncut_mtu(chunk_bytes: u32) -> u32 {
+    uncut_bytes(chunk_bytes).saturating_sub(WIRE_HEAD_BYTES + CARD_BYTES) as u32
+}
+
+/// Why the interface is not opened in zero-copy mode without frames in several buffers.
+fn may_be_cut(wish: &XdpWish, umem: &Umem) -> XdpError {
+    let best = most_uncut_mtu(ZERO_COPY_CHUNK_BYTES);
+    let remedy = match wish.mtu <= best {
+        true => {
+            format!("choose buf-size={ZERO_COPY_CHUNK_BYTES} (where a region is shared, for its first port)")
+        }
+        false => format!("choose an MTU up to {best} with buf-size={ZERO_COPY_CHUNK_BYTES}, or mode=native"),
+    };
+    XdpError::MayCut {
+        interface: wish.interface.clone(),
+        buffer_bytes: umem.chunk_bytes(),
+        whole_bytes: uncut_bytes(umem.chunk_bytes()) - CARD_BYTES,
+        remedy,
+    }
 }
 
 fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpError> {
@@ -312,6 +348,10 @@ fn open_as(
         mtu: wish.mtu as usize,
         max_frame_bytes: wish.max_frame_bytes(),
         longest_rx_bytes,
+        full_piece_bytes: match attempt.zero_copy && !attempt.multi_buffer {
+            true => uncut_bytes(umem.chunk_bytes()),
+            false => usize::MAX,
+        },
         link: LinkProbe::open(wish.ifindex)?,
         _steering: steering.take(),
     });

@@ -5,9 +5,11 @@ mod transmit;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
+use ringroad_port::counters::{Refused, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
@@ -19,7 +21,7 @@ use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::shared::{SlotWord, prefetch_read};
 use rustix::io::Errno;
-use rustix::net::xdp::XdpDescOptions;
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::Attachment;
 use super::ledger::Ledger;
@@ -34,6 +36,9 @@ const PREFETCH_FRAMES: usize = 8;
 
 /// The pause between two checks of an empty rx ring. A veth's sender goes 1.2 times as fast as without.
 const LOOK_EVERY_NS: u64 = 1000;
+
+/// How long a sleeping datapath leaves frames on the tx ring that the driver has not taken.
+const UNTAKEN_POLL: Duration = Duration::from_millis(1);
 
 /// State of the interface as the last call found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,11 +64,22 @@ pub struct XdpQueue {
     interface: Interface,
     /// Frames are left on the tx ring that the kernel has to be called for again.
     unsent: bool,
+    /// In zero-copy mode, the calls since the driver last took a frame, and how far it had come.
+    fruitless_kicks: u32,
+    taken_before: u32,
+    /// Most bytes of a received frame that needs no closer look.
+    plain_bytes: u64,
+    /// What comes next is the rest of a frame that was dropped.
+    in_dropped_frame: bool,
     /// The kernel broke a rule: what it was.
     violation: Option<&'static str>,
     /// Frames given up here, and the kernel's count when it was last read.
     unreadable: u64,
     missed_before: u64,
+    /// Frames that came without an end, not reported yet.
+    incomplete: u64,
+    /// Frames that the device dropped, not reported yet.
+    refused: Refused,
 }
 
 impl XdpQueue {
@@ -93,9 +109,15 @@ impl XdpQueue {
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
+            fruitless_kicks: 0,
+            taken_before: 0,
+            plain_bytes: umem.capacity().min(attachment.full_piece_bytes.saturating_sub(1)) as u64,
+            in_dropped_frame: false,
             violation: None,
             unreadable: 0,
             missed_before: 0,
+            incomplete: 0,
+            refused: Refused::default(),
             socket,
             umem,
             attachment,
@@ -118,31 +140,41 @@ impl XdpQueue {
         shows_nothing
     }
 
-    /// Number of descriptors of the next whole frame on the rx ring; 0 where none is there.
+    /// Number of descriptors of the next frame on the rx ring; 0 where none is there as a whole. A frame that no end
+    /// can make whole is not waited for.
     #[inline]
     fn next_frame(&self) -> u32 {
+        let most = if self.attachment.multi_buffer { MAX_FRAGMENTS as u32 } else { 1 };
         let mut descriptors = 0;
         while let Some(descriptor) = self.socket.rx.peek(descriptors) {
             descriptors += 1;
-            if !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+            if descriptors == most || !self.continues(descriptor) {
                 return descriptors;
             }
         }
         0
     }
 
+    /// Whether the frame goes on in the next descriptor. A driver that gives frames in one buffer only does not tell: a
+    /// full buffer is the sign that its card had more to write.
+    #[inline]
+    fn continues(&self, descriptor: XdpDesc) -> bool {
+        descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD)
+            || descriptor.len as usize == self.attachment.full_piece_bytes
+    }
+
     /// Takes frames of one descriptor each that lie where buffers begin, as nearly all do, up to the first that is
     /// anything else.
     #[inline(never)]
     fn take_singles(&mut self, batch: &mut Batch) {
-        let Self { socket, umem, .. } = self;
+        let Self { socket, umem, plain_bytes, .. } = self;
         loop {
             let run = socket.rx.run(batch.single_room() as u32);
             let waiting = run.len();
             let taken = batch.push_each(run, |descriptor| {
                 // An option makes it a length that no buffer has.
                 let len = u64::from(descriptor.len) | u64::from(descriptor.options.bits()) << u32::BITS;
-                let (buffer, bytes) = umem.beginning_at(descriptor.addr, len)?;
+                let (buffer, bytes) = umem.beginning_at(descriptor.addr, len, *plain_bytes)?;
                 // The headers are read when all frames are taken.
                 prefetch_read(bytes.as_ptr());
                 // SAFETY: as in `take_fragment`.
@@ -162,18 +194,41 @@ impl XdpQueue {
     #[inline(never)]
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
         let before = batch.fragment_count();
-        let is_whole = descriptors as usize <= MAX_FRAGMENTS
-            && (0..descriptors).all(|ahead| self.take_fragment(batch, ahead, ahead + 1 < descriptors));
-        if !is_whole {
-            batch.truncate(before);
-            self.unreadable += 1;
-            for ahead in 0..descriptors {
-                if let Some(descriptor) = self.socket.rx.peek(ahead)
-                    && let Some(buffer) = self.umem.buffer_at(descriptor.addr)
-                {
-                    self.take_back(&[buffer], |&buffer| buffer);
-                    batch.skip_slot();
-                }
+        let last = descriptors.saturating_sub(1);
+        self.in_dropped_frame = self.socket.rx.peek(last).is_some_and(|last| self.continues(last));
+        let is_whole = !self.in_dropped_frame
+            && (0..descriptors).all(|ahead| self.take_fragment(batch, ahead, ahead < last));
+        if is_whole {
+            self.socket.rx.take(descriptors);
+            return;
+        }
+        batch.truncate(before);
+        match self.in_dropped_frame {
+            true => self.incomplete += 1,
+            false => self.unreadable += 1,
+        }
+        self.drop_descriptors(batch, descriptors);
+    }
+
+    /// Drops what has come of the rest of a dropped frame.
+    #[cold]
+    fn drop_rest(&mut self, batch: &mut Batch) {
+        while self.in_dropped_frame
+            && let Some(descriptor) = self.socket.rx.peek(0)
+        {
+            self.in_dropped_frame = self.continues(descriptor);
+            self.drop_descriptors(batch, 1);
+        }
+    }
+
+    /// Gives the buffers of the next descriptors back to the kernel.
+    fn drop_descriptors(&mut self, batch: &mut Batch, descriptors: u32) {
+        for ahead in 0..descriptors {
+            if let Some(descriptor) = self.socket.rx.peek(ahead)
+                && let Some(buffer) = self.umem.buffer_at(descriptor.addr)
+            {
+                self.take_back(&[buffer], |&buffer| buffer);
+                batch.skip_slot();
             }
         }
         self.socket.rx.take(descriptors);
@@ -260,6 +315,9 @@ impl PortQueue for XdpQueue {
         }
         batch.offer(self.umem.region().id(), Custody::Give);
         loop {
+            if self.in_dropped_frame {
+                self.drop_rest(batch);
+            }
             self.take_singles(batch);
             // Checked after the single ones too: the account has no room for a frame more than the batch may have.
             if !batch.has_room(MAX_FRAGMENTS) {
@@ -347,6 +405,12 @@ impl PortQueue for XdpQueue {
 
     fn longest_frame_bytes(&mut self) -> usize {
         self.attachment.longest_rx_bytes
+    }
+
+    /// Nothing announces that the driver could take frames again which it left on the ring.
+    fn due_in(&mut self) -> Option<Duration> {
+        let is_waiting = self.interface == Interface::Up && self.socket.tx.untaken() > 0;
+        is_waiting.then_some(UNTAKEN_POLL)
     }
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
@@ -454,12 +518,30 @@ impl Diagnose for XdpQueue {
         if self.interface == Interface::Down && self.attachment.link.state() == LinkState::NoCarrier {
             return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
         }
+        if self.is_stuck() {
+            return Some(format!(
+                "interface {name}: its driver takes no frames off the ring, {} wait",
+                self.untaken_frames().frames
+            ));
+        }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
         (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))
     }
 
     fn is_gone(&self) -> bool {
         self.interface == Interface::Gone || self.violation.is_some()
+    }
+
+    fn incomplete_frames(&mut self) -> u64 {
+        std::mem::take(&mut self.incomplete)
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
+    }
+
+    fn waiting(&mut self) -> Waiting {
+        self.untaken_frames()
     }
 
     fn missed_frames(&mut self) -> u64 {
@@ -471,5 +553,33 @@ impl Diagnose for XdpQueue {
         let missed = total.saturating_sub(self.missed_before);
         self.missed_before = total;
         missed
+    }
+}
+
+#[cfg(test)]
+impl XdpQueue {
+    /// Puts pieces of frames on the rx ring as the kernel would, with these lengths and whether a piece follows. Each
+    /// lies in a buffer that the kernel was given.
+    pub(super) fn receive_pieces(&mut self, pieces: &[(u32, bool)]) {
+        for &(len, continues) in pieces {
+            let options = if continues { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
+            let addr = self.umem.address(self.umem.buffers() - 1);
+            self.socket.rx.put_as_kernel(&[XdpDesc { addr, len, options }]);
+        }
+    }
+
+    /// Behaves as one of a driver with zero copy, whose frames lie in one buffer each.
+    pub(super) fn pretend_zero_copy(&mut self, full_piece_bytes: usize, busy_poll: bool) {
+        let attachment = Arc::get_mut(&mut self.attachment).expect("one queue has it");
+        (attachment.zero_copy, attachment.multi_buffer, attachment.busy_poll) = (true, false, busy_poll);
+        attachment.full_piece_bytes = full_piece_bytes;
+        self.plain_bytes = full_piece_bytes as u64 - 1;
+        self.interface = Interface::Up;
+    }
+
+    /// Accounts for a call that the driver took nothing after.
+    pub(super) fn note_fruitless_kick(&mut self) {
+        let left = self.socket.tx.untaken();
+        self.follow_driver(left);
     }
 }

@@ -212,6 +212,28 @@ impl<T: Copy> ProducerRing<T> {
         self.published.wrapping_sub(self.consumed)
     }
 
+    /// The counter up to which the kernel had taken entries at the last look.
+    pub(super) fn taken(&self) -> u32 {
+        self.consumed
+    }
+
+    /// The entry that the kernel took `back` before the next one it takes, if nothing was put since then.
+    pub(super) fn taken_entry(&self, back: u32) -> T {
+        // SAFETY: a mapped entry, written when it was put or by the kernel when it made the ring.
+        unsafe { self.ring.entry(self.consumed.wrapping_sub(back)).read() }
+    }
+
+    /// Published entries that the kernel has not taken yet, oldest first. It may take some while they are read.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = T> + '_ {
+        let first = self.ring.consumer().load(Ordering::Acquire);
+        // A counter that the kernel never writes gives no more than the ring holds.
+        let count = self.published.wrapping_sub(first).min(self.ring.mask + 1);
+        (0..count).map(move |ahead| {
+            // SAFETY: a mapped entry that was written when it was put, and that only this end writes.
+            unsafe { self.ring.entry(first.wrapping_add(ahead)).read() }
+        })
+    }
+
     /// Changes published entries that the kernel has not taken, oldest first, while `change` returns another one.
     ///
     /// # Safety
@@ -303,6 +325,17 @@ impl<T: Copy> ConsumerRing<T> {
         if self.published != self.taken {
             self.published = self.taken;
             self.ring.consumer().store(self.taken, Ordering::Release);
+        }
+    }
+
+    /// Puts entries on the ring as the kernel would; the kernel must put none.
+    #[cfg(test)]
+    pub(super) fn put_as_kernel(&mut self, entries: &[T]) {
+        for &entry in entries {
+            let end = self.ring.producer().load(Ordering::Relaxed);
+            // SAFETY: a mapped entry, which only this test writes and reads.
+            unsafe { self.ring.entry(end).write(entry) };
+            self.ring.producer().store(end.wrapping_add(1), Ordering::Release);
         }
     }
 }

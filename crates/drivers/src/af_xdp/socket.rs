@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::xdp::{
@@ -104,6 +105,12 @@ impl XdpSocket {
     /// Makes the kernel process the tx ring.
     pub(super) fn send(&self) -> Result<(), Errno> {
         rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT).map(drop)
+    }
+
+    /// Wakes the driver, also where the socket prefers busy polling: [`Self::send`] then only polls the interface.
+    pub(super) fn wake_driver(&self) {
+        let mut poll = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        let _ = rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     }
 
     /// Makes the kernel process the fill ring, and the interface if it busy-polls.

@@ -11,6 +11,17 @@ use ringroad_ring::shared::SharedBytes;
 
 use super::error::XdpError;
 
+/// The roughest step in which a driver gives its card the size of a buffer.
+const ROUGHEST_STEP_BYTES: u32 = 1024;
+
+/// Most bytes that any card surely writes into a chunk in one piece, in zero-copy mode: drivers round the room behind
+/// the headroom down. The roughest are igb and igc (`igb_setup_srrctl`, `igc_configure_rx_ring` of Linux 6.14), and
+/// ixgbe with an 82599: their cards know buffers in KiB. i40e and ice have steps of 128 bytes; mlx5, stmmac and
+/// virtio-net have none.
+pub(super) fn uncut_bytes(chunk_bytes: u32) -> usize {
+    ((chunk_bytes - CHUNK_HEADROOM_BYTES) / ROUGHEST_STEP_BYTES * ROUGHEST_STEP_BYTES) as usize
+}
+
 /// The buffers of a region by UMEM address: chunk `i` holds buffer `i`, which begins where the kernel writes received
 /// frames ([`CHUNK_HEADROOM_BYTES`]).
 #[derive(Debug, Clone)]
@@ -106,12 +117,13 @@ impl Umem {
         unsafe { SharedBytes::from_trusted_parts(start, len) }
     }
 
-    /// The buffer that begins at `address`, and its first `len` bytes; `None` if none begins there, or it is shorter.
+    /// The buffer that begins at `address`, and its first `len` bytes; `None` if none begins there, or they are more
+    /// than `most` (at most [`Umem::capacity`]).
     #[inline]
-    pub(super) fn beginning_at(&self, address: u64, len: u64) -> Option<(u32, SharedBytes<'_>)> {
+    pub(super) fn beginning_at(&self, address: u64, len: u64, most: u64) -> Option<(u32, SharedBytes<'_>)> {
         // One comparison for all: what lies before the first buffer, or not where one begins, is a number beyond all.
         let number = address.wrapping_sub(self.first).rotate_right(self.chunk_shift);
-        if number >= u64::from(self.buffers - FIRST_BUFFER) || len > self.capacity() as u64 {
+        if number >= u64::from(self.buffers - FIRST_BUFFER) || len > most {
             return None;
         }
         // SAFETY: the start of a buffer that the area holds, just checked.

@@ -117,7 +117,7 @@ const SLOTS: PortOption = PortOption::new(
 const BUFFER_BYTES: PortOption = PortOption::new(
     "buf-size",
     ValueKind::Number { least: *BUFFER_BYTES_RANGE.start() as u64, most: *BUFFER_BYTES_RANGE.end() as u64 },
-    "2112; over AF_XDP 2048",
+    "2112; over AF_XDP 2048, or 4096 where a card may write into them",
     "bytes of a buffer, a multiple of 64; a longer frame takes several slots, 64 at most",
 );
 const EXTRA_BUFFERS: PortOption = PortOption::new(

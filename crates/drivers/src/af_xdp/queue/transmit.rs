@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::counters::Waiting;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
 use ringroad_port::port_queue::Delivery;
@@ -10,10 +11,12 @@ use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::super::rings::ProducerRing;
-use super::{Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
+use super::{Attachment, Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
+/// Calls in zero-copy mode after which the driver has taken nothing, until the link is looked at.
+const KICKS_PER_LOOK: u32 = 64;
 /// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`;
 /// one per frame where the device drops them all.
 const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
@@ -44,8 +47,14 @@ impl XdpQueue {
         completion.publish();
     }
 
-    /// Has the kernel send what is on the tx ring; number of calls.
+    /// Has the kernel send what is on the tx ring; number of calls. Whatever a call returns, only the ring's counter
+    /// shows what the kernel took.
     pub(super) fn kick(&mut self) -> u32 {
+        // A driver that has no carrier takes nothing, and a call in zero-copy mode does not tell.
+        let Attachment { link, zero_copy, .. } = &*self.attachment;
+        if *zero_copy && self.interface == Interface::Down && link.is_up() && !link.may_send() {
+            return 0;
+        }
         let mut untaken = self.socket.tx.untaken();
         for kick in 1..=MAX_KICKS {
             match self.socket.send() {
@@ -62,9 +71,13 @@ impl XdpQueue {
                 }
                 // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
                 // other end of a veth did not keep up.
-                Err(Errno::BUSY) if !self.attachment.link.may_send() => {
-                    self.stop();
-                    return kick;
+                Err(Errno::BUSY) => {
+                    let may_send = self.attachment.link.may_send();
+                    self.note_refused(if may_send { DropCause::Refused } else { DropCause::LinkDown });
+                    if !may_send {
+                        self.stop();
+                        return kick;
+                    }
                 }
                 // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
                 // memory.
@@ -72,14 +85,70 @@ impl XdpQueue {
             }
             self.reap();
             let left = self.socket.tx.untaken();
-            // The driver of a zero-copy interface continues by itself.
-            self.unsent = left > 0 && !self.attachment.zero_copy;
+            if self.attachment.zero_copy {
+                self.follow_driver(left);
+                return kick;
+            }
+            self.unsent = left > 0;
             if !self.unsent || left == untaken {
                 return kick;
             }
             untaken = left;
         }
         MAX_KICKS
+    }
+
+    /// Notes that the device dropped the frame that the kernel took last, which counts as delivered.
+    fn note_refused(&mut self, cause: DropCause) {
+        self.socket.tx.untaken();
+        let mut bytes = 0;
+        for back in 1..=MAX_TX_DESCRIPTORS as u32 {
+            let descriptor = self.socket.tx.taken_entry(back);
+            // The frame before that one ended here.
+            if back > 1 && !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+                break;
+            }
+            bytes += u64::from(descriptor.len);
+        }
+        self.refused.dropped.add(cause, 1);
+        self.refused.bytes += bytes;
+    }
+
+    /// After a call in zero-copy mode that left `left` frames on the ring. The call wakes the driver, which takes them
+    /// in its own time. With busy polling it does not: it polls the receiving side of the queue once instead
+    /// (`SO_PREFER_BUSY_POLL`, `xsk_no_wakeup` of net/xdp/xsk.c), which takes them only if the driver serves both sides
+    /// in one poll. igb and virtio-net do not, or not always. So the driver is woken where a poll took nothing, and
+    /// called until nothing is left.
+    pub(super) fn follow_driver(&mut self, left: u32) {
+        let taken = self.socket.tx.taken();
+        self.fruitless_kicks = match left == 0 || taken != self.taken_before {
+            true => 0,
+            false => self.fruitless_kicks.wrapping_add(1),
+        };
+        self.taken_before = taken;
+        self.unsent = left > 0 && self.attachment.busy_poll;
+        if self.fruitless_kicks % KICKS_PER_LOOK != 1 {
+            return;
+        }
+        if self.fruitless_kicks > 1 && !self.attachment.link.may_send() {
+            return self.stop();
+        }
+        if self.attachment.busy_poll {
+            self.socket.wake_driver();
+        }
+    }
+
+    /// Whether the driver has taken nothing for long.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.fruitless_kicks > 16 * KICKS_PER_LOOK
+    }
+
+    /// Frames on the tx ring that the kernel has not taken: those of which the last descriptor is there.
+    pub(super) fn untaken_frames(&self) -> Waiting {
+        self.socket.tx.waiting().fold(Waiting::default(), |sum, descriptor| Waiting {
+            frames: sum.frames + u64::from(!descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD)),
+            bytes: sum.bytes + u64::from(descriptor.len),
+        })
     }
 
     /// The interface is down. What waits on the tx ring is sent when it is up again; lent buffers are not held until

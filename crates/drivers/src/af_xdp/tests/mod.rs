@@ -4,6 +4,7 @@
 mod buffers;
 mod failures;
 mod modes;
+mod zero_copy;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -41,6 +42,7 @@ fn wish(ifindex: u32, mode: XdpMode) -> XdpWish {
         need_wakeup: true,
         busy_poll_us: 0,
         force: false,
+        may_zero_copy: false,
         multi_buffer: true,
     }
 }

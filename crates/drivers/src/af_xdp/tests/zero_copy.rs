@@ -1,0 +1,223 @@
+//! What only drivers with zero copy do, shown to a queue by hand: a veth has none.
+#![allow(unsafe_code)]
+
+use ringroad_port::counters::Refused;
+
+use super::*;
+use crate::af_xdp::{Attempt, most_uncut_mtu};
+
+#[test]
+fn no_card_cuts_a_frame_of_an_mtu_that_the_rule_allows() {
+    // Room behind the headroom: 1792 and 3840 bytes. A card that knows buffers in KiB writes 1024 and 3072.
+    for (chunk, written) in [(2048, 1024), (4096, 3072)] {
+        let most = most_uncut_mtu(chunk);
+        // Ethernet header, two tags, FCS, timestamp.
+        assert_eq!(most + 14 + 8 + 4 + 16, written);
+    }
+    assert!(most_uncut_mtu(2048) < 1500 && most_uncut_mtu(4096) >= 1500);
+}
+
+#[test]
+fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        // As if the veth's driver had zero copy: the kernel refuses it only where it is tried.
+        let may = |mode| XdpWish { may_zero_copy: true, ..wish(near, mode) };
+        let device = open(&may(XdpMode::Auto)).unwrap();
+        assert!(device.mode.starts_with("AF_XDP copy, native (zero-copy with several buffers per frame: "));
+        assert!(
+            device.mode.ends_with("zero-copy: frames may be cut in buffers of 2048 bytes)"),
+            "{}",
+            device.mode
+        );
+        assert!(device.notes.iter().any(|note| note.contains("choose buf-size=4096")), "{:?}", device.notes);
+        drop(device);
+        assert_detached();
+        let error = open(&may(XdpMode::ZeroCopy)).unwrap_err().to_string();
+        assert!(
+            error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"),
+            "{error}"
+        );
+        // With an MTU of which nothing is cut it is tried.
+        let error = open(&XdpWish { mtu: 900, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        assert!(error.contains("Operation not supported"), "{error}");
+        let error = open(&XdpWish { mtu: 9000, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        assert!(error.contains("an MTU up to 3030 with buf-size=4096, or mode=native"), "{error}");
+        assert_detached();
+    });
+}
+
+#[test]
+fn zero_copy_comes_first_and_with_several_buffers_where_a_card_may_cut() {
+    let names = |long_frames, may_cut, multi_buffer| {
+        let attempts = Attempt::all(XdpMode::Auto, long_frames, may_cut, multi_buffer);
+        let name =
+            |attempt: &Attempt| format!("{}{}", attempt.name(), if attempt.multi_buffer { "+" } else { "" });
+        attempts.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(false, false, true), ["zero-copy", "copy, native", "copy, generic+", "copy, generic"]);
+    assert_eq!(
+        names(false, true, true),
+        ["zero-copy+", "zero-copy", "copy, native", "copy, generic+", "copy, generic"]
+    );
+    assert_eq!(names(false, true, false), ["zero-copy", "copy, native", "copy, generic"]);
+    assert_eq!(names(true, true, true)[..3], ["zero-copy+", "copy, native+", "copy, generic+"]);
+}
+
+/// The lengths of the frames that the queue gives of what is on its rx ring.
+fn received_lengths(queue: &mut XdpQueue) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut batch = Batch::new();
+    while queue.sleeper().unwrap().has_waiting() {
+        batch.reset(256);
+        queue.receive(&mut batch);
+        lengths.extend((0..batch.frames()).map(|frame| batch.frame_bytes(frame)));
+        queue.lender().unwrap().reclaim(&batch);
+        queue.release(batch.slots());
+    }
+    lengths
+}
+
+#[test]
+fn pieces_in_a_mode_of_one_buffer_per_frame_are_dropped_and_counted_once_a_frame() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        let mut device = open(&XdpWish { multi_buffer: false, ..wish(near, XdpMode::Native) }).unwrap();
+        let queue = &mut device.queues[0];
+        queue.receive_pieces(&[
+            (60, false),
+            (1000, true),
+            (1000, true),
+            (500, false),
+            (61, false),
+            (700, true),
+        ]);
+        assert_eq!(received_lengths(queue), [60, 61]);
+        let incomplete = |queue: &mut XdpQueue| queue.diagnosis().unwrap().incomplete_frames();
+        assert_eq!((incomplete(queue), incomplete(queue)), (2, 0));
+        // The rest of the last one comes later.
+        queue.receive_pieces(&[(701, true), (62, false), (63, false)]);
+        assert_eq!(received_lengths(queue), [63]);
+        assert_eq!((incomplete(queue), queue.diagnosis().unwrap().missed_frames()), (0, 0));
+    });
+}
+
+#[test]
+fn a_chain_of_more_pieces_than_a_frame_has_is_dropped_and_not_waited_for() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 9000);
+        let mut device = open(&XdpWish { mtu: 9000, ..wish(near, XdpMode::Native) }).unwrap();
+        let queue = &mut device.queues[0];
+        queue.receive_pieces(&[(100, true); 70]);
+        assert!(received_lengths(queue).is_empty());
+        queue.receive_pieces(&[(100, true), (100, false), (100, true), (50, false)]);
+        assert_eq!(received_lengths(queue), [150]);
+        assert_eq!(queue.diagnosis().unwrap().incomplete_frames(), 1);
+    });
+}
+
+#[test]
+fn a_full_buffer_of_a_card_with_zero_copy_is_the_begin_of_a_cut_frame() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let queue = &mut device.queues[0];
+        queue.pretend_zero_copy(1024, false);
+        // Of one piece, of two, of three, and one that is longer than what a card with a rough step writes.
+        for len in [1023, 1024, 476, 1024, 1024, 1, 1500, 64] {
+            queue.receive_pieces(&[(len, false)]);
+        }
+        assert_eq!(received_lengths(queue), [1023, 1500, 64]);
+        assert_eq!(queue.diagnosis().unwrap().incomplete_frames(), 2);
+    });
+}
+
+#[test]
+fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
+    in_own_namespace(|| {
+        let (near, _) = veth(1, 1500);
+        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let queue = &mut device.queues[0];
+        let waiting = |queue: &mut XdpQueue| {
+            let waiting = queue.diagnosis().unwrap().waiting();
+            (waiting.frames, waiting.bytes)
+        };
+        assert_eq!(deliver(queue, &[frame(1, 60)]).frames, 1);
+        assert_eq!(waiting(queue), (0, 0));
+        ip("link set near down");
+        deliver(queue, &[frame(2, 60), frame(3, 100)]);
+        assert_eq!(waiting(queue), (2, 160));
+        assert_eq!(queue.due_in(), None, "an interface that is down keeps no datapath awake");
+        ip("link set near up");
+        until(|| {
+            queue.sleeper().unwrap().prepare_sleep(true);
+            waiting(queue) == (0, 0)
+        });
+    });
+}
+
+#[test]
+fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_sent() {
+    in_own_namespace(|| {
+        let (near, far) = veth(1, 3500);
+        let mut device = open(&XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) }).unwrap();
+        let queue = &mut device.queues[0];
+        // A veth drops what is too long for its other end.
+        ip("link set far mtu 100");
+        let sent_before = link_by_name("near").unwrap().statistics.tx_packets;
+        // The fourth lies in two buffers.
+        let frames = [frame(1, 60), frame(2, 200), frame(3, 61), frame(4, 3000), frame(5, 62)];
+        assert_eq!(deliver(queue, &frames).frames, 5);
+        let refused = queue.diagnosis().unwrap().refused();
+        assert_eq!((refused.dropped.of(DropCause::Refused), refused.dropped.total()), (2, 2));
+        assert_eq!(refused.bytes, 3200);
+        assert_eq!(queue.diagnosis().unwrap().waiting().frames, 0);
+        for number in [0, 2, 4] {
+            assert_eq!(far.receive(), frames[number]);
+        }
+        assert_eq!(link_by_name("near").unwrap().statistics.tx_packets - sent_before, 3);
+        assert_eq!(queue.diagnosis().unwrap().refused(), Refused::default());
+    });
+}
+
+/// A queue with a frame on its tx ring, which it takes for one of a driver with zero copy that left it there.
+fn with_untaken_frame(near: u32, busy_poll: bool) -> XdpDevice {
+    let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+    let queue = &mut device.queues[0];
+    ip("link set near down");
+    deliver(queue, &[frame(1, 60)]);
+    ip("link set near up");
+    queue.pretend_zero_copy(3072, busy_poll);
+    queue.note_fruitless_kick();
+    device
+}
+
+#[test]
+fn a_queue_that_polls_wakes_a_driver_that_takes_nothing_and_does_not_sleep_before_all_is_taken() {
+    in_own_namespace(|| {
+        let (near, _) = veth(1, 1500);
+        let mut device = with_untaken_frame(near, true);
+        let queue = &mut device.queues[0];
+        assert!(!queue.is_empty() && queue.sleeper().unwrap().has_waiting());
+        // The call that wakes a driver makes this one send.
+        until(|| queue.diagnosis().unwrap().waiting().frames == 0);
+        queue.note_fruitless_kick();
+        assert!(queue.is_empty() && !queue.sleeper().unwrap().has_waiting());
+    });
+}
+
+#[test]
+fn a_queue_that_does_not_poll_leaves_the_driver_its_time_and_looks_again() {
+    in_own_namespace(|| {
+        let (near, _) = veth(1, 1500);
+        let mut device = with_untaken_frame(near, false);
+        let queue = &mut device.queues[0];
+        assert!(queue.is_empty() && !queue.sleeper().unwrap().has_waiting());
+        assert!(queue.due_in().is_some());
+        for _ in 0..1100 {
+            queue.note_fruitless_kick();
+        }
+        let fault = queue.diagnosis().unwrap().fault().unwrap();
+        assert!(fault.contains("interface near: its driver takes no frames off the ring"), "{fault}");
+    });
+}
