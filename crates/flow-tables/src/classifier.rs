@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use ringroad_openflow::oxm::Match;
 
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::key::{FlowKey, Words};
+use crate::packed_match::PackedMatch;
 use crate::part::{Part, compiled};
 use crate::trail::Step;
 use crate::tuples::{Bucket, Seed};
@@ -73,15 +75,19 @@ impl Classifier {
         self.parts.iter().map(Part::words).fold(0, |all, words| all | words)
     }
 
-    /// The entry that counts for a packet, as the step of this table.
+    /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
+    /// ([`Effort::has_found`]).
     #[inline]
-    pub fn find(&self, table: u8, key: &FlowKey) -> Step {
+    pub fn find(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
         let mut best = Step::nothing(table);
         for (number, part) in self.parts.iter().enumerate() {
             if part.top() <= best.brief.rank() {
                 break;
             }
-            let (bucket, brief) = part.find(key, best.brief.rank());
+            if !effort.search() {
+                return Step::nothing(table);
+            }
+            let (bucket, brief) = part.find(key, best.brief.rank(), effort);
             if brief.rank() > best.brief.rank() {
                 best = Step { place: Place::new(table, number, bucket), brief };
             }
@@ -90,15 +96,21 @@ impl Classifier {
     }
 
     /// The same for several packets, at most [`crate::ahead::LANES`].
-    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step]) {
+    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], efforts: &mut [Effort]) {
         steps.fill(Step::nothing(table));
         for (number, part) in self.parts.iter().enumerate() {
-            if steps.iter().all(|best| part.top() <= best.brief.rank()) {
+            let is_over = |(best, effort): (&Step, &Effort)| {
+                part.top() <= best.brief.rank() || !effort.has_found()
+            };
+            if steps.iter().zip(&*efforts).all(is_over) {
                 break;
             }
             part.fetch(keys);
-            for (key, best) in keys.iter().zip(steps.iter_mut()) {
-                let (bucket, brief) = part.find(key, best.brief.rank());
+            for ((key, best), effort) in keys.iter().zip(steps.iter_mut()).zip(efforts.iter_mut()) {
+                if !effort.search() {
+                    continue;
+                }
+                let (bucket, brief) = part.find(key, best.brief.rank(), effort);
                 if brief.rank() > best.brief.rank() {
                     *best = Step { place: Place::new(table, number, bucket), brief };
                 }
@@ -116,6 +128,11 @@ impl Classifier {
     pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<Flow>> {
         let (mask, value) = compiled(matching.fields().iter().copied());
         self.parts.iter().find(|part| part.has_shape(&mask))?.get(&mask, &value, priority)
+    }
+
+    /// Whether there are entries of the same combination of fields and masks.
+    pub fn has_shape_of(&self, mask: &FlowKey) -> bool {
+        self.parts.iter().any(|part| part.has_shape(mask))
     }
 
     /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
@@ -137,8 +154,8 @@ impl Classifier {
     }
 
     /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
-    pub fn remove(&mut self, priority: u16, matching: &Match) -> bool {
-        let (mask, value) = compiled(matching.fields().iter().copied());
+    pub fn remove(&mut self, priority: u16, matching: &PackedMatch) -> bool {
+        let (mask, value) = compiled(matching.fields());
         let Some(part) = self.parts.iter_mut().find(|part| part.has_shape(&mask)) else { return false };
         if part.remove(&mask, &value, priority).is_none() {
             return false;
@@ -272,7 +289,7 @@ mod tests {
         for (number, flow) in flows.iter().enumerate() {
             let matching = flow.matching.to_match();
             assert!(classifier.get(flow.priority, &matching).is_some());
-            classifier.remove(flow.priority, &matching);
+            classifier.remove(flow.priority, &flow.matching);
             assert!(classifier.get(flow.priority, &matching).is_none());
             assert_eq!(classifier.iter().count(), 4999 - number);
         }

@@ -8,7 +8,6 @@ use foldhash::fast::FixedState;
 use left_right::Absorb;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PortConfig;
-use ringroad_openflow::oxm::Match;
 use ringroad_openflow::table_id;
 use ringroad_port::port_index::{PortIndex, PortMask};
 
@@ -149,12 +148,14 @@ pub struct TableUse {
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Insert(u8, Arc<Flow>),
-    Remove(u8, u16, Match),
+    Remove(u8, Arc<Flow>),
     Group(u32, Option<Arc<Group>>),
     Meter(u32, Option<Arc<Meter>>),
     Port(PortNo, Option<PortState>),
     Fragments(Fragments),
     Counters(Arc<Block>),
+    /// No more than so many blocks of counters are in use.
+    FewerCounters(usize),
     Lookups(Arc<[(CounterId, CounterId)]>),
     Generation(u64),
 }
@@ -214,9 +215,9 @@ impl Tables {
                     self.look_at_parts();
                 }
             }
-            Change::Remove(table, priority, matching) => {
+            Change::Remove(table, flow) => {
                 let table = self.tables.get_mut(usize::from(table));
-                if table.is_some_and(|table| table.remove(priority, &matching)) {
+                if table.is_some_and(|table| table.remove(flow.priority, &flow.matching)) {
                     self.look_at_parts();
                 }
             }
@@ -229,6 +230,7 @@ impl Tables {
             }
             Change::Fragments(fragments) => self.fragments = fragments,
             Change::Counters(block) => self.counters.push(&block),
+            Change::FewerCounters(blocks) => self.counters.truncate(blocks),
             Change::Lookups(lookups) => self.lookups = lookups,
             Change::Generation(generation) => self.generation = generation,
         }

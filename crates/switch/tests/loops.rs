@@ -69,7 +69,7 @@ impl Bed {
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         let mut plan = Plan::new();
         plan.reset(0..1);
-        self.decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        self.decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
         self.decider.executed(PortIndex(from), &batch, 0..1, &plan);
         let to = |to: Destination| -> PortMask {
             match to {
