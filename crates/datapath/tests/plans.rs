@@ -291,7 +291,9 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
         }
         assert_eq!(got, (0..FRAMES as u8).map(|number| frame(number, 60)).collect::<Vec<_>>());
         assert_eq!(decided.load(Ordering::Relaxed), FRAMES, "no frame is decided twice");
-        assert!(looks <= 16 * turns, "{looks} looks in {turns} turns");
+        // And so do the frames' bytes.
+        let bytes_cost = FRAMES * 60 / 512;
+        assert!(looks <= 16 * turns + bytes_cost, "{looks} units more in {turns} turns");
         // The other owners have turns, too; this one's cannot be more than the share that it gets.
         assert!(turns >= FRAMES * decision_cost / (TURN_COST + decision_cost), "{turns} turns");
         bed.account();

@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 24;
 /// An entry of a hash table beyond its key's words: its brief, flow and shape.
 const ENTRY_BYTES: usize = 24;
 /// A combination of fields and masks in one copy of a table, with the hash table that it may have of its own.
-const SHAPE_BYTES: usize = 2048;
+const SHAPE_BYTES: usize = 1536;
 /// A counter: its number, where it began, its owner, and its cells of a few workers.
 const COUNTER_BYTES: usize = 24 + 24 + 4 * 16;
 /// A time at which an entry ends.

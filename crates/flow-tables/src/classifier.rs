@@ -28,6 +28,8 @@ pub(crate) struct Classifier {
     parts: Vec<Part>,
     seed: Seed,
     len: usize,
+    /// The words of a packet's key that count.
+    words: Words,
     /// Whether shapes are merged, until there are none.
     merges: bool,
 }
@@ -72,7 +74,11 @@ impl Classifier {
 
     /// The words of a packet's key that count.
     pub fn words(&self) -> Words {
-        self.parts.iter().map(Part::words).fold(0, |all, words| all | words)
+        self.words
+    }
+
+    fn look_at_words(&mut self) {
+        self.words = self.parts.iter().map(Part::words).fold(0, |all, words| all | words);
     }
 
     /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
@@ -150,6 +156,9 @@ impl Classifier {
                 self.order();
             }
         }
+        if !has_shape {
+            self.look_at_words();
+        }
         !has_shape
     }
 
@@ -163,8 +172,14 @@ impl Classifier {
         self.len -= 1;
         let is_last = !part.has_shape(&mask);
         self.parts.retain(|part| !part.is_empty());
+        if self.parts.len() < self.parts.capacity() / 4 {
+            self.parts.shrink_to_fit();
+        }
         self.merges &= !self.parts.is_empty();
         self.order();
+        if is_last {
+            self.look_at_words();
+        }
         is_last
     }
 

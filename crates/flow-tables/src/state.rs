@@ -25,11 +25,11 @@ use crate::flow::{Flow, covers, overlap};
 use crate::packed_match::PackedMatch;
 use crate::part::compiled;
 use crate::pipeline::MAX_ACTIONS;
-use crate::tables::{Change, Fragments, PortState, TABLES, Tables};
+use crate::tables::{Change, Fragments, PortState, TABLES, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
 /// So many entries that are gone are shown to the workers at once.
-const MOST_UNPUBLISHED: usize = 1 << 16;
+const MOST_UNPUBLISHED: usize = 1 << 12;
 
 /// How much controllers may make of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +152,6 @@ fn bytes_of_flow(flow: &Flow) -> u64 {
     let (mask, _) = compiled(flow.matching.fields());
     let is_timed = flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0;
     account::of_flow(&flow.matching, mask.used_words().count(), is_timed)
-}
-
-/// Gives back most of the room that a map does not use.
-fn shrink<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>) {
-    if map.len() < map.capacity() / 4 {
-        map.shrink_to(2 * map.len());
-    }
 }
 
 /// The tables, groups and meters of a switch; only this changes them.

@@ -2,6 +2,7 @@
 //! other follows the changes, so that no worker ever waits, or sees half a change.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -87,6 +88,13 @@ pub enum Fragments {
     Normal,
     /// They are dropped.
     Drop,
+}
+
+/// Gives back most of the room that a map does not use.
+pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.len() < map.capacity() / 4 {
+        map.shrink_to(2 * map.len());
+    }
 }
 
 /// Tables, groups, meters and ports at one moment.
@@ -223,7 +231,10 @@ impl Tables {
             }
             Change::Group(number, group) => self.set_group(number, group),
             Change::Meter(meter, Some(value)) => drop(self.meters.insert(meter, value)),
-            Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
+            Change::Meter(meter, None) => {
+                self.meters.remove(&meter);
+                shrink(&mut self.meters);
+            }
             Change::Port(port, state) => {
                 self.ports.set(port, state);
                 self.look_at_watched();
@@ -245,6 +256,7 @@ impl Tables {
             Some(group) => self.groups.insert(number, group),
             None => self.groups.remove(&number),
         };
+        shrink(&mut self.groups);
         self.watchers -= watches(&before);
         self.look_at_watched();
     }
