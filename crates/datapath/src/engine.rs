@@ -708,8 +708,7 @@ impl Engine {
         match self.switches.get_mut(usize::from(switch.0)) {
             Some(Some(SwitchView { decide, topology, .. })) => {
                 plan.reset(from..frames);
-                let decided =
-                    decide.decide(port, batch, from, budget.saturating_mul(STEPS_PER_COST), plan);
+                let decided = decide.decide(port, batch, from, budget.saturating_mul(STEPS_PER_COST), plan);
                 // What is not executed of it is decided again, and paid again.
                 decision_cost = decided.steps / STEPS_PER_COST;
                 // One frame is executed in any case.

@@ -113,14 +113,7 @@ fn number_of(batch: &Batch, frame: usize) -> u8 {
 }
 
 impl<Decision: FnMut(u8, usize, &mut Plan) + Send> Decide for ByNumber<Decision> {
-    fn decide(
-        &mut self,
-        from: PortIndex,
-        batch: &Batch,
-        first: usize,
-        _: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         assert_eq!(from, PortIndex(0));
         for frame in first..batch.frames() {
             (self.decision)(number_of(batch, frame), frame, plan);
@@ -142,14 +135,7 @@ struct Dear {
 }
 
 impl Decide for Dear {
-    fn decide(
-        &mut self,
-        _: PortIndex,
-        batch: &Batch,
-        first: usize,
-        budget: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, budget: u64, plan: &mut Plan) -> Decided {
         let affordable = usize::try_from(budget.div_ceil(self.steps_each)).unwrap_or(usize::MAX).max(1);
         let end = batch.frames().min(first.saturating_add(affordable));
         plan.set_common(first..end, Fate::Port(PortIndex(1)));

@@ -112,7 +112,6 @@ impl Account {
         self.used_bytes
     }
 
-
     /// Bytes freed since the last call.
     pub fn take_freed(&mut self) -> u64 {
         std::mem::take(&mut self.freed_bytes)

@@ -105,9 +105,8 @@ impl Classifier {
     pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], efforts: &mut [Effort]) {
         steps.fill(Step::nothing(table));
         for (number, part) in self.parts.iter().enumerate() {
-            let is_over = |(best, effort): (&Step, &Effort)| {
-                part.top() <= best.brief.rank() || !effort.has_found()
-            };
+            let is_over =
+                |(best, effort): (&Step, &Effort)| part.top() <= best.brief.rank() || !effort.has_found();
             if steps.iter().zip(&*efforts).all(is_over) {
                 break;
             }

@@ -137,7 +137,13 @@ pub(crate) struct CounterBank {
 
 impl CounterBank {
     pub fn new(workers: usize) -> Self {
-        Self { workers, counters: Counters::default(), free: Vec::new(), begins: Vec::new(), owned: Vec::new() }
+        Self {
+            workers,
+            counters: Counters::default(),
+            free: Vec::new(),
+            begins: Vec::new(),
+            owned: Vec::new(),
+        }
     }
 
     /// A counter at zero, and the block that it is the first of, if it is.

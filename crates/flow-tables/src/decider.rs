@@ -47,14 +47,7 @@ pub struct FlowDecider {
 pub struct NoFlows;
 
 impl Decide for NoFlows {
-    fn decide(
-        &mut self,
-        _: PortIndex,
-        batch: &Batch,
-        first: usize,
-        _: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         plan.fates_mut(first..batch.frames()).fill(Fate::Drop(DropCause::NoFlow));
         Decided::all(batch)
     }

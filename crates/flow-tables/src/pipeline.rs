@@ -13,8 +13,6 @@ use crate::trail::{Trail, keeps_trail};
 
 /// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
 pub(crate) const MAX_GROUPS_DEEP: usize = 16;
-/// Actions of one list.
-pub(crate) const MAX_ACTIONS: usize = 2048;
 /// No table has this number: where a packet-in has no table, as for a packet-out.
 const NO_TABLE: u8 = 0xff;
 
@@ -251,8 +249,8 @@ impl Tables {
     pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
         let (mut trail, mut effort) = (Trail::default(), Effort::new());
         let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail, &mut effort);
-        let done =
-            walk.take_steps(actions.len()).and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
+        let done = walk.take(|effort| effort.act(actions.len()));
+        let done = done.and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
         if done.is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
@@ -284,20 +282,13 @@ impl<'walk, S: Sink> Walk<'walk, S> {
 }
 
 impl<S: Sink> Walk<'_, S> {
-    /// Takes `steps` steps; if fewer are left, the packet stops.
-    fn take_steps(&mut self, steps: usize) -> Option<()> {
-        let done = self.effort.act(steps);
-        if done.is_none() {
-            self.stop_exhausted();
-        }
-        done
-    }
-
-    /// The packet stops since it took too many steps. It is dropped, if it has not left yet.
-    fn stop_exhausted(&mut self) {
-        if !std::mem::replace(&mut self.is_settled, true) {
+    /// Goes on, if the packet may still take these steps; else it stops. It is dropped, if it has not left yet.
+    fn take(&mut self, steps: impl FnOnce(&mut Effort) -> Option<()>) -> Option<()> {
+        let done = steps(self.effort);
+        if done.is_none() && !std::mem::replace(&mut self.is_settled, true) {
             self.sink.dropped(Dropped::TooManySteps);
         }
+        done
     }
 
     /// `None` where the packet stops on its way.
@@ -307,13 +298,10 @@ impl<S: Sink> Walk<'_, S> {
             return None;
         }
         loop {
-            self.take_steps(1)?;
+            self.take(|effort| effort.search().then_some(()))?;
             let found = self.trail.find(self.tables, self.table, packet, self.effort);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
-            if !self.effort.has_found() {
-                self.stop_exhausted();
-                return None;
-            }
+            self.take(|effort| effort.has_found().then_some(()))?;
             let Some(flow) = found else {
                 self.sink.dropped(Dropped::NoFlow);
                 return None;
@@ -326,14 +314,14 @@ impl<S: Sink> Walk<'_, S> {
                 self.meter(packet, meter)?;
             }
             if let Some(actions) = &steps.apply {
-                self.take_steps(actions.len())?;
+                self.take(|effort| effort.act(actions.len()))?;
                 self.apply(packet, actions.iter().copied(), 0)?;
             }
             if steps.clear {
                 set.clear();
             }
             if let Some(actions) = &steps.write {
-                self.take_steps(actions.len())?;
+                self.take(|effort| effort.act(actions.len()))?;
                 set.write(actions);
             }
             if let Some((value, mask)) = steps.metadata {
@@ -351,7 +339,7 @@ impl<S: Sink> Walk<'_, S> {
     fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
         // Deleting a meter deletes its flows.
         let meter = self.tables.meters.get(&meter)?;
-        self.take_steps(1 + meter.bands.len())?;
+        self.take(|effort| effort.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
         let Metered::Exceeds(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
             return Some(());
@@ -429,7 +417,7 @@ impl<S: Sink> Walk<'_, S> {
         self.sink.count(group.counter, packet.bytes());
         let (chosen, compared) = group.chosen(packet, self.tables);
         self.sink.grouped(number, chosen.len());
-        if self.take_steps(compared).is_none() {
+        if self.take(|effort| effort.compare(compared)).is_none() {
             return;
         }
         for chosen in chosen {
@@ -438,7 +426,7 @@ impl<S: Sink> Walk<'_, S> {
             else {
                 continue;
             };
-            if self.take_steps(1 + bucket.actions.len()).is_none() {
+            if self.take(|effort| effort.act(1 + bucket.actions.len())).is_none() {
                 return;
             }
             self.sink.count(counter, packet.bytes());

@@ -21,10 +21,10 @@ pub use self::reports::FlowList;
 use crate::account::{self, Account, SharedBudget};
 use crate::classifier::Classifier;
 use crate::counters::{CounterBank, CounterId};
+use crate::effort::MAX_LIST;
 use crate::flow::{Flow, covers, overlap};
 use crate::packed_match::PackedMatch;
 use crate::part::compiled;
-use crate::pipeline::MAX_ACTIONS;
 use crate::tables::{Change, Fragments, PortState, TABLES, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
@@ -633,7 +633,7 @@ impl FlowState {
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
         // What a pushed or popped tag uncovers is unknown before the packet is there.
         let mut is_known = matching.is_some();
-        if list.len() > MAX_ACTIONS {
+        if list.len() > MAX_LIST {
             return Err(ErrorCode::ACTION_TOO_MANY);
         }
         for action in list {

@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringroad_flow_tables::account::SharedBudget;
 use ringroad_flow_tables::state::{FlowState, Limits};
 use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::group_id;
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
     Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand,
     MeterFlags, MeterMod,
@@ -127,7 +127,7 @@ fn masked(mask: u64) -> Match {
 type Fill = fn(&mut FlowState, u32) -> Result<(), ErrorCode>;
 
 const FILLS: [(&str, u32, Fill); 8] = [
-    ("exact flows", 50_000, |state, number| state.flow_mod(&flow(number), 0).map(drop)),
+    ("exact flows", 20_000, |state, number| state.flow_mod(&flow(number), 0).map(drop)),
     ("flows that end", 20_000, |state, number| {
         state.flow_mod(&FlowMod { idle_timeout_s: 60, ..flow(number) }, 0).map(drop)
     }),
@@ -141,7 +141,7 @@ const FILLS: [(&str, u32, Fill); 8] = [
         let instructions = Instructions { write, ..Instructions::default() };
         state.flow_mod(&FlowMod { instructions, ..flow(number) }, 0).map(drop)
     }),
-    ("one shape for each entry, in one table", 2000, |state, number| {
+    ("one shape for each entry, in one table", 500, |state, number| {
         let matching = masked(u64::from(number) << 3 | 1);
         state.flow_mod(&FlowMod { matching, ..flow(number) }, 0).map(drop)
     }),

@@ -114,7 +114,8 @@ impl Service {
         for listener in listeners.tcp.iter().chain(&listeners.tls) {
             listener.set_nonblocking(true)?;
         }
-        let owner = Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report), give_back };
+        let owner =
+            Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report), give_back };
         let turn = Turn::new(agent, controllers, listeners, packets, owner, remains);
         let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || turn.run())?;
         Ok(Self { commands, wake, report, thread: Some(thread) })

@@ -156,14 +156,7 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
 }
 
 impl Decide for Learning {
-    fn decide(
-        &mut self,
-        from: PortIndex,
-        batch: &Batch,
-        first: usize,
-        _: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         let Self { switch, headers, short } = self;
         let frames = first..batch.frames();
         if batch.is_single()

@@ -18,7 +18,9 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
-use ringroad_port::plan::{CopiesId, Decide, Decided, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan};
+use ringroad_port::plan::{
+    CopiesId, Decide, Decided, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan,
+};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;

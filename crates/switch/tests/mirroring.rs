@@ -16,14 +16,7 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Mirror, Mirrorin
 struct Always(Fate);
 
 impl Decide for Always {
-    fn decide(
-        &mut self,
-        _: PortIndex,
-        batch: &Batch,
-        first: usize,
-        _: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         plan.set_common(first..batch.frames(), self.0);
         Decided::all(batch)
     }
@@ -145,14 +138,7 @@ struct Rewrites;
 const OWN_PORT: PortIndex = PortIndex(3);
 
 impl Decide for Rewrites {
-    fn decide(
-        &mut self,
-        _: PortIndex,
-        batch: &Batch,
-        first: usize,
-        _: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         for frame in first..batch.frames() {
             let (other, in_front) = (plan.head(12, b"other"), plan.head(0, b"header"));
             let set = plan.set(mask([2, 4])).unwrap();

@@ -141,7 +141,8 @@ fn flow_tables(report: &OpenFlowReport) -> String {
         0 => "no controller".to_owned(),
         all => format!("{} of {all} controllers", report.connected_controllers()),
     };
-    let _ = write!(words, ", {} MiB, {controllers}, {} packet-ins", memory(report), grouped(report.packet_ins));
+    let _ =
+        write!(words, ", {} MiB, {controllers}, {} packet-ins", memory(report), grouped(report.packet_ins));
     if report.refused_tools > 0 {
         let _ = write!(words, ", refused {}", refused_tools(report));
     }
