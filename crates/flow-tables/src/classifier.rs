@@ -91,14 +91,15 @@ impl Classifier {
                 break;
             }
             if !effort.search() {
-                return Step::nothing(table);
+                break;
             }
             let (bucket, brief) = part.find(key, best.brief.rank(), effort);
             if brief.rank() > best.brief.rank() {
                 best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
-        best
+        // What was not searched may have had a better one.
+        if effort.has_found() { best } else { Step::nothing(table) }
     }
 
     /// The same for several packets, at most [`crate::ahead::LANES`].
