@@ -386,10 +386,9 @@ impl FlowState {
             FlowCommand::Add => self.add(request, now_ns).map(|()| Vec::new()),
             FlowCommand::Modify | FlowCommand::ModifyStrict => {
                 let meant = self.meant(request);
-                if !meant.is_empty() && !self.shared.has(&request.instructions) {
-                    if !self.charge(account::of_instructions(&request.instructions)) {
-                        return Err(ErrorCode::FLOW_TABLE_FULL);
-                    }
+                let is_new = !meant.is_empty() && !self.shared.has(&request.instructions);
+                if is_new && !self.charge(account::of_instructions(&request.instructions)) {
+                    return Err(ErrorCode::FLOW_TABLE_FULL);
                 }
                 for (table, flow) in meant {
                     // The entry in its place is given back.

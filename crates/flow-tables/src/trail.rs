@@ -77,7 +77,8 @@ impl Trail {
             Some(&step) => step,
             None => {
                 let step = classifier.find(table, packet.key(), effort);
-                if self.is_open {
+                // What was not searched to the end is not known.
+                if self.is_open && effort.has_found() {
                     self.steps.truncate(self.next);
                     self.steps.push(step);
                 }
