@@ -35,7 +35,13 @@ impl FlowSwitch {
     /// The same with `workers` workers.
     #[must_use]
     pub fn with_workers(workers: usize, options: &[&str]) -> Self {
-        let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
+        Self::with_config(&format!("[workers]\ncount = {workers}\n"), options)
+    }
+
+    /// The same of a daemon with this configuration.
+    #[must_use]
+    pub fn with_config(config: &str, options: &[&str]) -> Self {
+        let daemon = Daemon::with_config(config);
         let [a, b, c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
         let this = Self { daemon, a, b, c };
         this.set(options);

@@ -18,7 +18,7 @@ use ringroad_openflow::message::{
     FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply,
     MultipartReplyMessage, MultipartRequest, MultipartRequestMessage, Reply, Request, SwitchConfig,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
@@ -163,6 +163,46 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
     tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
     tool.send(&Request::Barrier).unwrap();
     assert!(matches!(tool.receive(), Reply::Barrier));
+    neighbours.assert_served();
+}
+
+#[test]
+fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
+    const LIMIT: u64 = 48 * MIB;
+    let config = format!("[limits]\nswitch_flow_memory_mib = {}\n", LIMIT / MIB);
+    let switch = FlowSwitch::with_config(&config, &[]);
+    let mut neighbours = Neighbours::of(&switch);
+    let mut tool = Tool::connect(&switch.socket());
+    let before = resident_bytes(&switch);
+    let set = |value: u128| Action::SetField(FieldValue { field: Field::EthDst, value });
+    // Each has a list of its own, of 32 KB.
+    for number in 0.. {
+        let apply = Some((number..number + 2000).map(set).collect());
+        let instructions = Instructions { apply, ..Instructions::default() };
+        tool.send(&Request::FlowMod(FlowMod { instructions, ..add(number, PortNo(2)) })).unwrap();
+        tool.send(&Request::Barrier).unwrap();
+        match tool.receive() {
+            Reply::Barrier => assert!(u64::try_from(number).unwrap() < LIMIT / 32_000, "{number} entries"),
+            Reply::Error(error) => {
+                assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(tool.receive(), Reply::Barrier));
+    switch.await_report("the memory in use", |report| report["memory_bytes"].as_u64().unwrap() > LIMIT / 2);
+    let report = switch.report();
+    assert_eq!(report["memory_limit_bytes"], LIMIT);
+    assert!(report["memory_bytes"].as_u64().unwrap() <= LIMIT, "{report}");
+    let grown = resident_bytes(&switch).saturating_sub(before);
+    assert!(grown < LIMIT * 2, "{} MiB more", grown / MIB);
+    neighbours.assert_served();
+    let delete = FlowMod { command: FlowCommand::Delete, matching: Match::default(), ..add(0, PortNo::ANY) };
+    tool.send(&Request::FlowMod(delete)).unwrap();
+    switch.await_report("the end of the entries", |report| report["memory_bytes"] == 0);
+    switch
+        .await_report("the kernel's memory", |_| resident_bytes(&switch).saturating_sub(before) < LIMIT / 4);
     neighbours.assert_served();
 }
 

@@ -214,12 +214,27 @@ fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result
     families.gauges("openflow_connected_controllers", "Controllers that are connected", values(connected))?;
     families.gauges("openflow_groups", "Groups", values(|report| report.groups))?;
     families.gauges("openflow_meters", "Meters", values(|report| report.meters))?;
+    families.gauges(
+        "openflow_memory_bytes",
+        "Memory that entries, groups and meters are charged for",
+        values(|report| report.memory_bytes),
+    )?;
+    families.gauges(
+        "openflow_memory_limit_bytes",
+        "The most that this may be",
+        values(|report| report.memory_limit_bytes),
+    )?;
     families.counters("openflow_flow_mods", "Changes of flow entries", values(|report| report.flow_mods))?;
     families.counters("openflow_packet_ins", "Frames for controllers", values(|report| report.packet_ins))?;
     families.counters(
         "openflow_dropped_news",
         "Messages that controllers did not get because they did not read",
         values(|report| report.dropped_news),
+    )?;
+    families.counters(
+        "openflow_dropped_packet_outs",
+        "Packets of controllers that the switch did not take",
+        values(|report| report.dropped_packet_outs),
     )?;
     let refused = named.iter().flat_map(|&(name, report)| {
         let causes = report.refused_tools_by_cause.iter();

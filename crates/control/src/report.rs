@@ -88,6 +88,12 @@ pub struct OpenFlowReport {
     /// Meters.
     #[serde(default)]
     pub meters: u64,
+    /// Memory that entries, groups and meters are charged for, bytes.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// The most that this may be; what all switches have together can be less.
+    #[serde(default)]
+    pub memory_limit_bytes: u64,
     /// Changes of flow entries that controllers and tools have made.
     #[serde(default)]
     pub flow_mods: u64,
@@ -96,6 +102,9 @@ pub struct OpenFlowReport {
     pub packet_ins: u64,
     /// Messages that a controller did not get because it did not read.
     pub dropped_news: u64,
+    /// Packets of controllers that the switch did not take: too many at once.
+    #[serde(default)]
+    pub dropped_packet_outs: u64,
     /// The tables that have entries, or have had frames.
     #[serde(default)]
     pub tables: Vec<FlowTableReport>,

@@ -51,9 +51,12 @@ fn openflow_report() -> OpenFlowReport {
         flows: 2,
         groups: 4,
         meters: 5,
+        memory_bytes: 10,
+        memory_limit_bytes: 11,
         flow_mods: 6,
         packet_ins: 7,
         dropped_news: 3,
+        dropped_packet_outs: 12,
         tables: vec![FlowTableReport { table: 3, flows: 2, lookups: 9, matches: 8 }],
         waiting: "the address is in use".to_owned(),
     }

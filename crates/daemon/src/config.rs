@@ -176,6 +176,26 @@ pub struct Limits {
     pub user_pipes: u32,
     /// Interfaces and other devices that one user's programs have open.
     pub user_devices: u32,
+    /// Memory of flow tables, groups and meters of all switches, MiB; 0 stands for a quarter of the machine's memory.
+    pub flow_memory_mib: u64,
+    /// The same of one switch, MiB; 0 stands for half of what all have.
+    pub switch_flow_memory_mib: u64,
+}
+
+impl Limits {
+    /// Memory of flow tables, bytes: of all switches, and of one.
+    #[must_use]
+    pub fn flow_memory_bytes(&self) -> (u64, u64) {
+        let or = |mib: u64, default: u64| if mib == 0 { default } else { mib.saturating_mul(1 << 20) };
+        let all = or(self.flow_memory_mib, memory_bytes() / 4);
+        (all, or(self.switch_flow_memory_mib, all / 2))
+    }
+}
+
+/// The machine's memory, bytes.
+pub(crate) fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.mem_unit) * info.totalram
 }
 
 impl Default for Limits {
@@ -192,6 +212,8 @@ impl Default for Limits {
             user_queues: 1024,
             user_pipes: 256,
             user_devices: 64,
+            flow_memory_mib: 0,
+            switch_flow_memory_mib: 0,
         }
     }
 }

@@ -225,7 +225,7 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
     }
     let Some(listener) = listener else { return Ok(None) };
     let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
-    ports.openflow = FlowSwitches::beside(&socket);
+    ports.openflow = FlowSwitches::beside(&socket, &config.limits);
     reload::apply_policies(&mut ports, &config.port_policy);
     reload::apply_addresses(&mut ports, &[], &config.address);
     reload::apply_mirrors(&mut ports, &[], &config.mirror).map_err(|error| error.to_string())?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
 use ringroad_datapath::fabric::MakeDecider;
+use ringroad_flow_tables::account::SharedBudget;
 use ringroad_flow_tables::control_frame::port_number;
 use ringroad_flow_tables::decider::NoFlows;
 use ringroad_flow_tables::state::handover::{Image, NoImage};
@@ -24,6 +25,7 @@ use ringroad_port_table::entry::Occupant;
 
 use self::settings::{Parsed, fail_mode, parse, read_tls};
 pub(crate) use self::settings::{check, words};
+use crate::config;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
@@ -33,7 +35,7 @@ const CONTROLLERS_PORT: &str = "(controllers)";
 pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 
 /// The switches that have flow tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FlowSwitches {
     /// Where sockets for tools are.
     folder: PathBuf,
@@ -44,6 +46,16 @@ pub struct FlowSwitches {
     waiting: BTreeMap<String, (OpenFlow, String)>,
     /// The fabric's revision at the last look.
     revision: u64,
+    /// Memory of the tables of all switches.
+    memory: Arc<SharedBudget>,
+    limits: Limits,
+}
+
+impl Default for FlowSwitches {
+    /// Without a folder, and without settings about memory.
+    fn default() -> Self {
+        Self::beside(Path::new(""), &config::Limits::default())
+    }
 }
 
 /// What a switch needs before its controllers are set.
@@ -60,9 +72,9 @@ struct FlowTables {
 }
 
 impl FlowTables {
-    fn empty(workers: usize) -> Self {
+    fn empty(workers: usize, limits: Limits, memory: Arc<SharedBudget>) -> Self {
         // The agent counts like a worker.
-        let (state, needs) = FlowState::new(workers + 1, Limits::default());
+        let (state, needs) = FlowState::within(workers + 1, limits, memory);
         Self { state, needs, clock: Clock::system(), packets: None, remains: None }
     }
 }
@@ -105,8 +117,22 @@ pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
 impl FlowSwitches {
     /// No switch; sockets for tools will be beside the control socket.
     #[must_use]
-    pub fn beside(socket: &Path) -> Self {
-        Self { folder: socket.parent().unwrap_or(Path::new("/")).to_owned(), ..Self::default() }
+    pub fn beside(socket: &Path, limits: &config::Limits) -> Self {
+        let (all_bytes, memory_bytes) = limits.flow_memory_bytes();
+        Self {
+            folder: socket.parent().unwrap_or(Path::new("/")).to_owned(),
+            running: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            revision: 0,
+            memory: SharedBudget::new(all_bytes),
+            limits: Limits { memory_bytes, ..Limits::default() },
+        }
+    }
+
+    /// Tables without flows for a switch with `workers` workers.
+    fn empty_tables(&self, workers: usize) -> FlowTables {
+        FlowTables::empty(workers, self.limits, Arc::clone(&self.memory))
     }
 
     /// Whether no switch has, or will have, flow tables.
@@ -143,7 +169,7 @@ impl FlowSwitches {
         records: Vec<u8>,
         workers: usize,
     ) -> Result<(), NoImage> {
-        let mut tables = FlowTables::empty(workers);
+        let mut tables = self.empty_tables(workers);
         let image = tables.state.resume(records)?;
         remains.resume_in(&mut tables.state);
         tables.remains = Some((remains, image));

@@ -69,10 +69,7 @@ impl Quotas {
         let part = |total: u64| (u128::from(total) * u128::from(limits.reserve_percent) / 100) as u64;
         let ledger = |total: u64, user: u64| Ledger::new(Limits { total, user, reserve: part(total) });
         let memory = match limits.shared_memory_mib {
-            0 => {
-                let info = rustix::system::sysinfo();
-                u64::from(info.mem_unit) * info.totalram / 2
-            }
+            0 => config::memory_bytes() / 2,
             mib => mib << 20,
         };
         let of_user = match limits.user_shared_memory_mib {

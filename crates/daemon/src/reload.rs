@@ -161,6 +161,8 @@ pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
         user_queues,
         user_pipes,
         user_devices,
+        flow_memory_mib,
+        switch_flow_memory_mib,
     } = &new.limits;
     let Log { level: _, format, file: _ } = &new.log;
     let (workers, switch, limits) = (&started.workers, &started.switch, &started.limits);
@@ -183,6 +185,8 @@ pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
         ("limits.user_queues", *user_queues != limits.user_queues),
         ("limits.user_pipes", *user_pipes != limits.user_pipes),
         ("limits.user_devices", *user_devices != limits.user_devices),
+        ("limits.flow_memory_mib", *flow_memory_mib != limits.flow_memory_mib),
+        ("limits.switch_flow_memory_mib", *switch_flow_memory_mib != limits.switch_flow_memory_mib),
     ]
     .into_iter()
     .filter_map(|(key, differs)| differs.then_some(key))

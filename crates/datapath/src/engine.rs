@@ -1,10 +1,11 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! To serve a queue, the engine takes a batch, lets the decider decide it, groups it by destination, delivers each
+//! To serve a queue, the engine takes a batch, lets the decider decide as much of it as the owner can pay, groups it by destination, delivers each
 //! group with one copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by
 //! cause, or handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its
 //! share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
-use ringroad_port::plan::{Decide, Fate, Plan};
+use ringroad_port::plan::{Decide, Fate, Plan, STEPS_PER_COST};
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{HandOver, Lend, PortQueue, Way};
 use ringroad_port::trace::Trace;
@@ -703,16 +704,21 @@ impl Engine {
         }
         let mut dropped = DropTally::default();
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
+        let mut decision_cost = 0;
         match self.switches.get_mut(usize::from(switch.0)) {
             Some(Some(SwitchView { decide, topology, .. })) => {
                 plan.reset(from..frames);
-                decide.decide(port, batch, from, plan);
+                let decided = decide.decide(port, batch, from, budget.saturating_mul(STEPS_PER_COST), plan);
+                // What is not executed of it is decided again, and paid again.
+                decision_cost = decided.steps / STEPS_PER_COST;
+                // One frame is executed in any case.
+                let budget = budget.saturating_sub(decision_cost).max(1);
                 if batch.is_unfinished() {
-                    refuse_impossible(batch, from, plan);
+                    refuse_impossible(batch, from..decided.end, plan);
                 }
                 let origin = Origin { topology, switch, port, queue, worker: self.index };
-                let fates = plan.fates(0..frames);
-                let common = plan.common(from..frames);
+                let fates = plan.fates(0..decided.end);
+                let common = plan.common(from..decided.end);
                 let job = Job { first: from, fates, common, plan, origin, budget };
                 let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
                 executed = match plan.is_plain() {
@@ -736,7 +742,7 @@ impl Engine {
         }
         // What it costs to take them is beyond what a program's ring costs.
         let taking = received as u64 * u64::from(source.properties.take_cost - 1);
-        let mut cost = Served::LOOK.cost + executed.cost + taking;
+        let mut cost = Served::LOOK.cost + decision_cost + executed.cost + taking;
         if received != 0 {
             cost += u64::from(source.flush()) * KICK_COST + self.flush();
             // What passes a queue wakes it.
@@ -862,8 +868,8 @@ fn pair(
 
 /// Drops frames with impossible metadata.
 #[cold]
-fn refuse_impossible(batch: &Batch, first: usize, plan: &mut Plan) {
-    for frame in first..batch.frames() {
+fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+    for frame in frames {
         if !batch.meta(frame).unfinished.fits(batch.frame_bytes(frame)) {
             plan.set_fate(frame, Fate::Drop(DropCause::BadOffload));
         }

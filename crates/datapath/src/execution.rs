@@ -45,7 +45,7 @@ pub(crate) struct Origin<'switch> {
 pub(crate) struct Job<'plan> {
     /// The first frame.
     pub(crate) first: usize,
-    /// A fate for each frame of the batch, of none its copies.
+    /// A fate for each frame of the batch up to the last one to execute, of none its copies.
     pub(crate) fates: &'plan [Fate],
     /// The fate that all frames from the first on have, where they were given it together.
     pub(crate) common: Option<Fate>,
@@ -133,12 +133,13 @@ impl Executor {
         job: &Job<'_>,
         queues: &mut [Option<Box<EngineQueue>>],
     ) -> Option<Executed> {
-        let &Job { first, common, origin: Origin { topology, queue, worker, .. }, budget, .. } = job;
+        let &Job { first, fates, common, origin: Origin { topology, queue, worker, .. }, budget, .. } = job;
         let Some(Fate::Port(port)) = common else { return None };
         let target = topology.queue(port, queue)?;
-        let bytes_cost = batch.bytes() * finishing_factor(batch) as u64 / BYTES_PER_COST as u64;
-        let end = batch.frames();
+        let end = fates.len();
         let frames = Batch::numbers(first..end);
+        let bytes = if frames.len() == batch.frames() { batch.bytes() } else { batch.bytes_of(first..end) };
+        let bytes_cost = bytes * finishing_factor(batch) as u64 / BYTES_PER_COST as u64;
         let cost = frames.len() as u64 * u64::from(target.frame_cost) + bytes_cost;
         if target.worker != worker || cost > budget {
             return None;
@@ -155,7 +156,7 @@ impl Executor {
         let Self { groups, spread, .. } = self;
         groups.clear();
         spread.forget();
-        let frames = batch.frames();
+        let frames = fates.len();
         let Origin { topology, queue, worker, .. } = origin;
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
 
@@ -170,7 +171,6 @@ impl Executor {
             |cost: u64, number: u16| cost + u64::from(number) >= budget.saturating_add(first as u64);
         let mut last: Option<(PortIndex, u16)> = None;
         let mut more_for_last = 0;
-        let fates = fates.get(..frames).unwrap_or(fates);
         let mut next = first;
         while let Some(&fate) = fates.get(next) {
             let number = next as u16;
@@ -243,10 +243,10 @@ impl Executor {
             }
         }
         let frames_executed = (executed.end - first) as u64;
-        let short = match executed.end == frames {
+        let short = match batch.frames() as u64 {
             _ if weighs => 0,
-            true => all_bytes,
-            false => all_bytes * frames_executed / frames as u64,
+            all if all == frames_executed => all_bytes,
+            all => all_bytes * frames_executed / all.max(1),
         };
         executed.cost = cost + frames_executed + short;
         executed

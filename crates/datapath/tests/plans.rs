@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -10,13 +11,13 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
-use ringroad_datapath::rota::OwnerId;
+use ringroad_datapath::rota::{OwnerId, TURN_COST};
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, MAX_COPIES, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, MAX_COPIES, Plan, STEPS_PER_COST};
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
@@ -112,15 +113,34 @@ fn number_of(batch: &Batch, frame: usize) -> u8 {
 }
 
 impl<Decision: FnMut(u8, usize, &mut Plan) + Send> Decide for ByNumber<Decision> {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         assert_eq!(from, PortIndex(0));
         for frame in first..batch.frames() {
             (self.decision)(number_of(batch, frame), frame, plan);
         }
+        Decided::all(batch)
     }
 
     fn executed(&mut self, _from: PortIndex, batch: &Batch, range: Range<usize>, _plan: &Plan) {
         self.executed.lock().unwrap().extend(range.map(|frame| number_of(batch, frame)));
+    }
+}
+
+/// Sends all frames to port 1, and takes these steps for each.
+#[derive(Debug)]
+struct Dear {
+    steps_each: u64,
+    /// Frames decided, also in vain.
+    decided: Arc<AtomicU64>,
+}
+
+impl Decide for Dear {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, budget: u64, plan: &mut Plan) -> Decided {
+        let affordable = usize::try_from(budget.div_ceil(self.steps_each)).unwrap_or(usize::MAX).max(1);
+        let end = batch.frames().min(first.saturating_add(affordable));
+        plan.set_common(first..end, Fate::Port(PortIndex(1)));
+        self.decided.fetch_add((end - first) as u64, Ordering::Relaxed);
+        Decided { end, steps: (end - first) as u64 * self.steps_each }
     }
 }
 
@@ -230,6 +250,39 @@ fn a_mirror_gets_a_tagged_copy_of_every_frame() {
         let account = bed.account();
         assert_eq!(mirror.len(), 200);
         assert_eq!((account.received_frames, account.delivered_frames), (200, 400));
+    }
+}
+
+#[test]
+fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
+    const FRAMES: u64 = 200;
+    // What a frame costs at its destination, and so many times as much by its decision.
+    for decision_cost in [1, 50, TURN_COST / 2, TURN_COST, 3 * TURN_COST] {
+        let mut bed = Bed::new(1, |_, _, _: &mut Plan| ());
+        let decided = Arc::<AtomicU64>::default();
+        let dear = Dear { steps_each: decision_cost * STEPS_PER_COST, decided: Arc::clone(&decided) };
+        bed.engines[0].set_decider(SWITCH, Box::new(dear));
+        bed.send(plain((0..FRAMES as u8).map(|number| frame(number, 60))));
+        let (mut looks, mut turns, mut got) = (0, 0, Vec::new());
+        while got.len() < FRAMES as usize {
+            let (spent, frames) = (bed.engines[0].spent(), decided.load(Ordering::Relaxed));
+            bed.engines[0].turn();
+            got.extend(bed.got().swap_remove(1));
+            let frames = decided.load(Ordering::Relaxed) - frames;
+            let spent = bed.engines[0].spent() - spent;
+            // Looks at queues cost too, and are few.
+            looks += spent - frames * (decision_cost + 1);
+            assert!(frames * decision_cost < TURN_COST + 2 * decision_cost, "{frames} frames in a turn");
+            turns += 1;
+        }
+        assert_eq!(got, (0..FRAMES as u8).map(|number| frame(number, 60)).collect::<Vec<_>>());
+        assert_eq!(decided.load(Ordering::Relaxed), FRAMES, "no frame is decided twice");
+        // And so do the frames' bytes.
+        let bytes_cost = FRAMES * 60 / 512;
+        assert!(looks <= 16 * turns + bytes_cost, "{looks} units more in {turns} turns");
+        // The other owners have turns, too; this one's cannot be more than the share that it gets.
+        assert!(turns >= FRAMES * decision_cost / (TURN_COST + decision_cost), "{turns} turns");
+        bed.account();
     }
 }
 

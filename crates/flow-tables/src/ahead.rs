@@ -3,6 +3,7 @@
 
 use ringroad_port::frame::{Fragment, prefetch_read};
 
+use crate::effort::Effort;
 use crate::key::{FlowKey, Words};
 use crate::packet::Packet;
 use crate::tables::Tables;
@@ -14,11 +15,16 @@ pub(crate) const LANES: usize = 32;
 /// with their places in a hash table.
 const LEAST_ENTRIES: usize = 16 * 1024;
 
+/// Searches of each frame that is looked up together with others: all of them together search no more than one frame
+/// alone may. A frame that needs more is looked up alone.
+const SEARCHES: u32 = 128;
+
 /// The first steps of some frames.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     keys: Box<[FlowKey; LANES]>,
     steps: [Step; LANES],
+    efforts: [Effort; LANES],
     /// The number of the first frame, and of the one behind the last.
     begin: usize,
     end: usize,
@@ -27,7 +33,7 @@ pub(crate) struct Ahead {
 impl Default for Ahead {
     fn default() -> Self {
         let (keys, steps) = (Box::new([FlowKey::default(); LANES]), [Step::nothing(0); LANES]);
-        Self { keys, steps, begin: 0, end: 0 }
+        Self { keys, steps, efforts: [Effort::new(); LANES], begin: 0, end: 0 }
     }
 }
 
@@ -38,21 +44,28 @@ impl Ahead {
         tables.tables.first().is_some_and(|table| table.len() >= LEAST_ENTRIES)
     }
 
-    /// The key and the first step of a frame, if it was looked up.
+    /// Whether a frame was looked up together with others.
+    pub fn has_looked(&self, frame: usize) -> bool {
+        (self.begin..self.end).contains(&frame)
+    }
+
+    /// The key and the first step of a frame, if it was looked up and that was found.
     pub fn get(&self, frame: usize) -> Option<(&FlowKey, Step)> {
         let lane = frame.checked_sub(self.begin).filter(|_| frame < self.end)?;
+        self.efforts.get(lane).filter(|effort| effort.has_found())?;
         Some((self.keys.get(lane)?, *self.steps.get(lane)?))
     }
 
     /// Looks up frames from `frame` on, each of which has fragments and bytes, as this worker: `words` of keys count.
+    /// Returns how many steps that took.
     pub fn look<'frames>(
         &mut self,
         (tables, worker): (&Tables, usize),
         (packet, words): (&mut Packet, Words),
         frame: usize,
         frames: impl Iterator<Item = (&'frames [Fragment], usize)> + Clone,
-    ) {
-        let Some(table) = tables.tables.first() else { return };
+    ) -> u64 {
+        let Some(table) = tables.tables.first() else { return 0 };
         for fragment in frames.clone().take(LANES).filter_map(|(fragments, _)| fragments.first()) {
             prefetch_read(fragment.bytes().start().as_ptr());
         }
@@ -63,11 +76,17 @@ impl Ahead {
             self.end += 1;
         }
         let count = self.end - self.begin;
-        let (Some(keys), Some(steps)) = (self.keys.get(..count), self.steps.get_mut(..count)) else { return };
-        table.find_each(0, keys, steps);
+        self.efforts = [Effort::of_searches(SEARCHES); LANES];
+        let (Some(keys), Some(steps), Some(efforts)) =
+            (self.keys.get(..count), self.steps.get_mut(..count), self.efforts.get_mut(..count))
+        else {
+            return 0;
+        };
+        table.find_each(0, keys, steps, efforts);
         let counters = tables.counters.of(worker);
         for step in steps.iter() {
             counters.fetch(step.brief.counter());
         }
+        efforts.iter().map(|effort| effort.since(Effort::of_searches(SEARCHES))).sum()
     }
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use ringroad_openflow::oxm::Match;
 
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::key::{FlowKey, Words};
+use crate::packed_match::PackedMatch;
 use crate::part::{Part, compiled};
 use crate::trail::Step;
 use crate::tuples::{Bucket, Seed};
@@ -26,6 +28,8 @@ pub(crate) struct Classifier {
     parts: Vec<Part>,
     seed: Seed,
     len: usize,
+    /// The words of a packet's key that count.
+    words: Words,
     /// Whether shapes are merged, until there are none.
     merges: bool,
 }
@@ -70,35 +74,49 @@ impl Classifier {
 
     /// The words of a packet's key that count.
     pub fn words(&self) -> Words {
-        self.parts.iter().map(Part::words).fold(0, |all, words| all | words)
+        self.words
     }
 
-    /// The entry that counts for a packet, as the step of this table.
+    fn look_at_words(&mut self) {
+        self.words = self.parts.iter().map(Part::words).fold(0, |all, words| all | words);
+    }
+
+    /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
+    /// ([`Effort::has_found`]).
     #[inline]
-    pub fn find(&self, table: u8, key: &FlowKey) -> Step {
+    pub fn find(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
         let mut best = Step::nothing(table);
         for (number, part) in self.parts.iter().enumerate() {
             if part.top() <= best.brief.rank() {
                 break;
             }
-            let (bucket, brief) = part.find(key, best.brief.rank());
+            if !effort.search() {
+                break;
+            }
+            let (bucket, brief) = part.find(key, best.brief.rank(), effort);
             if brief.rank() > best.brief.rank() {
                 best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
-        best
+        // What was not searched may have had a better one.
+        if effort.has_found() { best } else { Step::nothing(table) }
     }
 
     /// The same for several packets, at most [`crate::ahead::LANES`].
-    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step]) {
+    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], efforts: &mut [Effort]) {
         steps.fill(Step::nothing(table));
         for (number, part) in self.parts.iter().enumerate() {
-            if steps.iter().all(|best| part.top() <= best.brief.rank()) {
+            let is_over =
+                |(best, effort): (&Step, &Effort)| part.top() <= best.brief.rank() || !effort.has_found();
+            if steps.iter().zip(&*efforts).all(is_over) {
                 break;
             }
             part.fetch(keys);
-            for (key, best) in keys.iter().zip(steps.iter_mut()) {
-                let (bucket, brief) = part.find(key, best.brief.rank());
+            for ((key, best), effort) in keys.iter().zip(steps.iter_mut()).zip(efforts.iter_mut()) {
+                if !effort.search() {
+                    continue;
+                }
+                let (bucket, brief) = part.find(key, best.brief.rank(), effort);
                 if brief.rank() > best.brief.rank() {
                     *best = Step { place: Place::new(table, number, bucket), brief };
                 }
@@ -118,6 +136,11 @@ impl Classifier {
         self.parts.iter().find(|part| part.has_shape(&mask))?.get(&mask, &value, priority)
     }
 
+    /// Whether there are entries of the same combination of fields and masks.
+    pub fn has_shape_of(&self, mask: &FlowKey) -> bool {
+        self.parts.iter().any(|part| part.has_shape(mask))
+    }
+
     /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
     pub fn insert(&mut self, flow: Arc<Flow>) -> bool {
         let (mask, value) = compiled(flow.matching.fields());
@@ -133,12 +156,15 @@ impl Classifier {
                 self.order();
             }
         }
+        if !has_shape {
+            self.look_at_words();
+        }
         !has_shape
     }
 
     /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
-    pub fn remove(&mut self, priority: u16, matching: &Match) -> bool {
-        let (mask, value) = compiled(matching.fields().iter().copied());
+    pub fn remove(&mut self, priority: u16, matching: &PackedMatch) -> bool {
+        let (mask, value) = compiled(matching.fields());
         let Some(part) = self.parts.iter_mut().find(|part| part.has_shape(&mask)) else { return false };
         if part.remove(&mask, &value, priority).is_none() {
             return false;
@@ -146,8 +172,14 @@ impl Classifier {
         self.len -= 1;
         let is_last = !part.has_shape(&mask);
         self.parts.retain(|part| !part.is_empty());
+        if self.parts.len() < self.parts.capacity() / 4 {
+            self.parts.shrink_to_fit();
+        }
         self.merges &= !self.parts.is_empty();
         self.order();
+        if is_last {
+            self.look_at_words();
+        }
         is_last
     }
 
@@ -272,7 +304,7 @@ mod tests {
         for (number, flow) in flows.iter().enumerate() {
             let matching = flow.matching.to_match();
             assert!(classifier.get(flow.priority, &matching).is_some());
-            classifier.remove(flow.priority, &matching);
+            classifier.remove(flow.priority, &flow.matching);
             assert!(classifier.get(flow.priority, &matching).is_none());
             assert_eq!(classifier.iter().count(), 4999 - number);
         }

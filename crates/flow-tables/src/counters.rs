@@ -63,6 +63,14 @@ impl Counters {
         }
     }
 
+    /// Keeps the first blocks.
+    pub fn truncate(&mut self, blocks: usize) {
+        for rows in &mut self.workers {
+            rows.truncate(blocks);
+            rows.shrink_to_fit();
+        }
+    }
+
     /// A worker's own; none where there is no such worker.
     #[inline]
     pub fn of(&self, worker: usize) -> OfWorker<'_> {
@@ -123,16 +131,25 @@ pub(crate) struct CounterBank {
     free: Vec<CounterId>,
     /// What each counter showed when its owner got it.
     begins: Vec<Count>,
+    /// How many of each block have an owner.
+    owned: Vec<usize>,
 }
 
 impl CounterBank {
     pub fn new(workers: usize) -> Self {
-        Self { workers, counters: Counters::default(), free: Vec::new(), begins: Vec::new() }
+        Self {
+            workers,
+            counters: Counters::default(),
+            free: Vec::new(),
+            begins: Vec::new(),
+            owned: Vec::new(),
+        }
     }
 
     /// A counter at zero, and the block that it is the first of, if it is.
     pub fn take(&mut self) -> (CounterId, Option<Arc<Block>>) {
         if let Some(id) = self.free.pop() {
+            self.note_owner(id, true);
             self.reset(id);
             return (id, None);
         }
@@ -140,14 +157,47 @@ impl CounterBank {
         let block = self.begins.len().is_multiple_of(BLOCK_CELLS).then(|| Arc::new(Block::new(self.workers)));
         if let Some(block) = &block {
             self.counters.push(block);
+            self.owned.push(0);
         }
         self.begins.push(Count::default());
+        self.note_owner(id, true);
         (id, block)
     }
 
     /// Takes a counter back. No worker may still add to it.
     pub fn give_back(&mut self, id: CounterId) {
         self.free.push(id);
+        self.note_owner(id, false);
+    }
+
+    fn note_owner(&mut self, id: CounterId, has_one: bool) {
+        if let Some(owned) = self.owned.get_mut(id.0 as usize / BLOCK_CELLS) {
+            *owned = if has_one { *owned + 1 } else { owned.saturating_sub(1) };
+        }
+    }
+
+    /// Forgets the last blocks, if they have no owner and are a good part of all. Returns how many blocks stay.
+    pub fn shrink(&mut self) -> Option<usize> {
+        let unowned = self.owned.iter().rev().take_while(|&&owned| owned == 0).count();
+        let blocks = self.owned.len() - unowned;
+        if unowned == 0 || unowned < self.owned.len() / 4 {
+            return None;
+        }
+        self.owned.truncate(blocks);
+        self.counters.truncate(blocks);
+        self.begins.truncate(blocks * BLOCK_CELLS);
+        self.begins.shrink_to_fit();
+        let counters = self.begins.len();
+        self.free.retain(|id| (id.0 as usize) < counters);
+        // The first ones are given out first, so that the last blocks become free.
+        self.free.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
+        self.free.shrink_to_fit();
+        Some(blocks)
+    }
+
+    /// How many counters there are, with an owner or without.
+    pub fn len(&self) -> usize {
+        self.begins.len()
     }
 
     /// Resets a counter to zero.

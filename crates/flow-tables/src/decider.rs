@@ -7,13 +7,14 @@ use ringroad_port::batch::Batch;
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, Plan, STEPS_PER_COST};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::LearningSwitch;
 
 use crate::ahead::Ahead;
 use crate::cache::{Known, WayCache};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
+use crate::effort::Effort;
 use crate::fates::Fates;
 use crate::key::PIPELINE_WORDS;
 pub use crate::one_frame::cause;
@@ -46,8 +47,9 @@ pub struct FlowDecider {
 pub struct NoFlows;
 
 impl Decide for NoFlows {
-    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         plan.fates_mut(first..batch.frames()).fill(Fate::Drop(DropCause::NoFlow));
+        Decided::all(batch)
     }
 }
 
@@ -93,22 +95,34 @@ fn send_out(batch: &Batch, first: usize, plan: &mut Plan) {
 }
 
 impl Decide for FlowDecider {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        budget: u64,
+        plan: &mut Plan,
+    ) -> Decided {
         self.tally.clear();
         self.noted.clear();
         if from == self.controllers {
-            return send_out(batch, first, plan);
+            send_out(batch, first, plan);
+            return Decided::all(batch);
         }
         let Self { needs, switch, controllers, clock, packet, scratch, cache, ahead, noted, tally } = self;
         needs.turns.begin();
         // Nothing changes the tables any more once the state is gone.
-        let Some(tables) = needs.tables.enter() else { return };
+        let Some(tables) = needs.tables.enter() else { return Decided::all(batch) };
         let now_ns = if tables.has_meters() { clock.now_ns() } else { 0 };
         let ends = Ends { from, controllers: *controllers };
         let judges = Judges { tables: &tables, switch, ends };
         let Scratch { set, trail } = scratch;
         let (in_port, words) = (port_number(from), tables.words_to_read());
-        let end = batch.frames();
+        let mut end = batch.frames();
+        // The frames' steps, and besides what their copies will cost: more than the owner can pay is not decided now.
+        let (mut steps, mut copies_steps) = (0, 0);
+        // Of what is decided for all frames at once.
+        let mut common_effort = Effort::new();
 
         // What does not depend on the frames is decided once for all of them.
         packet.enter(in_port);
@@ -116,7 +130,8 @@ impl Decide for FlowDecider {
         if !tables.receives_by(in_port) {
             common = Some(Way::Drop(DropCause::PortDisabled));
         } else if words & !PIPELINE_WORDS == 0 {
-            let (way, step) = tables.way(packet.last_key(), ends, tally.more_mut());
+            let (way, step) = tables.way(packet.last_key(), ends, tally.more_mut(), &mut common_effort);
+            steps = common_effort.since(Effort::new());
             match way {
                 Way::Other => tally.take_back(step, trail),
                 _ => tally.take_new(step),
@@ -139,42 +154,55 @@ impl Decide for FlowDecider {
         {
             tally.add_same(first..end, batch.bytes_of(first..end));
             plan.set_common(first..end, Fate::Port(port));
-            return;
+            return Decided { end, steps };
         }
         for frame in first..end {
+            if steps + copies_steps >= budget && frame > first {
+                end = frame;
+                break;
+            }
             let (fragments, bytes) = of_frame(frame);
             if bytes < ETHERNET_HEADER_BYTES {
                 fates.set(plan, frame, Fate::Drop(DropCause::TooShort));
                 continue;
             }
             let mut is_new = false;
+            let mut effort = common_effort;
+            let mut looked = None;
+            if is_ahead {
+                if !ahead.has_looked(frame) {
+                    let frames = (frame..end).map(of_frame);
+                    steps += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
+                }
+                looked = ahead.get(frame);
+            }
             // Without a step, the frame has those of the last one.
-            let (way, step) = match common {
-                Some(way) => (way, None),
-                None if is_ahead => {
-                    if ahead.get(frame).is_none() {
-                        let frames = (frame..end).map(of_frame);
-                        ahead.look((&tables, needs.worker), (packet, words), frame, frames);
-                    }
-                    let Some((key, first)) = ahead.get(frame) else { break };
-                    let way = tables.way_behind(first, key, ends, tally.more_mut());
+            let (way, step) = match (common, looked) {
+                (Some(way), _) => (way, None),
+                (None, Some((key, first))) => {
+                    let way = tables.way_behind(first, key, ends, tally.more_mut(), &mut effort);
                     if matches!(way, Way::Normal | Way::Other) {
                         packet.enter_frame(fragments, bytes, words);
                     }
                     (way, Some(first))
                 }
-                None => {
+                (None, None) => {
                     let is_fragment = packet.enter_frame(fragments, bytes, words);
                     if drops_fragments && is_fragment {
                         fates.set(plan, frame, Fate::Drop(DropCause::Fragment));
                         continue;
                     }
                     let more = tally.more_mut();
-                    let known = if is_cached { cache.find(packet.last_key()) } else { Known::Nothing };
+                    let known = if is_cached {
+                        steps += 1;
+                        cache.find(packet.last_key())
+                    } else {
+                        Known::Nothing
+                    };
                     match known {
                         Known::Nothing => {
                             is_new = is_cached;
-                            let (way, first) = tables.way(packet.last_key(), ends, more);
+                            let (way, first) = tables.way(packet.last_key(), ends, more, &mut effort);
                             (way, Some(first))
                         }
                         Known::Way(way, first, others) => {
@@ -193,8 +221,9 @@ impl Decide for FlowDecider {
                         packet.enter(in_port);
                     }
                     let fate = judges.normal(packet.header(fragments), plan, noted);
-                    if matches!(fate, Fate::Ports(_)) {
+                    if let Fate::Ports(set) = fate {
                         noted.normal_flood.get_or_insert(frame);
+                        copies_steps += plan.ports(set).len() as u64 * STEPS_PER_COST;
                     }
                     fate
                 }
@@ -204,18 +233,25 @@ impl Decide for FlowDecider {
                     }
                     packet.load_rest(fragments, bytes, batch.meta(frame).unfinished.has_open_checksum());
                     let mut sink = OneFrame::new(judges, frame, plan, noted, tally);
-                    tables.follow(packet, trail, now_ns, set, &mut sink);
+                    tables.follow(packet, trail, now_ns, set, &mut sink, &mut effort);
+                    copies_steps += sink.copies() as u64 * STEPS_PER_COST;
                     match sink.finish() {
                         Some(fate) => fates.set(plan, frame, fate),
                         None => fates.write(plan, frame),
                     }
+                    steps += effort.since(common_effort);
                     packet.enter(in_port);
-                    if is_new && let Some(steps) = trail.steps() {
+                    // A cached path is not searched again, so it must not be one that a frame may not search.
+                    if is_new
+                        && effort.has_found()
+                        && let Some(steps) = trail.steps()
+                    {
                         cache.put(way, steps);
                     }
                     continue;
                 }
             };
+            steps += effort.since(common_effort);
             fates.set(plan, frame, fate);
             match step {
                 Some(step) => tally.add(step, frame, bytes),
@@ -235,6 +271,7 @@ impl Decide for FlowDecider {
             let (to, head) = (Destination::Ports(set), plan.head(head.len(), &head));
             plan.copy(frame, &[FrameCopy { to, head: None }, FrameCopy { to, head }]);
         }
+        Decided { end, steps }
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, _: &Plan) {

@@ -64,18 +64,19 @@ pub(crate) fn flow_hash(packet: &Packet) -> u64 {
 }
 
 impl Group {
-    /// The buckets that a packet goes through.
-    pub(crate) fn chosen(&self, packet: &Packet, tables: &Tables) -> std::ops::Range<usize> {
-        match self.kind {
-            GroupKind::All => 0..self.buckets.len(),
-            GroupKind::Indirect => 0..self.buckets.len().min(1),
-            GroupKind::FastFailover => self
-                .buckets
-                .iter()
-                .position(|bucket| is_alive(bucket, tables))
-                .map_or(0..0, |first| first..first + 1),
-            GroupKind::Select => self.selected(packet, tables).map_or(0..0, |one| one..one + 1),
-        }
+    /// The buckets that a packet goes through, and how many were compared to choose them.
+    pub(crate) fn chosen(&self, packet: &Packet, tables: &Tables) -> (std::ops::Range<usize>, usize) {
+        let all = self.buckets.len();
+        let (one, compared) = match self.kind {
+            GroupKind::All => return (0..all, 0),
+            GroupKind::Indirect => return (0..all.min(1), 0),
+            GroupKind::FastFailover => {
+                let first = self.buckets.iter().position(|bucket| is_alive(bucket, tables));
+                (first, first.map_or(all, |first| first + 1))
+            }
+            GroupKind::Select => (self.selected(packet, tables), all),
+        };
+        (one.map_or(0..0, |one| one..one + 1), compared)
     }
 
     /// A bucket by its weight among those that live.

@@ -4,6 +4,7 @@
 //! [`decider::FlowDecider`], which reads them without waiting.
 #![forbid(unsafe_code)]
 
+pub mod account;
 mod ahead;
 mod brief;
 mod cache;
@@ -12,6 +13,7 @@ mod classifier;
 pub mod control_frame;
 pub mod counters;
 pub mod decider;
+mod effort;
 mod fates;
 pub mod flow;
 #[cfg(test)]

@@ -59,6 +59,7 @@ pub fn cause(dropped: Dropped) -> DropCause {
     match dropped {
         Dropped::NoFlow => DropCause::NoFlow,
         Dropped::ByFlow => DropCause::ByFlow,
+        Dropped::TooManySteps => DropCause::TooManySteps,
         Dropped::ByMeter => DropCause::Metered,
         Dropped::TtlInvalid => DropCause::TtlExpired,
         Dropped::TooLong => DropCause::TooLong,
@@ -125,6 +126,15 @@ impl<'frame> OneFrame<'frame> {
         noted.copies.clear();
         noted.dropped = None;
         Self { judges, frame: frame as u16, plan, noted, tally }
+    }
+
+    /// How many ports get the frame, each copy counted.
+    pub fn copies(&self) -> usize {
+        let members = |copy: &FrameCopy| match copy.to {
+            Destination::Ports(set) => self.plan.ports(set).len(),
+            Destination::Port(_) | Destination::Others => 1,
+        };
+        self.noted.copies.iter().map(members).sum()
     }
 
     /// The frame's fate; `None` where it leaves as copies, which the plan has then.

@@ -48,6 +48,12 @@ impl PackedMatch {
         self.fields().find(|matched| matched.field == field)
     }
 
+    /// Bytes that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether it matches all packets.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use ringroad_openflow::oxm::FieldMatch;
 
 use crate::brief::{Brief, rank};
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::key::{FlowKey, WORDS, Words};
 use crate::tuples::{Alone, Bucket, Seed, Several, ShapeNumber, Tuples};
@@ -190,11 +191,11 @@ impl Part {
 
     /// The entry of the highest priority for a packet, of those whose rank is beyond this one.
     #[inline]
-    pub fn find(&self, key: &FlowKey, beyond: u32) -> (Bucket, Brief) {
+    pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
         if !key.has(self.required) {
             return (0, Brief::NOTHING);
         }
-        each!(&self.by_words, tuples => tuples.find(key, beyond))
+        each!(&self.by_words, tuples => tuples.find(key, beyond, effort))
     }
 
     /// Prefetches the memory that lookups of these keys need.

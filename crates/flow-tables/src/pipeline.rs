@@ -4,6 +4,7 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
 
 use crate::counters::CounterId;
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::meter::{Meter, Metered};
 use crate::packet::{Packet, Unable};
@@ -12,9 +13,6 @@ use crate::trail::{Trail, keeps_trail};
 
 /// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
 pub(crate) const MAX_GROUPS_DEEP: usize = 16;
-/// Actions and buckets that one packet may go through: each group can multiply those of the groups behind it, and other
-/// packets of the worker wait meanwhile.
-pub(crate) const MAX_STEPS: usize = 2048;
 /// No table has this number: where a packet-in has no table, as for a packet-out.
 const NO_TABLE: u8 = 0xff;
 
@@ -25,6 +23,8 @@ pub enum Dropped {
     NoFlow,
     /// The entries that matched send it nowhere.
     ByFlow,
+    /// It would have taken more steps than one packet may.
+    TooManySteps,
     /// A meter's band dropped it.
     ByMeter,
     /// Its TTL was over.
@@ -200,8 +200,7 @@ struct Walk<'walk, S> {
     is_table_miss: bool,
     /// Whether it has left, or was dropped and counted.
     is_settled: bool,
-    /// Actions and buckets that it may still go through.
-    steps_left: usize,
+    effort: &'walk mut Effort,
 }
 
 /// What stays allocated from packet to packet.
@@ -219,7 +218,7 @@ impl Tables {
         }
         let Scratch { set, trail } = scratch;
         trail.clear();
-        self.follow(packet, trail, now_ns, set, sink);
+        self.follow(packet, trail, now_ns, set, sink, &mut Effort::new());
     }
 
     /// Takes a packet through the tables. The trail knows the results of some lookups, and records those of others.
@@ -230,10 +229,11 @@ impl Tables {
         now_ns: u64,
         set: &mut ActionSet,
         sink: &mut S,
+        effort: &mut Effort,
     ) {
         set.clear();
         trail.rewind();
-        let mut walk = Walk::new(self, now_ns, 0, sink, trail);
+        let mut walk = Walk::new(self, now_ns, 0, sink, trail, effort);
         if walk.through_tables(packet, set).is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
@@ -247,10 +247,10 @@ impl Tables {
 
     /// Applies a controller's actions to a packet.
     pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
-        let mut trail = Trail::default();
-        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail);
-        let done =
-            walk.take_steps(actions.len()).and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
+        let (mut trail, mut effort) = (Trail::default(), Effort::new());
+        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail, &mut effort);
+        let done = walk.take(|effort| effort.act(actions.len()));
+        let done = done.and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
         if done.is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
@@ -264,6 +264,7 @@ impl<'walk, S: Sink> Walk<'walk, S> {
         table: u8,
         sink: &'walk mut S,
         trail: &'walk mut Trail,
+        effort: &'walk mut Effort,
     ) -> Self {
         Self {
             tables,
@@ -275,27 +276,19 @@ impl<'walk, S: Sink> Walk<'walk, S> {
             queue: None,
             is_table_miss: false,
             is_settled: false,
-            steps_left: MAX_STEPS,
+            effort,
         }
     }
 }
 
 impl<S: Sink> Walk<'_, S> {
-    /// Takes `steps` steps; if fewer are left, the packet stops.
-    fn take_steps(&mut self, steps: usize) -> Option<()> {
-        match self.steps_left.checked_sub(steps) {
-            Some(left) => {
-                self.steps_left = left;
-                Some(())
-            }
-            None => {
-                self.steps_left = 0;
-                if !std::mem::replace(&mut self.is_settled, true) {
-                    self.sink.dropped(Dropped::ByFlow);
-                }
-                None
-            }
+    /// Goes on, if the packet may still take these steps; else it stops. It is dropped, if it has not left yet.
+    fn take(&mut self, steps: impl FnOnce(&mut Effort) -> Option<()>) -> Option<()> {
+        let done = steps(self.effort);
+        if done.is_none() && !std::mem::replace(&mut self.is_settled, true) {
+            self.sink.dropped(Dropped::TooManySteps);
         }
+        done
     }
 
     /// `None` where the packet stops on its way.
@@ -305,8 +298,10 @@ impl<S: Sink> Walk<'_, S> {
             return None;
         }
         loop {
-            let found = self.trail.find(self.tables, self.table, packet);
+            self.take(|effort| effort.search().then_some(()))?;
+            let found = self.trail.find(self.tables, self.table, packet, self.effort);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
+            self.take(|effort| effort.has_found().then_some(()))?;
             let Some(flow) = found else {
                 self.sink.dropped(Dropped::NoFlow);
                 return None;
@@ -319,14 +314,14 @@ impl<S: Sink> Walk<'_, S> {
                 self.meter(packet, meter)?;
             }
             if let Some(actions) = &steps.apply {
-                self.take_steps(actions.len())?;
+                self.take(|effort| effort.act(actions.len()))?;
                 self.apply(packet, actions.iter().copied(), 0)?;
             }
             if steps.clear {
                 set.clear();
             }
             if let Some(actions) = &steps.write {
-                self.take_steps(actions.len())?;
+                self.take(|effort| effort.act(actions.len()))?;
                 set.write(actions);
             }
             if let Some((value, mask)) = steps.metadata {
@@ -344,6 +339,7 @@ impl<S: Sink> Walk<'_, S> {
     fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
         // Deleting a meter deletes its flows.
         let meter = self.tables.meters.get(&meter)?;
+        self.take(|effort| effort.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
         let Metered::Exceeds(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
             return Some(());
@@ -419,15 +415,18 @@ impl<S: Sink> Walk<'_, S> {
     fn group(&mut self, packet: &Packet, number: u32, depth: usize) {
         let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
         self.sink.count(group.counter, packet.bytes());
-        let chosen = group.chosen(packet, self.tables);
+        let (chosen, compared) = group.chosen(packet, self.tables);
         self.sink.grouped(number, chosen.len());
+        if self.take(|effort| effort.compare(compared)).is_none() {
+            return;
+        }
         for chosen in chosen {
             let (Some(bucket), Some(&counter)) =
                 (group.buckets.get(chosen), group.bucket_counters.get(chosen))
             else {
                 continue;
             };
-            if self.take_steps(1 + bucket.actions.len()).is_none() {
+            if self.take(|effort| effort.act(1 + bucket.actions.len())).is_none() {
                 return;
             }
             self.sink.count(counter, packet.bytes());
@@ -461,12 +460,11 @@ impl<S: Sink> Walk<'_, S> {
                 self.is_settled = true;
                 let mut copy = packet.clone();
                 let mut trail = Trail::default();
-                let mut walk = Walk::new(self.tables, self.now_ns, 0, &mut *self.sink, &mut trail);
-                walk.steps_left = self.steps_left;
+                let mut walk =
+                    Walk::new(self.tables, self.now_ns, 0, &mut *self.sink, &mut trail, &mut *self.effort);
                 if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
                     walk.sink.dropped(Dropped::ByFlow);
                 }
-                self.steps_left = walk.steps_left;
                 return;
             }
             PortNo::IN_PORT => Target::Port(packet.in_port),

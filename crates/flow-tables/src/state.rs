@@ -5,7 +5,7 @@ pub mod handover;
 mod meters;
 mod reports;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,12 +18,18 @@ use ringroad_openflow::oxm::Match;
 use ringroad_openflow::{group_id, table_id};
 
 pub use self::reports::FlowList;
+use crate::account::{self, Account, SharedBudget};
+use crate::classifier::Classifier;
 use crate::counters::{CounterBank, CounterId};
+use crate::effort::MAX_LIST;
 use crate::flow::{Flow, covers, overlap};
-use crate::pipeline::MAX_STEPS;
-use crate::tables::{Change, Fragments, PortState, TABLES, Tables};
+use crate::packed_match::PackedMatch;
+use crate::part::compiled;
+use crate::tables::{Change, Fragments, PortState, TABLES, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
+/// So many entries that are gone are shown to the workers at once.
+const MOST_UNPUBLISHED: usize = 1 << 12;
 
 /// How much controllers may make of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +44,20 @@ pub struct Limits {
     pub meters: usize,
     /// Bands of a meter.
     pub bands: usize,
+    /// Memory of the entries, groups and meters, bytes.
+    pub memory_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { flows: 2_000_000, groups: 10_000, buckets: 1000, meters: 10_000, bands: 16 }
+        Self {
+            flows: 2_000_000,
+            groups: 10_000,
+            buckets: 1000,
+            meters: 10_000,
+            bands: 16,
+            memory_bytes: 4 << 30,
+        }
     }
 }
 
@@ -100,24 +115,43 @@ struct Timed {
 /// The instructions of all entries, each once.
 #[derive(Debug, Default)]
 struct SharedInstructions {
-    known: HashSet<Arc<Instructions>>,
-    /// At this number, those that no entry uses any more are removed.
-    swept_at: usize,
+    /// With the number of entries that use them.
+    known: HashMap<Arc<Instructions>, usize>,
 }
 
 impl SharedInstructions {
-    fn get(&mut self, wanted: &Instructions) -> Arc<Instructions> {
-        if let Some(known) = self.known.get(wanted) {
-            return Arc::clone(known);
-        }
-        if self.known.len() >= self.swept_at {
-            self.known.retain(|one| Arc::strong_count(one) > 1);
-            self.swept_at = 2 * self.known.len() + 1024;
-        }
-        let new = Arc::new(wanted.clone());
-        self.known.insert(Arc::clone(&new));
-        new
+    fn has(&self, wanted: &Instructions) -> bool {
+        self.known.contains_key(wanted)
     }
+
+    /// For one more entry.
+    fn get(&mut self, wanted: &Instructions) -> Arc<Instructions> {
+        let known = match self.known.get_key_value(wanted) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(wanted.clone()),
+        };
+        *self.known.entry(Arc::clone(&known)).or_default() += 1;
+        known
+    }
+
+    /// One entry less uses them. Whether it was the last.
+    fn put_back(&mut self, used: &Arc<Instructions>) -> bool {
+        let Some(users) = self.known.get_mut(used) else { return false };
+        *users -= 1;
+        let is_last = *users == 0;
+        if is_last {
+            self.known.remove(used);
+            shrink(&mut self.known);
+        }
+        is_last
+    }
+}
+
+/// Bytes of an entry without instructions and shape.
+fn bytes_of_flow(flow: &Flow) -> u64 {
+    let (mask, _) = compiled(flow.matching.fields());
+    let is_timed = flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0;
+    account::of_flow(&flow.matching, mask.used_words().count(), is_timed)
 }
 
 /// The tables, groups and meters of a switch; only this changes them.
@@ -128,6 +162,7 @@ pub struct FlowState {
     /// Passes changes to the workers.
     writer: WriteHandle<Tables, Change>,
     limits: Limits,
+    account: Account,
     bank: CounterBank,
     /// Lookups of each table, and those that found an entry.
     lookups: Vec<(CounterId, CounterId)>,
@@ -184,6 +219,12 @@ impl FlowState {
     /// Empty tables for `workers` workers, and what each worker needs.
     #[must_use]
     pub fn new(workers: usize, limits: Limits) -> (Self, Vec<WorkerTables>) {
+        Self::within(workers, limits, SharedBudget::new(u64::MAX))
+    }
+
+    /// The same, of a switch that shares memory with others.
+    #[must_use]
+    pub fn within(workers: usize, limits: Limits, shared: Arc<SharedBudget>) -> (Self, Vec<WorkerTables>) {
         let (writer, reader) = left_right::new::<Tables, Change>();
         let turns: Vec<Arc<Turns>> = (0..workers).map(|_| Arc::default()).collect();
         let needs = turns.iter().enumerate().map(|(worker, turns)| WorkerTables {
@@ -196,6 +237,7 @@ impl FlowState {
             tables: Tables::default(),
             writer,
             limits,
+            account: Account::new(limits.memory_bytes, shared),
             bank: CounterBank::new(workers),
             lookups: Vec::new(),
             turns,
@@ -225,6 +267,7 @@ impl FlowState {
             self.change(Change::Generation(self.tables.generation + 1));
         }
         self.writer.publish();
+        self.account.publish();
         if !self.unpublished.is_empty() {
             let counters = std::mem::take(&mut self.unpublished);
             let then = self.turns.iter().map(|turns| turns.0.load(Ordering::SeqCst)).collect();
@@ -238,6 +281,35 @@ impl FlowState {
             }
             !is_past
         });
+        if let Some(blocks) = bank.shrink() {
+            self.numbered.truncate(self.bank.len());
+            self.numbered.shrink_to_fit();
+            self.change(Change::FewerCounters(blocks));
+        }
+    }
+
+    /// Memory that the entries, groups and meters are charged for, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.account.used_bytes()
+    }
+
+    /// Charged bytes that became free since the last call.
+    pub fn take_freed_bytes(&mut self) -> u64 {
+        self.account.take_freed()
+    }
+
+    /// Charges bytes, if there is room for them: perhaps only after workers have left what is gone already.
+    fn charge(&mut self, bytes: u64) -> bool {
+        if !self.account.has_room(bytes) && self.account.is_leaving() {
+            self.publish();
+            self.publish();
+        }
+        let has_room = self.account.has_room(bytes);
+        if has_room {
+            self.account.take(bytes);
+        }
+        has_room
     }
 
     fn change(&mut self, change: Change) {
@@ -313,7 +385,14 @@ impl FlowState {
         match request.command {
             FlowCommand::Add => self.add(request, now_ns).map(|()| Vec::new()),
             FlowCommand::Modify | FlowCommand::ModifyStrict => {
-                for (table, flow) in self.meant(request) {
+                let meant = self.meant(request);
+                let is_new = !meant.is_empty() && !self.shared.has(&request.instructions);
+                if is_new && !self.charge(account::of_instructions(&request.instructions)) {
+                    return Err(ErrorCode::FLOW_TABLE_FULL);
+                }
+                for (table, flow) in meant {
+                    // The entry in its place is given back.
+                    self.account.take(bytes_of_flow(&flow));
                     let changed = Flow {
                         priority: flow.priority,
                         matching: flow.matching.clone(),
@@ -363,13 +442,13 @@ impl FlowState {
         }
     }
 
-    fn numbered(&self, table: u8) -> impl Iterator<Item = (u8, &crate::classifier::Classifier)> {
+    fn numbered(&self, table: u8) -> impl Iterator<Item = (u8, &Classifier)> {
         let tables = (0..).zip(&self.tables.tables);
         tables.filter(move |&(number, _)| table == table_id::ALL || number == table)
     }
 
     fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<Flow>)> {
-        let in_table = |(number, table): (u8, &crate::classifier::Classifier)| {
+        let in_table = |(number, table): (u8, &Classifier)| {
             table
                 .iter()
                 .filter(|flow| chosen.has(flow))
@@ -394,6 +473,11 @@ impl FlowState {
         if replaced.is_none() && self.flows() >= self.limits.flows {
             return Err(ErrorCode::FLOW_TABLE_FULL);
         }
+        let matching = PackedMatch::from(&request.matching);
+        let bytes = self.bytes_of_new(request, &matching, replaced.is_none());
+        if !self.charge(bytes) {
+            return Err(ErrorCode::FLOW_TABLE_FULL);
+        }
         let counter = match &replaced {
             Some(flow) => flow.counter,
             None => self.counter(),
@@ -403,7 +487,7 @@ impl FlowState {
         }
         let flow = Flow {
             priority: request.priority,
-            matching: (&request.matching).into(),
+            matching,
             cookie: request.cookie,
             instructions: self.shared.get(&request.instructions),
             idle_timeout_s: request.idle_timeout_s,
@@ -415,6 +499,27 @@ impl FlowState {
         self.timed.remove(&counter);
         self.insert(request.table, flow, now_ns);
         Ok(())
+    }
+
+    /// Bytes that an entry adds: its instructions only if no other entry has them, its shape only if that is new to the
+    /// table.
+    fn bytes_of_new(&self, request: &FlowMod, matching: &PackedMatch, is_new: bool) -> u64 {
+        let (mask, _) = compiled(matching.fields());
+        let table = self.tables.tables.get(usize::from(request.table));
+        let has_shape = !is_new || table.is_some_and(|table| table.has_shape_of(&mask));
+        let is_timed = request.idle_timeout_s != 0 || request.hard_timeout_s != 0;
+        let shared = self.shared.has(&request.instructions);
+        account::of_flow(matching, mask.used_words().count(), is_timed)
+            + if has_shape { 0 } else { account::of_shape() }
+            + if shared { 0 } else { account::of_instructions(&request.instructions) }
+    }
+
+    /// Takes back the charge for an entry that is gone.
+    fn give_back(&mut self, flow: &Flow) {
+        self.account.give_back(bytes_of_flow(flow));
+        if self.shared.put_back(&flow.instructions) {
+            self.account.give_back(account::of_instructions(&flow.instructions));
+        }
     }
 
     fn insert(&mut self, table: u8, flow: Flow, now_ns: u64) {
@@ -434,19 +539,31 @@ impl FlowState {
         if self.numbered.len() <= number {
             self.numbered.resize(number + 1, None);
         }
-        if let Some(place) = self.numbered.get_mut(number) {
-            *place = Some((table, Arc::clone(&flow)));
+        if let Some(place) = self.numbered.get_mut(number)
+            && let Some((_, replaced)) = place.replace((table, Arc::clone(&flow)))
+        {
+            self.give_back(&replaced);
         }
         self.change(Change::Insert(table, flow));
     }
 
-    fn remove(&mut self, table: u8, flow: &Flow) {
+    fn remove(&mut self, table: u8, flow: &Arc<Flow>) {
         self.timed.remove(&flow.counter);
+        shrink(&mut self.timed);
         if let Some(place) = self.numbered.get_mut(flow.counter.0 as usize) {
             *place = None;
         }
         self.unpublished.push(flow.counter);
-        self.change(Change::Remove(table, flow.priority, flow.matching.to_match()));
+        self.change(Change::Remove(table, Arc::clone(flow)));
+        self.give_back(flow);
+        let (mask, _) = compiled(flow.matching.fields());
+        if !self.tables.tables.get(usize::from(table)).is_some_and(|table| table.has_shape_of(&mask)) {
+            self.account.give_back(account::of_shape());
+        }
+        if self.unpublished.len() >= MOST_UNPUBLISHED {
+            // Else the list of changes would take more memory than the entries.
+            self.publish();
+        }
     }
 
     fn remove_all(
@@ -487,7 +604,7 @@ impl FlowState {
     /// How many flow entries there are.
     #[must_use]
     pub fn flows(&self) -> usize {
-        self.tables.tables.iter().map(crate::classifier::Classifier::len).sum()
+        self.tables.tables.iter().map(Classifier::len).sum()
     }
 
     fn check_instructions(&self, request: &FlowMod) -> Result<(), ErrorCode> {
@@ -515,7 +632,7 @@ impl FlowState {
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
         // What a pushed or popped tag uncovers is unknown before the packet is there.
         let mut is_known = matching.is_some();
-        if list.len() > MAX_STEPS {
+        if list.len() > MAX_LIST {
             return Err(ErrorCode::ACTION_TOO_MANY);
         }
         for action in list {

@@ -2,13 +2,13 @@
 //! other follows the changes, so that no worker ever waits, or sees half a change.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use left_right::Absorb;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PortConfig;
-use ringroad_openflow::oxm::Match;
 use ringroad_openflow::table_id;
 use ringroad_port::port_index::{PortIndex, PortMask};
 
@@ -90,6 +90,13 @@ pub enum Fragments {
     Drop,
 }
 
+/// Gives back most of the room that a map does not use.
+pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.len() < map.capacity() / 4 {
+        map.shrink_to(2 * map.len());
+    }
+}
+
 /// Tables, groups, meters and ports at one moment.
 #[derive(Debug, Clone)]
 pub struct Tables {
@@ -149,12 +156,14 @@ pub struct TableUse {
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Insert(u8, Arc<Flow>),
-    Remove(u8, u16, Match),
+    Remove(u8, Arc<Flow>),
     Group(u32, Option<Arc<Group>>),
     Meter(u32, Option<Arc<Meter>>),
     Port(PortNo, Option<PortState>),
     Fragments(Fragments),
     Counters(Arc<Block>),
+    /// No more than so many blocks of counters are in use.
+    FewerCounters(usize),
     Lookups(Arc<[(CounterId, CounterId)]>),
     Generation(u64),
 }
@@ -214,21 +223,25 @@ impl Tables {
                     self.look_at_parts();
                 }
             }
-            Change::Remove(table, priority, matching) => {
+            Change::Remove(table, flow) => {
                 let table = self.tables.get_mut(usize::from(table));
-                if table.is_some_and(|table| table.remove(priority, &matching)) {
+                if table.is_some_and(|table| table.remove(flow.priority, &flow.matching)) {
                     self.look_at_parts();
                 }
             }
             Change::Group(number, group) => self.set_group(number, group),
             Change::Meter(meter, Some(value)) => drop(self.meters.insert(meter, value)),
-            Change::Meter(meter, None) => drop(self.meters.remove(&meter)),
+            Change::Meter(meter, None) => {
+                self.meters.remove(&meter);
+                shrink(&mut self.meters);
+            }
             Change::Port(port, state) => {
                 self.ports.set(port, state);
                 self.look_at_watched();
             }
             Change::Fragments(fragments) => self.fragments = fragments,
             Change::Counters(block) => self.counters.push(&block),
+            Change::FewerCounters(blocks) => self.counters.truncate(blocks),
             Change::Lookups(lookups) => self.lookups = lookups,
             Change::Generation(generation) => self.generation = generation,
         }
@@ -243,6 +256,7 @@ impl Tables {
             Some(group) => self.groups.insert(number, group),
             None => self.groups.remove(&number),
         };
+        shrink(&mut self.groups);
         self.watchers -= watches(&before);
         self.look_at_watched();
     }

@@ -8,6 +8,7 @@ use ringroad_openflow::oxm::Field;
 
 use crate::brief::Brief;
 use crate::classifier::Place;
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::layout::eth_type;
 use crate::packet::Packet;
@@ -68,14 +69,16 @@ impl Trail {
         tables: &'tables Tables,
         table: u8,
         packet: &mut Packet,
+        effort: &mut Effort,
     ) -> Option<&'tables Arc<Flow>> {
         let classifier = tables.tables.get(usize::from(table))?;
         let known = self.steps.get(self.next).filter(|step| self.is_open && step.place.table() == table);
         let step = match known {
             Some(&step) => step,
             None => {
-                let step = classifier.find(table, packet.key());
-                if self.is_open {
+                let step = classifier.find(table, packet.key(), effort);
+                // What was not searched to the end is not known.
+                if self.is_open && effort.has_found() {
                     self.steps.truncate(self.next);
                     self.steps.push(step);
                 }

@@ -9,6 +9,7 @@ use ringroad_port::frame::prefetch_read;
 
 use crate::ahead::LANES;
 use crate::brief::Brief;
+use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::key::FlowKey;
 
@@ -213,7 +214,7 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
 impl<const N: usize> Tuples<N, Alone> {
     /// The entry for a packet.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey, _: u32) -> (Bucket, Brief) {
+    pub fn find(&self, key: &FlowKey, _: u32, _: &mut Effort) -> (Bucket, Brief) {
         let key = and(&self.words_of(key), &self.hashed);
         let found = self.entries.find_bucket_index(hash(&key, self.seed), |entry| is_same(&entry.key, &key));
         let entry = found.and_then(|bucket| self.entries.get_bucket(bucket));
@@ -225,15 +226,18 @@ impl<const N: usize> Tuples<N, Alone> {
 }
 
 impl<const N: usize> Tuples<N, Several<N>> {
-    /// The entry of the highest priority for a packet, if its rank is beyond this one. (Apart, so that a table of few
-    /// shapes does not pay for it.)
+    /// The entry of the highest priority for a packet, if its rank is beyond this one; nothing where the packet may not
+    /// search so many. (Apart, so that a table of few shapes does not pay for it.)
     #[inline(never)]
-    pub fn find(&self, key: &FlowKey, beyond: u32) -> (Bucket, Brief) {
+    pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
         let words = self.words_of(key);
         let hashed = hash(&and(&words, &self.hashed), self.seed);
         let (mut best, mut rank) = (Brief::NOTHING, beyond);
         // No entry is the right one before all have been checked.
         self.entries.find(hashed, |entry| {
+            if !effort.search() {
+                return true;
+            }
             if entry.brief.rank() > rank
                 && let Some(shape) = self.shapes.0.get(entry.shape as usize)
                 && is_same(&and(&words, &shape.masks), &entry.key)
@@ -243,8 +247,8 @@ impl<const N: usize> Tuples<N, Several<N>> {
             }
             false
         });
-        if !best.is_entry() {
-            return (0, best);
+        if !best.is_entry() || !effort.has_found() {
+            return (0, Brief::NOTHING);
         }
         // No two entries have the same counter.
         let bucket = self.entries.find_bucket_index(hashed, |entry| entry.brief == best);

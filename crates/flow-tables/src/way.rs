@@ -4,6 +4,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
 
 use crate::brief::Plain;
+use crate::effort::Effort;
 use crate::key::{FlowKey, Words, word};
 use crate::tables::{Fragments, Tables};
 use crate::trail::Step;
@@ -39,38 +40,59 @@ impl Tables {
 
     /// The way of a packet with this key, and its first step; further ones are added to `more`.
     #[inline]
-    pub(crate) fn way(&self, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> (Way, Step) {
-        let first = self.tables.first().map_or(Step::nothing(0), |table| table.find(0, key));
-        (self.way_behind(first, key, ends, more), first)
+    pub(crate) fn way(
+        &self,
+        key: &FlowKey,
+        ends: Ends,
+        more: &mut Vec<Step>,
+        effort: &mut Effort,
+    ) -> (Way, Step) {
+        let first = self.tables.first().map_or(Step::nothing(0), |table| table.find(0, key, effort));
+        (self.way_behind(first, key, ends, more, effort), first)
     }
 
     /// The same where the first step is known.
     #[inline]
-    pub(crate) fn way_behind(&self, first: Step, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> Way {
+    pub(crate) fn way_behind(
+        &self,
+        first: Step,
+        key: &FlowKey,
+        ends: Ends,
+        more: &mut Vec<Step>,
+        effort: &mut Effort,
+    ) -> Way {
         match first.brief.plain() {
             Plain::Output(port) => self.output(port, ends),
-            Plain::Goto(next) => self.way_on(next, key, ends, more),
-            other => Self::end(other),
+            Plain::Goto(next) => self.way_on(next, key, ends, more, effort),
+            other => Self::end(other, effort),
         }
     }
 
     /// The same from this table on.
     #[inline(never)]
-    fn way_on(&self, mut table: u8, key: &FlowKey, ends: Ends, more: &mut Vec<Step>) -> Way {
+    fn way_on(
+        &self,
+        mut table: u8,
+        key: &FlowKey,
+        ends: Ends,
+        more: &mut Vec<Step>,
+        effort: &mut Effort,
+    ) -> Way {
         while let Some(classifier) = self.tables.get(usize::from(table)) {
-            let step = classifier.find(table, key);
+            let step = classifier.find(table, key, effort);
             more.push(step);
             match step.brief.plain() {
                 Plain::Output(port) => return self.output(port, ends),
                 Plain::Goto(next) => table = next,
-                other => return Self::end(other),
+                other => return Self::end(other, effort),
             }
         }
         Way::Other
     }
 
-    fn end(plain: Plain) -> Way {
+    fn end(plain: Plain, effort: &Effort) -> Way {
         match plain {
+            Plain::Nothing if !effort.has_found() => Way::Drop(DropCause::TooManySteps),
             Plain::Nothing => Way::Drop(DropCause::NoFlow),
             Plain::Drop => Way::Drop(DropCause::ByFlow),
             Plain::Normal => Way::Normal,

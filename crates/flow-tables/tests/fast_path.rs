@@ -152,7 +152,7 @@ impl Pair {
                 continue;
             }
             self.plan.reset(part.start..end);
-            self.decider.decide(from, &batch, part.start, &mut self.plan);
+            self.decider.decide(from, &batch, part.start, u64::MAX, &mut self.plan);
             self.decider.executed(from, &batch, part.clone(), &self.plan);
             for number in part.clone() {
                 let frame = &frames[number];
@@ -183,7 +183,7 @@ impl Pair {
             let _ = self.oracle.receive(from, frame);
         }
         self.plan.reset(0..frames.len());
-        self.decider.decide(from, &batch, 0, &mut self.plan);
+        self.decider.decide(from, &batch, 0, u64::MAX, &mut self.plan);
         self.decider.executed(from, &batch, 0..frames.len(), &self.plan);
     }
 

@@ -103,6 +103,8 @@ pub struct Agent {
     fail_mode: FailMode,
     is_standalone: bool,
     outgoing: Vec<Outgoing>,
+    /// Bytes of these packets.
+    outgoing_bytes: usize,
     counted: Counted,
 }
 
@@ -115,6 +117,9 @@ pub struct Counted {
     pub packet_ins: u64,
     /// News that were dropped because the other side did not read.
     pub dropped_news: u64,
+    /// Packets of controllers that were dropped because there were too many at once.
+    #[serde(default)]
+    pub dropped_packet_outs: u64,
 }
 
 impl Agent {
@@ -141,6 +146,7 @@ impl Agent {
             fail_mode,
             is_standalone: false,
             outgoing: Vec::new(),
+            outgoing_bytes: 0,
             counted: Counted::default(),
         }
     }
@@ -209,7 +215,13 @@ impl Agent {
 
     /// Takes what controllers want to send, to be put onto the switch.
     pub fn take_outgoing(&mut self) -> Vec<Outgoing> {
+        self.outgoing_bytes = 0;
         std::mem::take(&mut self.outgoing)
+    }
+
+    /// Bytes of tables that became free since the last call.
+    pub fn take_freed_bytes(&mut self) -> u64 {
+        self.state.take_freed_bytes()
     }
 
     /// Changes what the switch does without a controller.

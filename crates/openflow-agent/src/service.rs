@@ -42,6 +42,10 @@ pub struct Report {
     pub refusals: Refusals,
     /// Flow entries.
     pub flows: usize,
+    /// Memory that entries, groups and meters are charged for, bytes.
+    pub memory_bytes: u64,
+    /// The most that this may be.
+    pub memory_limit_bytes: u64,
     /// What was counted.
     pub counted: Counted,
 }
@@ -89,7 +93,7 @@ pub struct Listeners {
 
 impl Service {
     /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet. With
-    /// `remains` the agent's time continues.
+    /// `remains` the agent's time continues. The thread calls `give_back` after much memory was freed.
     ///
     /// # Errors
     /// The kernel's: no thread, or no descriptor.
@@ -99,6 +103,7 @@ impl Service {
         listeners: Listeners,
         packets: OwnedFd,
         remains: Option<&Remains>,
+        give_back: fn(),
     ) -> std::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, received) = channel();
@@ -109,7 +114,8 @@ impl Service {
         for listener in listeners.tcp.iter().chain(&listeners.tls) {
             listener.set_nonblocking(true)?;
         }
-        let owner = Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report) };
+        let owner =
+            Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report), give_back };
         let turn = Turn::new(agent, controllers, listeners, packets, owner, remains);
         let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || turn.run())?;
         Ok(Self { commands, wake, report, thread: Some(thread) })

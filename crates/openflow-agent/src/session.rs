@@ -240,6 +240,7 @@ impl Session {
         self.sent += bytes;
         if self.sent >= self.output.len() {
             self.output.clear();
+            self.output.shrink_to(LISTED_BYTES);
             self.sent = 0;
         } else if self.sent > CROWDED_BYTES {
             self.output.drain(..self.sent);

@@ -26,8 +26,11 @@ use crate::tls::Tls;
 
 /// How often timeouts are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Maximum size of the waiting answers of all connections together, bytes; above it, the connection with the most ends.
-const MAX_WAITING_BYTES: usize = 512 << 20;
+/// All connections together may leave unread answers of a quarter of the switch's memory, and of so many bytes in any
+/// case. Above it, the connection with the most ends.
+const LEAST_WAITING_BYTES: u64 = 16 << 20;
+/// The kernel gets memory back after so many bytes were freed.
+const GIVE_BACK_BYTES: u64 = 4 << 20;
 /// Frames for controllers taken in one turn.
 const FRAMES_A_TURN: usize = 256;
 const LONGEST_FRAME: usize = 64 * 1024 + 64;
@@ -39,6 +42,8 @@ pub(crate) struct Owner {
     /// Rings when there is a command.
     pub(crate) wake: Arc<OwnedFd>,
     pub(crate) report: Arc<Mutex<Report>>,
+    /// Gives memory back to the kernel.
+    pub(crate) give_back: fn(),
 }
 
 /// The thread's state.
@@ -56,6 +61,8 @@ pub(crate) struct Turn {
     owner: Owner,
     refusals: Refusals,
     next_tick: Instant,
+    /// Freed since the kernel got memory back.
+    freed_bytes: u64,
 }
 
 impl Turn {
@@ -87,6 +94,7 @@ impl Turn {
             owner,
             refusals: Refusals::default(),
             next_tick: now + TICK,
+            freed_bytes: 0,
         }
     }
 
@@ -312,10 +320,30 @@ impl Turn {
     /// Gives each connection a turn that has something to do.
     fn go_on(&mut self) {
         let now_ns = self.now_ns();
-        for &id in self.links.keys() {
+        let ids: Vec<SessionId> = self.links.keys().copied().collect();
+        for id in ids {
             if self.agent.session(id).is_some_and(|session| session.has_work()) {
                 self.agent.go_on(id, now_ns);
+                // One answer can be long, and there are many connections.
+                self.bound_waiting();
             }
+        }
+    }
+
+    /// Ends the connection with the most waiting answers, if all have too much together.
+    fn bound_waiting(&mut self) {
+        let (mut waiting_bytes, mut most) = (0, (0, None));
+        for &id in self.links.keys() {
+            let Some(session) = self.agent.session(id) else { continue };
+            let bytes = session.waiting().len();
+            waiting_bytes += bytes;
+            most = most.max((bytes, Some(id)));
+        }
+        let most_bytes = (self.agent.state().limits().memory_bytes / 4).max(LEAST_WAITING_BYTES);
+        if waiting_bytes as u64 > most_bytes
+            && let Some(id) = most.1
+        {
+            self.refuse(id, RefusalCause::Unread, Ended::TooSlow.to_string());
         }
     }
 
@@ -332,7 +360,6 @@ impl Turn {
     fn flush(&mut self) {
         let now = Instant::now();
         let (mut lost, mut refused) = (Vec::new(), Vec::new());
-        let (mut waiting_bytes, mut most) = (0, (0, None));
         for (&id, link) in &mut self.links {
             let Some(session) = self.agent.session(id) else { continue };
             if let Err(error) = link.send(session, now) {
@@ -342,14 +369,6 @@ impl Turn {
             if let Some(ended) = session.ended() {
                 refused.push((id, RefusalCause::of(ended), ended.to_string()));
             }
-            let bytes = session.waiting().len();
-            waiting_bytes += bytes;
-            most = most.max((bytes, Some(id)));
-        }
-        if waiting_bytes > MAX_WAITING_BYTES
-            && let Some(id) = most.1
-        {
-            refused.push((id, RefusalCause::Unread, Ended::TooSlow.to_string()));
         }
         lost.into_iter().for_each(|(id, problem)| self.lose(id, problem));
         refused.into_iter().for_each(|(id, cause, problem)| self.refuse(id, cause, problem));
@@ -393,6 +412,11 @@ impl Turn {
         self.next_tick = now + TICK;
         let now_ns = self.now_ns();
         self.agent.tick(now_ns);
+        self.freed_bytes += self.agent.take_freed_bytes();
+        if self.freed_bytes >= GIVE_BACK_BYTES {
+            self.freed_bytes = 0;
+            (self.owner.give_back)();
+        }
         let mut over = Vec::new();
         for (&id, link) in &mut self.links {
             let Some(session) = self.agent.session(id) else { continue };
@@ -422,6 +446,8 @@ impl Turn {
             tools: self.links.values().filter(|link| link.is_tool()).count(),
             refusals: self.refusals.clone(),
             flows: self.agent.state().flows(),
+            memory_bytes: self.agent.state().memory_bytes(),
+            memory_limit_bytes: self.agent.state().limits().memory_bytes,
             counted: self.agent.counted(),
         };
         *self.owner.report.lock().unwrap_or_else(PoisonError::into_inner) = report;

@@ -64,6 +64,8 @@ causes! {
     NoFlow = "no_flow",
     /// The flow entries that matched it send it nowhere. Counted at the source.
     ByFlow = "by_flow",
+    /// Its way through flow tables, groups and meters had more steps than one frame may take. Counted at the source.
+    TooManySteps = "too_many_steps",
     /// A band of a meter dropped it. Counted at the source.
     Metered = "metered",
     /// Its TTL was over where a flow entry decrements it. Counted at the source.

@@ -10,6 +10,7 @@
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
 //!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
 //!   whether the lock's holder lives; [`core_sharing`]: how threads that stay awake share a core.
+//! - [`heap`]: the process's own heap.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`] for
 //!   the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for copies to monitors.
@@ -26,6 +27,7 @@ pub mod datapath_end;
 pub mod eventfd;
 pub mod foreign_memory;
 pub mod geometry;
+pub mod heap;
 pub mod layout;
 pub mod ledger;
 pub mod liveness;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::classify::{self, FrameHeader, classify};
@@ -169,7 +169,7 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
 }
 
 impl Decide for Learning {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         let Self { switch, headers, short, flooded } = self;
         *flooded = None;
         let frames = first..batch.frames();
@@ -183,7 +183,7 @@ impl Decide for Learning {
             if floods {
                 *flooded = switch.flood(from, batch, frames, plan);
             }
-            return;
+            return Decided::all(batch);
         }
         headers.clear();
         let mut read = |frame: usize, head: Option<&Fragment>| match head
@@ -207,6 +207,7 @@ impl Decide for Learning {
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
         }
+        Decided::all(batch)
     }
 
     #[inline]

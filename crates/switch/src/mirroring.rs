@@ -18,7 +18,9 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
-use ringroad_port::plan::{CopiesId, Decide, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan};
+use ringroad_port::plan::{
+    CopiesId, Decide, Decided, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan,
+};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
@@ -57,6 +59,9 @@ pub struct Mirroring {
     /// [`Decide::own_port`] of the inner decider.
     own_port: Option<PortIndex>,
 }
+
+/// With so many of the forms that a port got last a new one is compared: ports one after the other mostly get the same.
+const FORMS_COMPARED: usize = 8;
 
 /// The ports that monitor a frame: those that get it, and those that get a record.
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,14 +154,15 @@ impl Mirroring {
         lookers
     }
 
-    /// Adds what mirrors get of a frame that leaves as copies, and takes their ports out of these.
+    /// Adds what mirrors get of a frame that leaves as copies, and takes their ports out of these. Returns how many steps
+    /// this took.
     fn look_at_copies(
         &mut self,
         (batch, frame): (&Batch, usize),
         (number, from): (u64, PortIndex),
         copies: CopiesId,
         plan: &mut Plan,
-    ) {
+    ) -> u64 {
         self.decided.clear();
         for &copy in plan.copies_of(copies) {
             let members = self.members(copy.to.into(), from, plan);
@@ -180,6 +186,7 @@ impl Mirroring {
         let is_own = self.own_port == Some(from);
         let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.head) } else { None };
         let leaving = self.copies.len();
+        let mut steps = leaving as u64;
         let mut records = PortMask::EMPTY;
         for mirror in self.mirrors.iter().filter(|mirror| is_sampled(number, mirror.sample)) {
             let is_received = mirror.received.contains(from);
@@ -197,9 +204,10 @@ impl Mirroring {
                 is_received.then_some(as_it_came).into_iter().chain(delivered.map(|(copy, _)| copy.head));
             for head in heads {
                 let copy = FrameCopy { to: Destination::Port(mirror.to), head };
-                let mut others = self.copies.iter().skip(leaving);
-                let is_known = others.any(|other| {
-                    other.to == copy.to && is_same_form((batch, frame), other.head, copy.head, plan)
+                let others = self.copies.iter().skip(leaving).rev().filter(|other| other.to == copy.to);
+                let is_known = others.take(FORMS_COMPARED).any(|other| {
+                    steps += 1;
+                    is_same_form((batch, frame), other.head, copy.head, plan)
                 });
                 if !is_known {
                     self.copies.push(copy);
@@ -213,6 +221,7 @@ impl Mirroring {
             self.copies.push(FrameCopy { to: Destination::Ports(set), head });
         }
         plan.copy(frame, &self.copies);
+        steps
     }
 
     /// The record of a frame, in place of all of it.
@@ -243,19 +252,29 @@ impl Mirroring {
 }
 
 impl Decide for Mirroring {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
-        let frames = first..batch.frames();
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        budget: u64,
+        plan: &mut Plan,
+    ) -> Decided {
         if self.outlets.contains(from) {
-            plan.fates_mut(frames).fill(Fate::Drop(DropCause::MirrorPort));
-            return;
+            plan.fates_mut(first..batch.frames()).fill(Fate::Drop(DropCause::MirrorPort));
+            return Decided::all(batch);
         }
-        self.inner.decide(from, batch, first, plan);
+        let Decided { end, steps } = self.inner.decide(from, batch, first, budget, plan);
+        let mut more_steps = 0;
         let executed = self.executed.get(usize::from(from.0)).copied().unwrap_or_default();
-        for frame in frames {
+        for frame in first..end {
             let fate = plan.fate(frame);
             let number = executed + (frame - first) as u64;
             if let Fate::Copies(copies) = fate {
-                self.look_at_copies((batch, frame), (number, from), copies, plan);
+                more_steps += self.look_at_copies((batch, frame), (number, from), copies, plan);
+                if more_steps >= budget {
+                    return Decided { end: frame + 1, steps: steps + more_steps };
+                }
                 continue;
             }
             let members = self.members(fate, from, plan);
@@ -288,6 +307,7 @@ impl Decide for Mirroring {
             }
             plan.copy(frame, &self.copies);
         }
+        Decided { end, steps: steps + more_steps }
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {

@@ -13,7 +13,7 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
-use ringroad_port::plan::{Decide, Fate, Plan};
+use ringroad_port::plan::{Decide, Decided, Fate, Plan};
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex, PortMask};
 
 pub use self::foresight::{Departure, Foreseen};
@@ -207,16 +207,24 @@ impl Policing {
 type Read = (FrameHeader, Ingress);
 
 impl Decide for Policing {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        budget: u64,
+        plan: &mut Plan,
+    ) -> Decided {
         self.metered.clear();
         if !self.policies.concern(from) {
-            return self.inner.decide(from, batch, first, plan);
+            return self.inner.decide(from, batch, first, budget, plan);
         }
         let frames = first..batch.frames();
         self.judge(from, batch, frames.clone(), plan);
         self.flooded = frames.clone().find(|&frame| plan.fate(frame) == Fate::Flood);
         let probe = self.flooded.and_then(|frame| Some((frame, self.switch.probe_with(batch.frame(frame))?)));
         self.send(from, frames, &self.ingress, probe, plan);
+        Decided::all(batch)
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
-use ringroad_port::plan::{Decide, Destination, Fate, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_port::trace::{Reason, SourceSeen, Trace};
 
@@ -40,7 +40,14 @@ impl Tracing {
 }
 
 impl Decide for Tracing {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        budget: u64,
+        plan: &mut Plan,
+    ) -> Decided {
         let Self { inner, switch, trace, policies, before } = self;
         let lookup = |vlan, mac| switch.table.lookup_in(vlan, mac, switch.now());
         let vlan_of = |frame| match policies.as_ref().filter(|policies| policies.has_vlans()) {
@@ -56,7 +63,7 @@ impl Decide for Tracing {
             Some((header, vlan, lookup(vlan, header.source)))
         }));
         // Addresses learned from a batch are known when its destinations are decided.
-        inner.decide(from, batch, first, plan);
+        let decided = inner.decide(from, batch, first, budget, plan);
         trace.begin((batch, first), from, |frame, mut traced| {
             if let Some((header, vlan, was)) = before.get(frame).copied().flatten() {
                 traced.source = match was {
@@ -94,6 +101,7 @@ impl Decide for Tracing {
             }
             traced
         });
+        decided
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {

@@ -69,7 +69,7 @@ impl Bed {
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         let mut plan = Plan::new();
         plan.reset(0..1);
-        self.decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        self.decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
         self.decider.executed(PortIndex(from), &batch, 0..1, &plan);
         let to = |to: Destination| -> PortMask {
             match to {
@@ -103,7 +103,7 @@ impl Bed {
                 match CABLED.iter().position(|&cabled| cabled == port.0) {
                     Some(end) => {
                         self.entered += 1;
-                        if self.loses == 0 || self.entered % self.loses != 0 {
+                        if self.loses == 0 || !self.entered.is_multiple_of(self.loses) {
                             self.cable.push_back((CABLED[1 - end], bytes.clone()));
                         }
                     }

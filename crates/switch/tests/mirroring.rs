@@ -7,7 +7,7 @@ use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::frame_record::FrameRecord;
-use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Mirror, Mirroring};
 
@@ -16,8 +16,9 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Mirror, Mirrorin
 struct Always(Fate);
 
 impl Decide for Always {
-    fn decide(&mut self, _from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         plan.set_common(first..batch.frames(), self.0);
+        Decided::all(batch)
     }
 }
 
@@ -55,7 +56,7 @@ fn decided_by(
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
     }
     let mut plan = Plan::new();
-    decider.decide(PortIndex(from), &batch, 0, &mut plan);
+    decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
     (batch, plan, decider)
 }
 
@@ -137,7 +138,7 @@ struct Rewrites;
 const OWN_PORT: PortIndex = PortIndex(3);
 
 impl Decide for Rewrites {
-    fn decide(&mut self, _from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
         for frame in first..batch.frames() {
             let (other, in_front) = (plan.head(12, b"other"), plan.head(0, b"header"));
             let set = plan.set(mask([2, 4])).unwrap();
@@ -151,6 +152,7 @@ impl Decide for Rewrites {
                 ],
             );
         }
+        Decided::all(batch)
     }
 
     fn own_port(&self) -> Option<PortIndex> {
@@ -227,7 +229,7 @@ fn a_record_replaces_the_frame_and_names_its_ports() {
     decider.executed(PortIndex(2), &batch, 0..2, &plan);
     for (from, number) in [(2, 2), (1, 0)] {
         plan.reset(0..3);
-        decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
         assert_eq!(record(&plan, 0).unwrap().1.number, number);
     }
 }

@@ -88,7 +88,7 @@ impl Bed {
         }
         let mut plan = Plan::new();
         plan.reset(0..frames.len());
-        self.decider.decide(PortIndex(from), &batch, 0, &mut plan);
+        self.decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
         self.decider.executed(PortIndex(from), &batch, 0..executed, &plan);
         (0..executed).map(|number| self.ways(from, &frames[number], &plan, plan.fate(number))).collect()
     }

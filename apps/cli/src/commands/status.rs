@@ -8,7 +8,7 @@ use ringroad_control::report::{
 };
 
 use super::list::ports_table;
-use super::switch::refused_tools;
+use super::switch::{memory, refused_tools};
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -141,7 +141,8 @@ fn flow_tables(report: &OpenFlowReport) -> String {
         0 => "no controller".to_owned(),
         all => format!("{} of {all} controllers", report.connected_controllers()),
     };
-    let _ = write!(words, ", {controllers}, {} packet-ins", grouped(report.packet_ins));
+    let _ =
+        write!(words, ", {} MiB, {controllers}, {} packet-ins", memory(report), grouped(report.packet_ins));
     if report.refused_tools > 0 {
         let _ = write!(words, ", refused {}", refused_tools(report));
     }

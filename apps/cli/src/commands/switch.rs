@@ -100,6 +100,11 @@ fn whole_path(path: Option<&Path>) -> Result<Option<String>, Failure> {
     whole.into_os_string().into_string().map(Some).map_err(|_| failed(&"a path has to be UTF-8"))
 }
 
+/// Memory of the tables, and the most that it may be, MiB.
+pub(super) fn memory(report: &OpenFlowReport) -> String {
+    format!("{}/{}", report.memory_bytes.div_ceil(1 << 20), report.memory_limit_bytes >> 20)
+}
+
 fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Failure> {
     let mut reports = match global.connect()?.request(&Request::OpenFlow)?.0 {
         Reply::OpenFlow(reports) => reports,
@@ -107,13 +112,17 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
     };
     reports.retain(|report| switch.is_none_or(|switch| report.settings.switch == switch));
     output.result(&reports, |reports| {
-        let mut columns = Columns::new(&["switch", "datapath", ">flows", "controller", "state"]);
+        let mut columns = Columns::new(&["switch", "datapath", ">flows", ">MiB", "controller", "state"]);
         for report in reports {
-            let mut first =
-                [report.settings.switch.clone(), report.datapath_id.clone(), report.flows.to_string()];
+            let mut first = [
+                report.settings.switch.clone(),
+                report.datapath_id.clone(),
+                report.flows.to_string(),
+                memory(report),
+            ];
             let mut row = |controller: String, state: String| {
-                let [switch, datapath, flows] = std::mem::take(&mut first);
-                columns.row([switch, datapath, flows, controller, state]);
+                let [switch, datapath, flows, memory] = std::mem::take(&mut first);
+                columns.row([switch, datapath, flows, memory, controller, state]);
             };
             if !report.waiting.is_empty() {
                 row(String::new(), report.waiting.clone());

@@ -59,7 +59,8 @@ impl Ports {
             }
         }
         let workers = self.table.fabric().runners().len();
-        let tables = self.openflow.ready.remove(name).unwrap_or_else(|| FlowTables::empty(workers));
+        let ready = self.openflow.ready.remove(name);
+        let tables = ready.unwrap_or_else(|| self.openflow.empty_tables(workers));
         let begun = self
             .join_controllers(name, tables)
             .and_then(|tables| self.serve(settings, datapath_id, (controllers, listeners), tables))
@@ -127,7 +128,8 @@ impl Ports {
         let agent_worker = needs.len().saturating_sub(1);
         let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
         let remains = remains.as_ref().map(|(remains, _)| remains);
-        let service = Service::start(agent, controllers, listeners, packets, remains);
+        let service =
+            Service::start(agent, controllers, listeners, packets, remains, ringroad_ring::heap::give_back);
         let service = service.map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
         Ok((service, needs, clock))
     }

@@ -182,7 +182,7 @@ impl Server {
         let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
         let told = |error: &dyn std::fmt::Display| error.to_string();
         fabric.hold(true).map_err(|error| told(&error))?;
-        let mut openflow = FlowSwitches::beside(&socket);
+        let mut openflow = FlowSwitches::beside(&socket, &config.limits);
         let (state, mut estate) = successor.receive_state(&mut openflow, fabric.runners().len())?;
         // Its file stays if this process does not take over.
         let listener =

@@ -10,6 +10,7 @@ use ringroad_openflow::message::{Bucket, FlowRemoved, FlowRemovedReason, GroupCo
 use ringroad_openflow::oxm::Match;
 
 use super::{FlowState, actions, uses_group};
+use crate::account;
 use crate::flow::Flow;
 use crate::group::Group;
 use crate::pipeline::MAX_GROUPS_DEEP;
@@ -32,6 +33,13 @@ impl FlowState {
                 self.check_group(request)?;
                 if old.is_none() && self.tables.groups.len() >= self.limits.groups {
                     return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
+                }
+                let bytes = account::of_group(&request.buckets);
+                if !self.charge(bytes) {
+                    return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
+                }
+                if let Some(old) = &old {
+                    self.account.give_back(account::of_group(&old.buckets));
                 }
                 let (counter, added_ns) = match &old {
                     Some(old) => {
@@ -80,6 +88,7 @@ impl FlowState {
 
     pub(super) fn remove_group(&mut self, number: u32) {
         if let Some(group) = self.tables.groups.get(&number).cloned() {
+            self.account.give_back(account::of_group(&group.buckets));
             self.unpublished.push(group.counter);
             self.unpublished.extend(&group.bucket_counters);
             self.change(Change::Group(number, None));

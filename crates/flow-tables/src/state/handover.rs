@@ -13,10 +13,12 @@ use ringroad_openflow::message::{
 };
 
 use super::{FlowState, Timed};
+use crate::account;
 use crate::counters::{Count, CounterId};
 use crate::flow::Flow;
 use crate::group::Group;
 use crate::meter::Meter;
+use crate::packed_match::PackedMatch;
 use crate::tables::{Change, TABLES};
 
 /// Bytes of the two times before each message.
@@ -154,19 +156,25 @@ impl FlowState {
                 let of_bands: Vec<_> = bands.iter().map(|_| self.counter()).collect();
                 counters.extend(&of_bands);
                 let config = MeterConfig { flags, meter, bands };
+                self.account.take(account::of_meter(&config.bands));
                 let resumed = Meter::new(config, added_ns, counter, of_bands);
                 self.change(Change::Meter(meter, Some(Arc::new(resumed))));
             }
             Request::GroupMod(GroupMod { kind, group, buckets, .. }) => {
                 let bucket_counters: Vec<_> = buckets.iter().map(|_| self.counter()).collect();
                 counters.extend(&bucket_counters);
+                self.account.take(account::of_group(&buckets));
                 let resumed = Group { kind, buckets, added_ns, counter, bucket_counters };
                 self.change(Change::Group(group, Some(Arc::new(resumed))));
             }
             Request::FlowMod(request) if usize::from(request.table) < TABLES => {
+                // What fitted into the process before fits, whatever this one's settings are.
+                let matching = PackedMatch::from(&request.matching);
+                let bytes = self.bytes_of_new(&request, &matching, true);
+                self.account.take(bytes);
                 let flow = Arc::new(Flow {
                     priority: request.priority,
-                    matching: (&request.matching).into(),
+                    matching,
                     cookie: request.cookie,
                     instructions: self.shared.get(&request.instructions),
                     idle_timeout_s: request.idle_timeout_s,

@@ -9,6 +9,7 @@ use ringroad_openflow::message::{
 use ringroad_openflow::meter_id;
 
 use super::FlowState;
+use crate::account;
 use crate::meter::Meter;
 use crate::tables::Change;
 
@@ -37,6 +38,12 @@ impl FlowState {
                 }
                 if old.is_none() && self.tables.meters.len() >= self.limits.meters {
                     return Err(ErrorCode::METER_OUT_OF_METERS);
+                }
+                if !self.charge(account::of_meter(&request.bands)) {
+                    return Err(ErrorCode::METER_OUT_OF_METERS);
+                }
+                if let Some(old) = &old {
+                    self.account.give_back(account::of_meter(&old.config.bands));
                 }
                 let (counter, added_ns) = match &old {
                     Some(old) => {
@@ -70,6 +77,7 @@ impl FlowState {
 
     pub(super) fn remove_meter(&mut self, number: u32) {
         if let Some(meter) = self.tables.meters.get(&number).cloned() {
+            self.account.give_back(account::of_meter(&meter.config.bands));
             self.unpublished.push(meter.counter);
             self.unpublished.extend(meter.bands.iter().map(|band| band.counter));
             self.change(Change::Meter(number, None));

@@ -21,6 +21,9 @@ use crate::tables::TABLES;
 /// Entries that are read and sorted together.
 const PIECE_FLOWS: usize = 4096;
 const MAX_LOOKS: usize = 64 * 1024;
+/// Actions of the entries that are read together, as a list of long ones would take too much memory. One entry may
+/// have more.
+const MOST_ACTIONS: usize = 4096;
 
 /// A list of entries that is made piece by piece, while entries come and go.
 #[derive(Debug)]
@@ -73,11 +76,16 @@ impl FlowState {
         let chosen = chosen(&list.request);
         // An entry may have gone since, and another one have its number.
         let flows = list.piece.by_ref().filter_map(|number| self.numbered.get(number as usize)?.as_ref());
-        let flows = flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow));
-        let stats = flows.take(most).map(|(table, flow)| {
+        let mut flows = flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow));
+        let (mut stats, mut room) = (Vec::new(), MOST_ACTIONS);
+        while stats.len() < most
+            && room > 0
+            && let Some((table, flow)) = flows.next()
+        {
+            room = room.saturating_sub(actions(&flow.instructions).count());
             let (duration_s, duration_ns) = duration(flow.added_ns, now_ns);
             let count = self.bank.read(flow.counter);
-            FlowStats {
+            stats.push(FlowStats {
                 table: *table,
                 duration_s,
                 duration_ns,
@@ -90,9 +98,8 @@ impl FlowState {
                 bytes: count.bytes,
                 matching: flow.matching.to_match(),
                 instructions: Instructions::clone(&flow.instructions),
-            }
-        });
-        let stats = stats.collect();
+            });
+        }
         list.is_over = list.piece.len() == 0 && list.next >= self.numbered.len();
         stats
     }

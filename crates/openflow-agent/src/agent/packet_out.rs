@@ -36,9 +36,13 @@ impl Agent {
             data: &out.data,
             outgoing: Vec::new(),
             packet_ins: Vec::new(),
+            bytes: self.outgoing_bytes,
+            dropped: 0,
         };
         self.state.tables().apply(&mut packet, &out.actions, now_ns, &mut sink);
-        let PacketOutSink { outgoing, packet_ins, .. } = sink;
+        let PacketOutSink { outgoing, packet_ins, bytes, dropped, .. } = sink;
+        self.outgoing_bytes = bytes;
+        self.counted.dropped_packet_outs += dropped;
         self.outgoing.extend(outgoing);
         for (header, data) in packet_ins {
             self.pass_on(header, &data);
@@ -55,9 +59,27 @@ struct PacketOutSink<'state> {
     data: &'state [u8],
     outgoing: Vec<Outgoing>,
     packet_ins: Vec<(PacketInHeader, Vec<u8>)>,
+    /// Bytes of the packets so far, of others too, and how many packets are beyond the most.
+    bytes: usize,
+    dropped: u64,
 }
 
+/// Most bytes of controllers' packets that wait for the switch, with those that go back to controllers: one packet can
+/// leave as thousands of copies.
+const MAX_OUTGOING_BYTES: usize = 4 << 20;
+
 impl PacketOutSink<'_> {
+    /// The packet as it is now, to be kept. `None`, and counted, where too much is kept.
+    fn kept(&mut self, packet: &Packet) -> Option<Vec<u8>> {
+        if self.bytes > MAX_OUTGOING_BYTES {
+            self.dropped += 1;
+            return None;
+        }
+        let bytes = self.bytes(packet);
+        self.bytes += bytes.len();
+        Some(bytes)
+    }
+
     fn bytes(&self, packet: &Packet) -> Vec<u8> {
         match packet.changed_head() {
             Some((replaces, head)) => [head, self.data.get(replaces..).unwrap_or(&[])].concat(),
@@ -80,7 +102,12 @@ impl Sink for PacketOutSink<'_> {
             Target::Port(port) => port_index(port).into_iter().collect(),
             Target::All | Target::Flood => self.all_but(packet.in_port),
             Target::Normal => {
-                let bytes = self.bytes(packet);
+                // No more than its addresses matter.
+                let bytes = match packet.changed_head() {
+                    Some((_, head)) if head.len() >= 14 => head,
+                    Some(_) => &self.bytes(packet)[..],
+                    None => self.data,
+                };
                 let word = |at: usize| {
                     bytes
                         .get(at..)
@@ -96,16 +123,18 @@ impl Sink for PacketOutSink<'_> {
                 }
             }
         };
-        if !ports.is_empty() {
-            let bytes = self.bytes(packet);
+        if !ports.is_empty()
+            && let Some(bytes) = self.kept(packet)
+        {
             self.outgoing.push((ports, bytes));
         }
     }
 
     fn packet_in(&mut self, packet: &Packet, why: ToController) {
         let header = PacketInHeader::of(packet, why);
-        let bytes = self.bytes(packet);
-        self.packet_ins.push((header, bytes));
+        if let Some(bytes) = self.kept(packet) {
+            self.packet_ins.push((header, bytes));
+        }
     }
 
     fn dropped(&mut self, _: Dropped) {}
