@@ -103,7 +103,7 @@ impl Bed {
                 match CABLED.iter().position(|&cabled| cabled == port.0) {
                     Some(end) => {
                         self.entered += 1;
-                        if self.loses == 0 || self.entered % self.loses != 0 {
+                        if self.loses == 0 || !self.entered.is_multiple_of(self.loses) {
                             self.cable.push_back((CABLED[1 - end], bytes.clone()));
                         }
                     }
