@@ -9,7 +9,8 @@ use ringroad::control::Connection;
 use ringroad::control::message::{Reply, Request};
 use ringroad::control::report::{PortReport, StatusReport};
 use ringroad::{OpenOptions, Port};
-use rustix::process::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal};
 use tempfile::TempDir;
 
 use crate::command;
@@ -81,9 +82,21 @@ impl Daemon {
         self.restart();
     }
 
-    /// Ends the daemon as a crash would.
+    /// Ends the daemon as a crash would: after an upgrade the process that runs now.
+    ///
+    /// # Panics
+    /// If it does not end.
     pub fn crash(&mut self) {
-        self.child.kill().unwrap();
+        let serving = rustix::process::Pid::from_raw(self.status().pid.cast_signed()).unwrap();
+        if serving == self.pid() {
+            self.child.kill().unwrap();
+        } else {
+            let process = rustix::process::pidfd_open(serving, PidfdFlags::empty()).unwrap();
+            rustix::process::kill_process(serving, Signal::KILL).unwrap();
+            let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
+            let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)).unwrap();
+            assert_eq!(ended, 1, "the daemon does not end");
+        }
         self.child.wait().unwrap();
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use ringroad::control::Connection;
-use ringroad::control::message::{PortWish, Reply, Request};
+use ringroad::control::message::{PortSpec, Reply, Request};
 use ringroad::{Interest, Port, PortError, wait_any};
 use ringroad_tests::command;
 use ringroad_tests::conservation::await_conserved;
@@ -211,14 +211,8 @@ fn assert_log_moves_on(daemon: &Daemon, log: &Path, port: &str, reload: impl FnO
     std::fs::rename(log, &before).unwrap();
     reload();
     let mut connection = Connection::connect(daemon.socket()).unwrap();
-    let attach = Request::Attach {
-        name: port.into(),
-        driver: None,
-        for_program: true,
-        host: false,
-        take: false,
-        wish: PortWish::default(),
-    };
+    let port_spec = PortSpec::for_program(port);
+    let attach = Request::Attach { port: port_spec, for_program: true, host: false, take: false };
     connection.request(&attach).unwrap();
     assert!(std::fs::read_to_string(log).unwrap().contains(port));
     assert!(!std::fs::read_to_string(before).unwrap().contains(port));
@@ -301,14 +295,8 @@ fn a_port_that_a_program_has_open_is_detached_only_on_request() {
 #[test]
 fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     let daemon = Daemon::start();
-    let attach = Request::Attach {
-        name: "vale0:p".into(),
-        driver: None,
-        for_program: true,
-        host: false,
-        take: false,
-        wish: PortWish::default(),
-    };
+    let port = PortSpec::for_program("vale0:p");
+    let attach = Request::Attach { port, for_program: true, host: false, take: false };
     let Reply::Attached(attached) = daemon.ask(&attach) else { panic!("not attached") };
     assert_eq!((attached[0].name.as_str(), attached[0].driver.as_str()), ("vale0:p", "shm"));
     let mut a = daemon.open("vale0:a");

@@ -15,7 +15,7 @@ use ringroad_tests::command::last_object;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{numbered, station};
-use ringroad_tests::network::{NetworkNamespace, address, cable, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, address, cable, cut, finished, is_root};
 use ringroad_tests::service::Service;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -383,6 +383,78 @@ fn attached_ports_come_back_after_a_kill_and_not_after_an_end_in_order() {
     assert!(daemon.await_end(), "{}", daemon.log());
     daemon.restart();
     assert!(daemon.status().ports.is_empty());
+}
+
+#[test]
+fn a_host_stack_comes_back_with_its_interface_and_not_alone() {
+    if !is_root() {
+        return;
+    }
+    let (outside, station) = (NetworkNamespace::new(), NetworkNamespace::new());
+    let mut daemon = Daemon::within(&outside);
+    cable(&outside, "p0", &station, "f0", 1500, 2);
+    let attach = ["attach", "vale0:p0", "--driver", "xdp:p0@queues=2", "--host"];
+    finished(&mut daemon.ringroad_within(&outside, &attach));
+    finished(&mut daemon.ringroad(&["port", "vale0:p0^@vlan=5"]));
+    let shown = |daemon: &Daemon| -> Vec<_> {
+        let ports = daemon.status().ports.into_iter();
+        ports.map(|port| (port.name, port.kind, port.settings.and_then(|settings| settings.vlan))).collect()
+    };
+    let before = shown(&daemon);
+    let expected = [("vale0:p0", "af_xdp", None), ("vale0:p0^", "host", Some(5))];
+    assert_eq!(before, expected.map(|(name, kind, vlan)| (name.to_owned(), kind.to_owned(), vlan)));
+    daemon.crash_and_restart();
+    daemon.await_status("ports as before", |status| status.waiting.is_empty());
+    assert_eq!(shown(&daemon), before);
+
+    daemon.crash();
+    cut(&outside, "p0");
+    // The wire's side cannot be had with one queue; the host stack's could.
+    cable(&outside, "p0", &station, "f0", 1500, 1);
+    daemon.restart();
+    let status = daemon.status();
+    assert!(status.ports.is_empty(), "{status:#?}");
+    assert!(status.waiting["vale0:p0"].contains("1 queue(s), not 2"), "{:?}", status.waiting);
+    assert!(status.waiting["vale0:p0^"].contains("waits for vale0:p0"), "{:?}", status.waiting);
+    finished(&mut daemon.ringroad(&["detach", "vale0:p0"]));
+    assert!(daemon.status().waiting.is_empty());
+}
+
+#[test]
+fn static_addresses_mirrors_and_openflow_set_by_commands_come_back_after_a_kill() {
+    let mut daemon = Daemon::with_config("[[address]]\nmac = \"02:00:00:00:00:01\"\nport = \"vale0:a\"\n");
+    for words in [
+        &["macs", "vale0", "--set", "02:00:00:00:00:02=b"][..],
+        &["macs", "vale0", "--set", "02:00:00:00:00:03=c"],
+        &["macs", "vale0", "--unset", "02:00:00:00:00:03"],
+        &["mirror", "vale0:a", "--to", "vale0:m", "--sample", "7"],
+        &["switch", "vale1", "--openflow"],
+    ] {
+        finished(&mut daemon.ringroad(words));
+    }
+    let settings = |daemon: &Daemon| {
+        let printed = |words: &[&str]| {
+            // Differences are a failure of `config diff`.
+            String::from_utf8(daemon.ringroad(words).output().unwrap().stdout).unwrap()
+        };
+        let config = printed(&["config", "diff"]);
+        (config, printed(&["--json", "mirror"]))
+    };
+    let before = settings(&daemon);
+    for part in ["02:00:00:00:00:02 on vale0:b", "a mirror from vale0:a to vale0:m", "vale1"] {
+        assert!(before.0.contains(part), "{part}: {}", before.0);
+    }
+    daemon.crash_and_restart();
+    assert_eq!(settings(&daemon), before);
+    // What the configuration has does not come from the list: it goes with the configuration.
+    daemon.crash();
+    daemon.write_config("");
+    daemon.restart();
+    assert_eq!(settings(&daemon), before);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.await_end(), "{}", daemon.log());
+    daemon.restart();
+    assert!(!settings(&daemon).0.contains("vale0"), "{}", settings(&daemon).0);
 }
 
 #[test]

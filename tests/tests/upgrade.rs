@@ -4,11 +4,12 @@
 use std::process::Command;
 
 use ringroad::control::Connection;
+use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, receive, send, station};
-use ringroad_tests::network::{NetworkNamespace, is_root, patience_s, unused_name};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root, patience_s, unused_name};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -201,5 +202,178 @@ fn upgrades_that_are_requested_at_the_same_time_follow_each_other() {
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();
     assert_eq!(receive(&mut b), [0xff; 60]);
+    await_conserved(&daemon);
+}
+
+/// What an upgrade printed that did not succeed, with its exit status.
+fn failing_upgrade(daemon: &Daemon, more: &[&str], status: i32) -> String {
+    let printed = run(daemon.ringroad(&[&["upgrade"], more].concat()));
+    let text = String::from_utf8_lossy(&printed.stdout).into_owned() + &stderr(&printed);
+    assert_eq!(printed.status.code(), Some(status), "{text}");
+    text
+}
+
+fn attach(daemon: &Daemon, name: &str, driver: &str) {
+    let attached = run(daemon.ringroad(&["attach", name, "--driver", driver]));
+    assert!(attached.status.success(), "{}", stderr(&attached));
+}
+
+fn names(daemon: &Daemon) -> Vec<String> {
+    daemon.status().ports.into_iter().map(|port| port.name).collect()
+}
+
+#[test]
+fn an_upgrade_that_would_lose_a_port_is_refused_and_nothing_is_given_up() {
+    let daemon = Daemon::start();
+    let capture = daemon.folder().join("in.pcap");
+    let one_frame = || {
+        let mut writer = CaptureWriter::create(&capture, CaptureFormat::Pcap, 0).unwrap();
+        writer.write_frame(0, &[0xff; 60], 60).unwrap();
+        writer.finish().unwrap();
+    };
+    one_frame();
+    let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
+    attach(&daemon, "vale1:in@vlan=7", &format!("pcap:{}", capture.display()));
+    attach(&daemon, "vale0:out", &format!("pcap:out={}", daemon.folder().join("out.pcap").display()));
+    let outside = is_root().then(NetworkNamespace::new);
+    if let Some(outside) = &outside {
+        outside.run(&["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"]);
+        for interface in ["up0", "up1"] {
+            let port = format!("vale0:{interface}");
+            let driver = format!("packet:{interface}");
+            let attached = run(daemon.ringroad_within(outside, &["attach", &port, "--driver", &driver]));
+            assert!(attached.status.success(), "{}", stderr(&attached));
+        }
+    }
+    let (before, pid) = (names(&daemon), daemon.status().pid);
+    // The port still has the file; it could not open it again.
+    std::fs::remove_file(&capture).unwrap();
+    let refused = failing_upgrade(&daemon, &[], 1);
+    assert!(refused.contains("vale1:in (") && refused.contains("in.pcap"), "{refused}");
+    assert!(refused.contains("--anyway") && !refused.contains("vale0:out"), "{refused}");
+    if let Some(outside) = &outside {
+        outside.run(&["ip", "link", "delete", "up0"]);
+        let refused = failing_upgrade(&daemon, &[], 1);
+        assert!(
+            ["vale1:in (", "vale0:up0 (", "vale0:up1 ("].iter().all(|port| refused.contains(port)),
+            "{refused}"
+        );
+    }
+    assert_eq!((names(&daemon), daemon.status().pid), (before.clone(), pid));
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut b), [0xff; 60]);
+
+    let told = failing_upgrade(&daemon, &["--anyway"], 3);
+    assert!(
+        told.contains("opened anew: vale0:out") && told.contains("again every second: vale1:in: "),
+        "{told}"
+    );
+    assert!(!told.contains("lost"), "{told}");
+    let status = daemon.status();
+    assert_ne!(status.pid, pid);
+    assert!(status.waiting.contains_key("vale1:in@vlan=7"), "{:?}", status.waiting);
+    assert!(daemon.log().contains("vale1:in"), "{}", daemon.log());
+    // It comes back with its settings once it can.
+    one_frame();
+    daemon.await_status("port whose file is there again", |status| {
+        let port = status.ports.iter().find(|port| port.name == "vale1:in");
+        port.is_some_and(|port| port.settings.as_ref().is_some_and(|settings| settings.vlan == Some(7)))
+    });
+    if let Some(outside) = &outside {
+        outside.run(&["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"]);
+    }
+    daemon.await_status("ports as before", |status| status.waiting.is_empty());
+    assert_eq!(names(&daemon), before);
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut b), [0xff; 60]);
+    daemon.upgrade();
+    assert_eq!(names(&daemon), before);
+}
+
+#[test]
+fn a_port_that_fails_only_when_it_is_opened_anew_is_reported_and_waits() {
+    let daemon = Daemon::start();
+    let socket = daemon.folder().join("d.sock");
+    attach(&daemon, "vale0:d", &format!("dgram:{}", socket.display()));
+    // No check can foresee what is at the path when the old process has ended.
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "another program's").unwrap();
+    let told = failing_upgrade(&daemon, &[], 3);
+    assert!(told.contains("again every second: vale0:d: ") && !told.contains("opened anew"), "{told}");
+    let status = daemon.status();
+    assert!(status.waiting["vale0:d"].contains("d.sock"), "{:?}", status.waiting);
+    assert!(names(&daemon).is_empty());
+    let listed = String::from_utf8(run(daemon.ringroad(&["list"])).stdout).unwrap();
+    assert!(listed.contains("vale0:d waits: ") && listed.contains("d.sock"), "{listed}");
+    assert!(daemon.log().contains("port=vale0:d"), "{}", daemon.log());
+    std::fs::remove_file(&socket).unwrap();
+    daemon.await_status("port whose path is free", |status| status.waiting.is_empty());
+    assert_eq!(names(&daemon), ["vale0:d"]);
+    daemon.upgrade();
+    assert_eq!(names(&daemon), ["vale0:d"]);
+}
+
+#[test]
+fn changed_settings_of_a_configured_port_outlive_its_reopening_and_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[[port]]\nname = \"vale0:out\"\ndriver = \"pcap:out={}\"\nslots = 256\n[[port]]\nname = \"vale0:gone\"\n\
+         driver = \"null:no-rx=1\"\n",
+        folder.path().join("out.pcap").display()
+    );
+    let daemon = Daemon::with_config(&config);
+    let changed = run(daemon.ringroad(&["port", "vale0:out@vlan=5"]));
+    assert!(changed.status.success(), "{}", stderr(&changed));
+    // A port that the file does not have any more is not lost: it was removed.
+    daemon.write_config(config.split("[[port]]\nname = \"vale0:gone\"").next().unwrap());
+    let report = daemon.upgrade();
+    assert_eq!(
+        (&report["reopened"], &report["lost"]),
+        (&serde_json::json!(["vale0:out"]), &serde_json::json!([]))
+    );
+    for _ in 0..2 {
+        let port = daemon.port("vale0:out").unwrap();
+        assert_eq!((port.settings.unwrap().vlan, port.slots), (Some(5), 256));
+        assert_eq!(names(&daemon), ["vale0:out"]);
+        let reloaded = run(daemon.ringroad(&["reload"]));
+        assert!(reloaded.status.success(), "{}", stderr(&reloaded));
+    }
+}
+
+/// A program that says, as a daemon that could take over, that it knows another form of the state.
+fn program_of_another_form() -> String {
+    let body = r#"{"Ready":{"form":1,"version":"0.0.9","takes_flow_tables":true}}"#;
+    let octal: String =
+        u64::try_from(body.len()).unwrap().to_le_bytes().map(|byte| format!("\\{byte:03o}")).concat();
+    let none = "\\000".repeat(8);
+    format!("#!/bin/sh\nprintf '{octal}{none}' >&0\nprintf '%s' '{body}' >&0\nexec sleep 1000\n")
+}
+
+#[test]
+fn a_program_that_knows_another_form_of_the_state_does_not_take_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("ringroadd").display().to_string();
+    let install = |from: &std::path::Path| {
+        finished(Command::new("install").arg("-m755").arg(from).arg(&program));
+    };
+    install(&binary("ringroadd"));
+    let start = format!("shift; exec {program} \"$@\"");
+    let daemon = Daemon::launched_by(&["sh", "-c", &start, "sh"], "");
+    let mut a = daemon.open("vale0:a");
+    attach(&daemon, "vale0:out", &format!("pcap:out={}", daemon.folder().join("out.pcap").display()));
+    let (before, pid) = (names(&daemon), daemon.status().pid);
+    let other = folder.path().join("other");
+    std::fs::write(&other, program_of_another_form()).unwrap();
+    install(&other);
+    let refused = failing_upgrade(&daemon, &[], 1);
+    assert!(refused.contains("cannot hand over to ringroadd 0.0.9; restart the daemon"), "{refused}");
+    assert_eq!((names(&daemon), daemon.status().pid), (before.clone(), pid));
+    install(&binary("ringroadd"));
+    daemon.upgrade();
+    assert_eq!(names(&daemon), before);
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
     await_conserved(&daemon);
 }

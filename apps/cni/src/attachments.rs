@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use ringroad_attachment::veth_pair::{Outside, outside};
-use ringroad_control::message::{ErrorKind, PortWish};
+use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
 use ringroad_netdev::Namespace;
@@ -76,14 +76,8 @@ impl<'a> Site<'a> {
 
     fn attach(&mut self, driver: String) -> Result<(), CniError> {
         let vlan = self.request.network.vlan.map(|vlan| format!("@vlan={vlan}"));
-        let request = DaemonRequest::Attach {
-            name: self.full_name() + &vlan.unwrap_or_default(),
-            driver: Some(driver),
-            for_program: false,
-            host: false,
-            take: false,
-            wish: PortWish::default(),
-        };
+        let port = PortSpec::for_device(self.full_name() + &vlan.unwrap_or_default(), driver);
+        let request = DaemonRequest::Attach { port, for_program: false, host: false, take: false };
         self.daemon.request(&request).map(drop).map_err(of_daemon)
     }
 

@@ -122,7 +122,7 @@ impl Connection {
             next = page.next.filter(|_| !page.ports.is_empty());
             ports.extend(page.ports);
         }
-        Ok(ListReport { ports, next: None })
+        Ok(ListReport { ports, ..ListReport::default() })
     }
 
     fn page(&mut self, request: &Request) -> Result<ListReport, ControlError> {

@@ -51,11 +51,10 @@ pub enum Request {
     },
     /// Makes a port that stays until it is detached. Answered by [`Reply::Attached`].
     Attach {
-        /// Port name as the user typed it.
-        name: String,
-        /// Device to use, such as `xdp:eth0@netns=blue`; `None` stands for the interface of the port's name.
-        driver: Option<String>,
-        /// Without a device: the port waits for a program to open it.
+        /// The port.
+        #[serde(flatten)]
+        port: PortSpec,
+        /// Without a driver: a program serves the port, not the interface of the port's name.
         #[serde(default)]
         for_program: bool,
         /// Attach the host stack's side of the interface too, as a port whose name ends in `^`.
@@ -64,8 +63,6 @@ pub enum Request {
         /// Attach the interface even where that cuts the host off from it.
         #[serde(default)]
         take: bool,
-        /// Requested size and mode.
-        wish: PortWish,
     },
     /// Removes an attached port. Answered by [`Reply::Done`].
     Detach {
@@ -302,6 +299,40 @@ pub enum MirrorDirection {
 
 fn one() -> u32 {
     1
+}
+
+/// One port that outlives programs, described so that every daemon can make it from this alone. A configuration has
+/// it as `[[port]]`; the daemon keeps it to make the port again after a crash or an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PortSpec {
+    /// Name of the port with its options, as the user typed it.
+    pub name: String,
+    /// Device that serves the port, such as `xdp:eth0@netns=blue`; `None`: a program that opens it.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// Requested size and mode.
+    pub wish: PortWish,
+    /// The kernel's number (inode) of the network namespace in which the driver's interface was found; `None`: it is
+    /// looked up by the driver's `netns=`, else in the requesting program's namespace, and without a program in the
+    /// daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<u64>,
+}
+
+impl PortSpec {
+    /// A port that a program serves, with sizes of the daemon's choice.
+    #[must_use]
+    pub fn for_program(name: impl Into<String>) -> Self {
+        Self { name: name.into(), driver: None, wish: PortWish::default(), netns: None }
+    }
+
+    /// A port that a device serves, with sizes of the daemon's choice.
+    #[must_use]
+    pub fn for_device(name: impl Into<String>, driver: impl Into<String>) -> Self {
+        Self { driver: Some(driver.into()), ..Self::for_program(name) }
+    }
 }
 
 /// The properties that a program requests for a port. `None` leaves the choice to the daemon.

@@ -250,10 +250,13 @@ pub struct UpgradeReport {
     pub pid: u32,
     /// How long no frame was forwarded, ns.
     pub pause_ns: u64,
-    /// Ports that stayed as they were: on switches, devices of programs, and pipes.
+    /// Ports that stayed as they were and are there now: on switches, devices of programs, and pipes.
     pub kept: u64,
-    /// Ports whose devices were closed and opened again: frames may have been lost there meanwhile.
+    /// Ports whose devices were closed and opened again, and are there now: frames may have been lost there meanwhile.
     pub reopened: Vec<String>,
+    /// Ports that could not be opened again yet, and why. The daemon retries them every second.
+    #[serde(default)]
+    pub waiting: BTreeMap<String, String>,
     /// Ports that are gone.
     pub lost: Vec<String>,
     /// What of the configuration could not be applied; empty if all is in force.
@@ -317,7 +320,7 @@ impl ConfigDifference {
 }
 
 /// The ports.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListReport {
     /// The ports, those on switches and all others.
@@ -326,6 +329,10 @@ pub struct ListReport {
     /// [`Request::ListFrom`](crate::message::Request::ListFrom).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// In the answer to [`Request::List`](crate::message::Request::List): ports that are not there yet, and why. The
+    /// daemon retries them every second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waiting: BTreeMap<String, String>,
 }
 
 /// A port.

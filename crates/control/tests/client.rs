@@ -183,7 +183,7 @@ fn a_long_list_is_requested_in_several_replies() {
         is_static: false,
     };
     let daemon = Daemon::answering(move |request| {
-        let page = |next: Option<&str>| ListReport { ports: Vec::new(), next: next.map(str::to_owned) };
+        let page = |next: Option<&str>| ListReport { next: next.map(str::to_owned), ..ListReport::default() };
         let reply = match request {
             Request::List => Reply::List(page(Some("there is nothing, and it continues"))),
             Request::ListFrom { .. } => Reply::List(page(Some("and on"))),
@@ -201,7 +201,7 @@ fn a_long_list_is_requested_in_several_replies() {
     let mut connection = daemon.connect();
     assert_eq!(connection.mac_table("vale0").unwrap(), (0..5).map(entry).collect::<Vec<_>>());
     // A daemon that sends empty pages without an end is not polled for ever.
-    assert_eq!(connection.list().unwrap(), ListReport { ports: Vec::new(), next: None });
+    assert_eq!(connection.list().unwrap(), ListReport::default());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ringroad_control::explanation::{
 };
 use ringroad_control::message::{
     AttachedPort, ErrorKind, ErrorReply, FailMode, FrameToExplain, HugePages, Mirror, MirrorDirection,
-    OpenFlow, OpenedPort, PortKind, PortWish,
+    OpenFlow, OpenedPort, PortKind, PortSpec, PortWish,
 };
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, ControllerReport, CounterReport, FlowTableReport, KeyDifference,
@@ -163,12 +163,16 @@ fn requests() -> Vec<Request> {
         Request::Status,
         Request::List,
         Request::Attach {
-            name: "pcap:x".to_owned(),
-            driver: Some("pcap".to_owned()),
+            port: PortSpec { netns: Some(7), wish: wish(), ..PortSpec::for_device("vale0:a", "xdp:eth0") },
             for_program: false,
             host: true,
             take: true,
-            wish: PortWish::default(),
+        },
+        Request::Attach {
+            port: PortSpec::for_program("vale0:b"),
+            for_program: true,
+            host: false,
+            take: false,
         },
         Request::Detach { name: "x{1".to_owned(), take: true, number: Some(7) },
         Request::ListFrom { place: "vale0:a".to_owned() },
@@ -383,6 +387,7 @@ fn replies() -> Vec<Reply> {
             pause_ns: 3_000_000,
             kept: 2,
             reopened: vec!["vale0:eth0".into()],
+            waiting: [("vale0:eth1".to_owned(), "there is no interface eth1".to_owned())].into(),
             lost: vec!["vale0:n".into()],
             problem: String::new(),
         }),
@@ -398,7 +403,11 @@ fn replies() -> Vec<Reply> {
             number: 7,
         }]),
         Reply::Status(status()),
-        Reply::List(ListReport { ports: vec![port()], next: Some("vale0:b".to_owned()) }),
+        Reply::List(ListReport {
+            ports: vec![port()],
+            next: Some("vale0:b".to_owned()),
+            waiting: [("vale0:eth9".to_owned(), "there is no interface eth9".to_owned())].into(),
+        }),
         Reply::MacTable(vec![MacEntryReport {
             mac: "02:00:00:00:00:01".to_owned(),
             vlan: Some(10),
@@ -440,6 +449,22 @@ fn names_on_the_wire_are_snake_case() {
     assert_eq!(serde_json::to_string(&kinds).unwrap(), r#"["no_such_port","too_many_ports","bad_wish"]"#);
     assert_eq!(serde_json::to_string(&PortKind::PipeEnd).unwrap(), "\"pipe_end\"");
     assert_eq!(serde_json::to_string(&StartedBy::OnDemand).unwrap(), "\"on_demand\"");
+}
+
+/// A request to attach as programs before [`PortSpec`] send it, the Python package among them.
+#[test]
+fn an_attach_request_has_the_fields_of_a_port_beside_its_own() {
+    let sent = serde_json::json!({ "attach": {
+        "name": "vale0:a", "driver": "tap:t0", "for_program": false, "host": false, "take": true,
+        "wish": { "queues": null, "slots": 64, "buffer_bytes": null, "extra_buffers": 0, "huge_pages": "auto", "tx": true, "rx": true },
+    } });
+    let wish = PortWish { slots: Some(64), ..PortWish::default() };
+    let port = PortSpec { wish, ..PortSpec::for_device("vale0:a", "tap:t0") };
+    let request = Request::Attach { port, for_program: false, host: false, take: true };
+    assert_eq!(decode_request(sent.to_string().as_bytes()).unwrap(), request);
+    assert_eq!(serde_json::to_value(&request).unwrap(), sent);
+    let with_more = sent.to_string().replacen("\"take\"", "\"colour\":1,\"take\"", 1);
+    assert!(decode_request(with_more.as_bytes()).is_err(), "a wish is never left out silently");
 }
 
 #[test]

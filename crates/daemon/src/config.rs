@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringroad_control::message::{Mirror, OpenFlow};
+use ringroad_control::message::{HugePages, Mirror, OpenFlow, PortSpec, PortWish};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_port::port_settings::{PortVlans, STORM_LIMITS};
 use ringroad_port::vlan_set::{VLAN_IDS, VlanSet};
@@ -54,7 +54,8 @@ pub struct Config {
     /// `[limits]`
     pub limits: Limits,
     /// `[[port]]`: ports that exist without a program.
-    pub port: Vec<StaticPort>,
+    #[serde(with = "port_tables")]
+    pub port: Vec<PortSpec>,
     /// `[[port_policy]]`: settings of ports that no program can choose otherwise.
     pub port_policy: Vec<PortPolicy>,
     /// `[[address]]`: addresses that stay on their ports.
@@ -218,24 +219,60 @@ impl Default for Limits {
     }
 }
 
-/// A port that the configuration makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How the file writes a [`PortSpec`]: with its sizes beside its name, and its network namespace in the driver. Without a
+/// table of its own an error would name neither line nor key.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StaticPort {
-    /// `vale0:name`.
-    pub name: String,
-    /// Device at the port, such as `pcap:out=FILE`; none makes a port for programs.
-    #[serde(default)]
-    pub driver: Option<String>,
-    /// Queues.
-    #[serde(default)]
-    pub queues: Option<u16>,
-    /// Slots per ring.
-    #[serde(default)]
-    pub slots: Option<u32>,
-    /// Size of a buffer, bytes.
-    #[serde(default)]
-    pub buffer_bytes: Option<u32>,
+pub(crate) struct PortTable {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    driver: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queues: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buffer_bytes: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extra_buffers: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    huge_pages: Option<HugePages>,
+}
+
+impl From<PortTable> for PortSpec {
+    fn from(table: PortTable) -> Self {
+        let PortTable { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages } = table;
+        let (extra_buffers, huge_pages) = (extra_buffers.unwrap_or_default(), huge_pages.unwrap_or_default());
+        let wish = PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() };
+        Self { name, driver, wish, netns: None }
+    }
+}
+
+impl From<&PortSpec> for PortTable {
+    fn from(port: &PortSpec) -> Self {
+        // Without `..`: the compiler requires a line here for whatever a port gets.
+        let PortSpec { name, driver, wish, netns: _ } = port.clone();
+        let PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, tx: _, rx: _ } = wish;
+        let extra_buffers = Some(extra_buffers).filter(|&buffers| buffers != 0);
+        let huge_pages = Some(huge_pages).filter(|&pages| pages != HugePages::default());
+        Self { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages }
+    }
+}
+
+/// Ports as tables of the file.
+mod port_tables {
+    use ringroad_control::message::PortSpec;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::PortTable;
+
+    pub(super) fn serialize<S: Serializer>(ports: &[PortSpec], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ports.iter().map(PortTable::from))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PortSpec>, D::Error> {
+        Ok(Vec::<PortTable>::deserialize(deserializer)?.into_iter().map(PortSpec::from).collect())
+    }
 }
 
 /// Settings of the ports whose name matches. A key that is left out fixes nothing.
@@ -305,6 +342,11 @@ impl StaticAddress {
             PortBase::Switch { switch, port } => Ok((switch, mac, port)),
             _ => Err(format!("{:?} is not a port of a switch (vale0:name)", self.port)),
         }
+    }
+
+    /// Whether `other` is the same address on the same port, however it is written.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.parse().is_ok_and(|this| other.parse() == Ok(this))
     }
 }
 
@@ -389,7 +431,7 @@ impl Config {
                     .parse::<PortName>()
                     .map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
             }
-            let is_same = |other: &StaticPort| {
+            let is_same = |other: &PortSpec| {
                 other.name.parse::<PortName>().is_ok_and(|other| other.base == parsed.base)
             };
             if self.port.iter().skip(index + 1).any(is_same) {
@@ -489,6 +531,31 @@ mod tests {
     }
 
     #[test]
+    fn a_port_is_a_table_with_its_sizes_beside_its_name() {
+        let text = "[[port]]\nname = \"vale0:a@vlan=7\"\n\n[[port]]\nname = \"vale0:b\"\ndriver = \"tap:t0\"\n\
+                    queues = 2\nslots = 512\nbuffer_bytes = 4096\nextra_buffers = 8\nhuge_pages = \"never\"\n";
+        let wish = PortWish {
+            queues: Some(2),
+            slots: Some(512),
+            buffer_bytes: Some(4096),
+            extra_buffers: 8,
+            huge_pages: HugePages::Never,
+            ..PortWish::default()
+        };
+        let ports = vec![
+            PortSpec::for_program("vale0:a@vlan=7"),
+            PortSpec { wish, ..PortSpec::for_device("vale0:b", "tap:t0") },
+        ];
+        let config = Config::parse(text, "x").unwrap();
+        assert_eq!(config.port, ports);
+        let written = toml::to_string_pretty(&config).unwrap();
+        assert!(written.contains(text), "{written}");
+        assert_eq!(Config::parse(&written, "x").unwrap(), config);
+        let sent = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&sent).unwrap(), config);
+    }
+
+    #[test]
     fn bad_values_are_named_with_their_remedy() {
         for (text, part) in [
             ("colour = 3", "colour"),
@@ -502,6 +569,11 @@ mod tests {
             ("[[port]]\nname = \"vale0:a\"\ndriver = \"no such thing\"", "driver"),
             ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a@vlan=10\"", "twice"),
             ("[[port]]\nname = \"vale0:a@vlan=4095\"", "1 to 4094"),
+            ("[[port]]\nname = \"vale0:a\"\ncolour = 1", "colour"),
+            ("[[port]]\nname = \"vale0:a\"\nnetns = 1", "netns"),
+            ("[[port]]\nname = \"vale0:a\"\ntx = false", "tx"),
+            ("[[port]]\nname = \"vale0:a\"\nslots = \"many\"", "3 | slots = \"many\""),
+            ("[[port]]\ndriver = \"null:\"", "name"),
             ("[[port_policy]]\nport = \"vale0:*\"", "it sets nothing"),
             ("[[port_policy]]\nport = \"vale0:*\"\nvlan = 0", "1 to 4094"),
             ("[[port_policy]]\nport = \"vale0:*\"\ntrunk = \"10,4095\"", "4095"),

@@ -3,32 +3,38 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringroad_control::message::{ErrorKind, PortKind, PortWish};
+use ringroad_control::message::{ErrorKind, PortKind, PortSpec, PortWish};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
-use ringroad_drivers::catalogue::{forms, is_device, is_own_device, open_device, plan_device_in};
-use ringroad_drivers::device::{Device, DeviceError, Role};
+use ringroad_drivers::catalogue::{
+    forms, is_device, is_own_device, open_device, plan_device_in, take_over_device,
+};
+use ringroad_drivers::device::{Device, DeviceError, DevicePlan, Role};
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port::port_queue::HandOver;
 use ringroad_port_table::entry::Occupant;
 use ringroad_port_table::opening::device_home;
 use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
+use crate::attaching::ReadyPorts;
 use crate::claims::Claim;
 use crate::port_entries::{Client, Opened};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 use crate::refusal::{Refusal, device_refusal, refuse, region_refusal, table_refusal};
-use crate::revival::CommandPort;
+use crate::whereabouts::Whereabouts;
 
-/// What a device brings to a port of a switch.
-pub(crate) struct SwitchDevice {
-    pub(crate) device: Device,
-    pub(crate) home: Option<Arc<ShmRegion>>,
-    pub(crate) shape: PortShape,
+/// A device of a port of a switch that is ready to be opened. No other port can take its side of an interface.
+#[derive(Debug)]
+pub(crate) struct ReadyDevice {
+    pub(crate) named: NamedDevice,
+    pub(crate) plan: DevicePlan,
+    claim: Option<Claim>,
+    home: Option<Arc<ShmRegion>>,
 }
 
 /// A device named in a request: an interface is in one namespace, while other namespaces may have one of the same name.
@@ -42,6 +48,17 @@ pub struct NamedDevice {
 }
 
 impl NamedDevice {
+    /// The device called `text` by someone at `place`.
+    ///
+    /// # Errors
+    /// The refusal to send: it is no name, or its namespace cannot be found.
+    pub(crate) fn find(text: &str, place: Whereabouts<'_>) -> Result<Self, Refusal> {
+        let name: PortName =
+            text.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
+        let netns = place.find(&name)?;
+        Ok(Self { spelled: text.to_owned(), name, netns })
+    }
+
     /// Under which name it is known, and permitted: interfaces of other namespaces than the daemon's are called after
     /// these.
     #[must_use]
@@ -114,7 +131,11 @@ impl Ports {
         }
         let (capabilities, notes) = (device.capabilities.clone(), device.notes.clone());
         let mut opener = client.opener(holding);
-        opener.kept.request = Some(CommandPort::for_program(named, wish));
+        opener.kept.spec = Some(PortSpec {
+            wish: wish.clone(),
+            netns: netns.as_ref().map(|netns| netns.id().inode()),
+            ..PortSpec::for_device(&named.spelled, &named.spelled)
+        });
         let side = self.table.open_device(key.clone(), device, &home, opener);
         let side = side.map_err(|error| table_refusal(&key, error))?;
         for note in &notes {
@@ -126,15 +147,17 @@ impl Ports {
         Ok(opened)
     }
 
-    /// Opens a device for the port `key` of a switch.
-    pub(crate) fn open_switch_device(
+    /// Checks that a device can be opened for the port `key` of a switch, beside `others`, and takes its side of an
+    /// interface and its region. Returns the port's shape, too.
+    pub(crate) fn ready_device(
         &self,
         key: &str,
-        named: &NamedDevice,
+        named: NamedDevice,
         share: Option<&str>,
         wish: &PortWish,
-    ) -> Result<SwitchDevice, Refusal> {
-        let NamedDevice { spelled: text, name, netns } = named;
+        others: &ReadyPorts,
+    ) -> Result<(ReadyDevice, PortShape), Refusal> {
+        let NamedDevice { spelled: text, name, netns } = &named;
         if !is_device(&name.base) {
             return Err(refuse(
                 ErrorKind::BadName,
@@ -142,38 +165,51 @@ impl Ports {
                 format!("devices are {}", forms()),
             ));
         }
-        let failed = |error: DeviceError| device_refusal(text, &error);
-        let plan = plan_device_in(netns.as_ref(), name, wish.queues).map_err(failed)?;
+        let plan = plan_device_in(netns.as_ref(), name, wish.queues);
+        let plan = plan.map_err(|error| device_refusal(text, &error))?;
         let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
         let shape = PortShape::of(&name.options, wish).for_device(&plan);
-        let share = name.options.share.as_deref().or(share);
-        let home = match share {
-            Some(other) => Some(self.device_home(other)?),
+        let home = match name.options.share.as_deref().or(share) {
+            Some(other) => Some(self.device_home(other, others)?),
             None if plan.region_buffers > 0 => {
                 Some(ShmRegion::create(shape, Some(&self.quotas.own_payer())).map_err(region_refusal)?)
             }
             None => None,
         };
-        let mut device = open_device(name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
+        Ok((ReadyDevice { named, plan, claim, home }, shape))
+    }
+
+    /// Opens a device that is ready, with what another process leaves of it. Returns its region, too.
+    pub(crate) fn open_ready_device(
+        &self,
+        ready: ReadyDevice,
+        left: Vec<HandOver>,
+    ) -> Result<(Device, Option<Arc<ShmRegion>>), Refusal> {
+        let ReadyDevice { named, plan, claim, home } = ready;
+        let mut device = take_over_device(&named.name, plan, Role::SwitchPort, home.as_ref(), left)
+            .map_err(|error| device_refusal(&named.spelled, &error))?;
         if let Some(claim) = claim {
             claim.give_to(&mut device);
         }
         if let Some(peer) = &device.peer {
             peer.ring_at_changes(Arc::clone(&self.peer_changes));
         }
-        Ok(SwitchDevice { device, home, shape })
+        Ok((device, home))
     }
 
-    /// The region of a device on a switch.
-    fn device_home(&self, other: &str) -> Result<Arc<ShmRegion>, Refusal> {
-        match self.table.occupant(other) {
-            Some(Occupant::Device { home: Some(home), .. }) => Ok(Arc::clone(home)),
-            _ => Err(refuse(
+    /// The region of a device on a switch, or of one that will be there.
+    fn device_home(&self, other: &str, others: &ReadyPorts) -> Result<Arc<ShmRegion>, Refusal> {
+        let there = match self.table.occupant(other) {
+            Some(Occupant::Device { home, .. }) => home.as_ref(),
+            _ => others.ready().find_map(|port| port.device_of(other)?.home.as_ref()),
+        };
+        there.map(Arc::clone).ok_or_else(|| {
+            refuse(
                 ErrorKind::NoSuchPort,
                 format!("{other} is not a port with a device that has a region to share"),
                 "attach an interface served by AF_XDP first, and name it as vale0:eth0",
-            )),
-        }
+            )
+        })
     }
 
     /// Checks all devices, and logs which have failed or recovered since the last check.

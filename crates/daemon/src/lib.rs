@@ -2,8 +2,9 @@
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: port settings that the configuration
 //!   fixes.
-//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that get copies of frames; [`status`]: reports
-//!   about them; `tracing_report`: reports about single frames.
+//! - [`ports`]: all ports, and the changes to them; [`attaching`]: those that outlive programs, from description to
+//!   port; `switch_settings`: static addresses, mirrors and OpenFlow of switches; `mirrors`: ports that get copies of
+//!   frames; [`status`]: reports about them; `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the
 //!   network namespace of an interface's name.
@@ -18,6 +19,7 @@
 //! Packets never pass through this crate: the workers of [`ringroad_datapath`] move them.
 
 pub mod admission;
+pub mod attaching;
 mod claims;
 pub mod config;
 pub mod devices;
@@ -43,6 +45,7 @@ pub mod service_manager;
 mod shortcuts;
 pub mod status;
 pub mod succession;
+mod switch_settings;
 mod tracing_report;
 pub mod turns;
 pub mod whereabouts;

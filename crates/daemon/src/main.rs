@@ -241,7 +241,9 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
     if let Some(error) = problem {
         tracing::warn!(%error, "ports of a daemon before this one do not come back");
     }
-    ports.revive();
+    for problem in ports.restore(&config).map_err(|error| error.to_string())? {
+        tracing::warn!("{problem}; it is tried again every second");
+    }
     let started = match &service_manager {
         Some(_) => StartedBy::ServiceManager,
         None if arguments.on_demand => StartedBy::OnDemand,

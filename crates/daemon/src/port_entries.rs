@@ -2,18 +2,18 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ringroad_control::message::{OpenedPort, PortKind};
+use ringroad_control::message::{OpenedPort, PortKind, PortSpec};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::Share;
+use ringroad_drivers::catalogue::port_name::{PortName, text_with_settings};
 use ringroad_port::port_settings::PortSettings;
-use ringroad_port_table::entry::pages;
+use ringroad_port_table::entry::{SwitchPort, pages};
 use ringroad_port_table::opening::{Opener, ProgramSide};
 use ringroad_port_table::table::Table;
 use serde::{Deserialize, Serialize};
 
-use crate::config::StaticPort;
+use crate::attaching::PortRecord;
 use crate::quotas::Holding;
-use crate::revival::CommandPort;
 
 /// Number of a client connection.
 pub type ClientId = u64;
@@ -59,17 +59,20 @@ pub enum Origin {
         uid: u32,
     },
     /// `ringroad attach`, or a netmap program's request.
-    Command(CommandPort),
+    Command {
+        /// [`AttachedPort::number`](ringroad_control::message::AttachedPort).
+        number: u64,
+    },
     /// The configuration.
-    Config(StaticPort),
+    Config,
 }
 
 impl Origin {
     /// The number under which a command attached it, else 0.
     pub(crate) fn number(&self) -> u64 {
         match self {
-            Self::Command(port) => port.number,
-            Self::Program { .. } | Self::Config(_) => 0,
+            Self::Command { number } => *number,
+            Self::Program { .. } | Self::Config => 0,
         }
     }
 }
@@ -78,10 +81,10 @@ impl Origin {
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: Origin,
-    /// The settings that its name requested.
+    /// The description from which it was made, if it outlives programs or has a device; else its program has it.
+    pub(crate) spec: Option<PortSpec>,
+    /// The settings requested last: by its name, or by a change since.
     pub(crate) asked: PortSettings,
-    /// The request for a device that a program has open: the device can be reopened with it.
-    pub(crate) request: Option<CommandPort>,
     /// The part of its maker's share that it takes; none if an administrator made it.
     pub(crate) _holding: Holding,
 }
@@ -89,7 +92,7 @@ pub struct Kept {
 impl Kept {
     /// With a port of this origin.
     pub(crate) fn new(origin: Origin, holding: Holding) -> Self {
-        Self { origin, asked: PortSettings::default(), request: None, _holding: holding }
+        Self { origin, spec: None, asked: PortSettings::default(), _holding: holding }
     }
 
     /// With a port that a program makes.
@@ -101,13 +104,28 @@ impl Kept {
     pub(crate) fn user(&self) -> Option<u32> {
         match self.origin {
             Origin::Program { uid } => Some(uid),
-            Origin::Command(_) | Origin::Config(_) => None,
+            Origin::Command { .. } | Origin::Config => None,
         }
+    }
+
+    /// The description from which it can be made as it is now.
+    pub(crate) fn spec_now(&self) -> Option<PortSpec> {
+        let spec = self.spec.clone()?;
+        let is_as_made = spec.name.parse().is_ok_and(|name: PortName| name.options.settings == self.asked);
+        let name = if is_as_made { spec.name } else { text_with_settings(&spec.name, &self.asked) };
+        Some(PortSpec { name, ..spec })
     }
 }
 
 /// The daemon's ports.
 pub(crate) type PortTable = Table<Client, Kept>;
+
+/// The record of a port of a switch; `None` if it goes with its program.
+pub(crate) fn record_of(port: &SwitchPort<Client, Kept>) -> Option<PortRecord> {
+    let Kept { origin, spec, asked, .. } = &port.kept;
+    let (spec, asked, origin) = (spec.clone()?, asked.clone(), origin.clone());
+    Some(PortRecord { spec, asked, origin, index: Some(port.index) })
+}
 
 /// An answer to an open request with the descriptors that go with it.
 #[derive(Debug)]

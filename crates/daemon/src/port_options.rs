@@ -1,17 +1,15 @@
 //! Options of a port of a switch, changed while the port is in use.
 
 use ringroad_control::message::ErrorKind;
-use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions, text_with_settings};
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions};
 use ringroad_port::port_settings::PortSettings;
 
-use crate::port_entries::Origin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
 impl Ports {
     /// Gives a port the VLANs, isolation and storm limit that a name has, and takes away those that it does not have.
-    /// Returns what is in force then. Where a command attached the port, it comes back with them after a crash, unless
-    /// its host stack has a port, too.
+    /// Returns what is in force then. Where a command attached the port, it comes back with them after a crash.
     ///
     /// # Errors
     /// The refusal to send; the port is as it was then.
@@ -37,11 +35,6 @@ impl Ports {
         self.table.set_settings(&key, settings.clone()).map_err(fabric_refusal)?;
         if let Some(kept) = self.table.kept_mut(&key) {
             kept.asked = asked.clone();
-            if let Origin::Command(command) = &mut kept.origin
-                && !command.host
-            {
-                command.name = text_with_settings(&command.name, asked);
-            }
         }
         self.keep_list();
         Ok(settings)

@@ -4,56 +4,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringroad_control::message::{AttachedPort, ErrorKind, PortKind, PortWish};
+use ringroad_control::message::{ErrorKind, PortKind, PortSpec, PortWish};
 use ringroad_datapath::fabric::{Fabric, FabricError};
-use ringroad_drivers::catalogue::plan_device_in;
-use ringroad_drivers::catalogue::port_kind::{DeviceName, InterfaceUse};
-use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName, PortNameError};
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
 use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
-use ringroad_netdev::link::link_by_name;
-use ringroad_netdev::link_use::uses_of;
-use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port_table::entry::{Occupant, SwitchPlace};
 use ringroad_port_table::table::Table;
 use ringroad_ring::eventfd;
 
+use crate::attaching::is_host_side_of;
 use crate::claims::holder_of;
-use crate::config::StaticPort;
-use crate::devices::{NamedDevice, SwitchDevice};
+use crate::devices::NamedDevice;
 use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, Standing};
-use crate::port_entries::{Client, ClientId, Kept, Opened, Origin, PortTable};
+use crate::port_entries::{Client, ClientId, Kept, Opened, PortTable};
 use crate::port_rules::{self, PortRules};
 use crate::quotas::{Demand, Holding, Quotas};
-use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal, table_refusal};
-use crate::revival::{CommandPort, Revival};
-use crate::whereabouts::Whereabouts;
-
-/// What serves a port that is attached.
-#[derive(Debug, Clone, Copy)]
-pub enum ServedBy<'a> {
-    /// The interface of the port's name.
-    Namesake,
-    /// A device by its name.
-    Device(&'a str),
-    /// A program that is still to open it.
-    Program,
-}
-
-/// How a port is attached.
-#[derive(Debug, Clone, Copy)]
-pub struct Attachment<'a> {
-    /// What serves it.
-    pub served_by: ServedBy<'a>,
-    /// Whether the host stack's side of the interface becomes a port too.
-    pub host: bool,
-    /// Whether the interface is taken even where that cuts the host off.
-    pub take: bool,
-    /// Sizes.
-    pub wish: &'a PortWish,
-}
+use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal, table_refusal};
+use crate::revival::Revival;
 
 /// All ports.
 #[derive(Debug)]
@@ -260,111 +230,19 @@ impl Ports {
         Ok(Opened::new(&full_name, PortKind::PipeEnd, opened))
     }
 
-    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side
-    /// of the interface becomes a port too.
-    ///
-    /// # Errors
-    /// The refusal to send; nothing is attached then.
-    pub fn attach(
-        &mut self,
-        name: &PortName,
-        attachment: Attachment<'_>,
-        place: Whereabouts<'_>,
-        mut origin: Origin,
-    ) -> Result<Vec<AttachedPort>, Refusal> {
-        let Attachment { served_by, host, take, wish } = attachment;
-        let key = name.base.to_string();
-        let PortBase::Switch { switch, port } = &name.base else {
-            return Err(refuse(
-                ErrorKind::BadName,
-                format!("{key} is not a port of a switch"),
-                "attach to a name such as vale0:p1",
-            ));
-        };
-        let device = match served_by {
-            ServedBy::Program => None,
-            ServedBy::Device(text) => Some(named_device(text, place)?),
-            ServedBy::Namesake => Some(namesake(port, place)?),
-        };
-        self.complete(&mut origin, device.as_ref());
-        let place = SwitchPlace { switch, port };
-        if host {
-            let host_device = device.as_ref().and_then(host_stack_of).ok_or_else(|| {
-                refuse(
-                    ErrorKind::BadWish,
-                    format!("{key} has no interface whose host stack could be attached"),
-                    "name one with --driver, such as --driver eth0",
-                )
-            })?;
-            let first = self.attach_one(name, place, device.as_ref(), wish, origin.clone(), None)?;
-            let host_place = SwitchPlace { switch, port: &format!("{port}^") };
-            return match self.attach_one(name, host_place, Some(&host_device), wish, origin, None) {
-                Ok(second) => {
-                    self.keep_list();
-                    Ok(vec![first, second])
-                }
-                Err(refusal) => {
-                    self.detach(&key, false)?;
-                    Err(refusal)
-                }
-            };
-        }
-        let cut_off = device.as_ref().map_or(Ok(None), |device| cut_off(device, take))?;
-        let attached = self.attach_one(name, place, device.as_ref(), wish, origin, cut_off)?;
-        self.keep_list();
-        Ok(vec![attached])
-    }
-
-    /// Attaches one port; `note` is a note for the user in addition to the device's notes.
-    fn attach_one(
-        &mut self,
-        name: &PortName,
-        place: SwitchPlace<'_>,
-        device: Option<&NamedDevice>,
-        wish: &PortWish,
-        origin: Origin,
-        note: Option<String>,
-    ) -> Result<AttachedPort, Refusal> {
-        let key = place.to_string();
-        if self.table.on_switches().contains_key(&key) {
-            return Err(refuse(
-                ErrorKind::PortTaken,
-                format!("port {key} exists already"),
-                "choose another name, or detach that one first",
-            ));
-        }
-        let number = origin.number();
-        let asked = name.options.settings.clone();
-        let settings = self.rules.settle(&key, &asked)?;
-        let kept = Kept { asked, ..Kept::new(origin, Holding::default()) };
-        let (device, shape) = match device {
-            None => (None, PortShape::of(&name.options, wish)),
-            Some(device) => {
-                let share = name.options.share.as_deref();
-                let SwitchDevice { mut device, home, shape } =
-                    self.open_switch_device(&key, device, share, wish)?;
-                device.notes.extend(note);
-                (Some((device, home)), shape)
-            }
-        };
-        let attached = self.table.attach(place, device, (shape, settings), kept);
-        let attached = attached.map_err(|error| table_refusal(&key, error))?;
-        Ok(AttachedPort {
-            name: key,
-            driver: attached.occupant.driver().to_owned(),
-            mode: attached.occupant.mode().to_owned(),
-            notes: attached.occupant.notes().to_vec(),
-            number,
-        })
-    }
-
     /// Removes a port of a switch, and with an interface the host stack's side of it where that is on a switch. With
     /// `take` also a port that a program has open; returns this program's client.
     ///
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
     pub fn detach(&mut self, key: &str, take: bool) -> Result<Option<ClientId>, Refusal> {
-        if self.revival.give_up(key) {
+        if let Some(given_up) = self.revival.give_up(key) {
+            let is_beside = |port: &PortSpec| is_host_side_of(port, &given_up);
+            let mut there = self.table.on_switches().iter();
+            let host = there.find(|(_, port)| port.kept.spec.as_ref().is_some_and(is_beside));
+            if let Some(host) = host.map(|(host, _)| host.clone()) {
+                self.detach(&host, false)?;
+            }
             self.keep_list();
             return Ok(None);
         }
@@ -418,6 +296,14 @@ impl Ports {
         configured.chain(self.revival.waiting_ports()).collect()
     }
 
+    /// Whether the port `key` is there: on a switch, a program's device, or the pipe of this master's end.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let pipe = key.split_once('{').map(|(parent, id)| (parent.to_owned(), id.to_owned()));
+        self.table.on_switches().contains_key(key)
+            || self.table.devices().contains_key(key)
+            || pipe.is_some_and(|pipe| self.table.pipes().contains_key(&pipe))
+    }
+
     /// Whether the port `key` was attached under this number.
     pub(crate) fn has_number(&self, key: &str, number: u64) -> bool {
         let attached = self.table.on_switches().get(key).map(|port| port.kept.origin.number());
@@ -447,103 +333,4 @@ impl Ports {
 /// The side of an interface that a port has.
 fn side_of(occupant: &Occupant<Client>) -> Option<InterfaceSide> {
     occupant.device()?.interface.as_ref()?.side
-}
-
-fn named_device(text: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> {
-    let name: PortName =
-        text.parse().map_err(|error: PortNameError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
-    let netns = place.find(&name)?;
-    Ok(NamedDevice { spelled: text.to_owned(), name, netns })
-}
-
-/// The device of the port `key` of a switch, and how many queues it requests.
-///
-/// # Errors
-/// The refusal with which the request would be answered now.
-pub(crate) fn device_of(key: &str, origin: &Origin) -> Result<(NamedDevice, Option<u16>), Refusal> {
-    match origin {
-        Origin::Command(request) => {
-            let named = request.named()?;
-            let is_host_side = request.host && !request.is_called(key);
-            let host_stack = if is_host_side { host_stack_of(&named) } else { None };
-            Ok((host_stack.unwrap_or(named), request.wish.queues))
-        }
-        Origin::Config(StaticPort { driver: Some(driver), queues, .. }) => {
-            Ok((named_device(driver, Whereabouts::OWN)?, *queues))
-        }
-        Origin::Config(_) | Origin::Program { .. } => {
-            Err(refuse(ErrorKind::Internal, format!("{key} has no device"), ""))
-        }
-    }
-}
-
-impl CommandPort {
-    /// The requested device.
-    ///
-    /// # Errors
-    /// The refusal with which the request would be answered now.
-    pub(crate) fn named(&self) -> Result<NamedDevice, Refusal> {
-        let netns = self.netns.map(HeldNamespace::numbered).transpose();
-        let netns = netns.map_err(|error| refuse(ErrorKind::NoSuchPort, error.to_string(), ""))?;
-        let driver = self.driver.as_deref().unwrap_or(&self.name);
-        named_device(driver, Whereabouts::within(netns.as_ref()))
-    }
-}
-
-/// The interface of a port's name, or its host stack's side.
-fn namesake(port: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> {
-    let interface = port.strip_suffix('^').unwrap_or(port);
-    let netns = place.home()?;
-    let found = netns.run(|| link_by_name(interface));
-    let found = found.map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""))?;
-    found.map_err(|error| {
-        refuse(
-            ErrorKind::NoSuchPort,
-            error.to_string(),
-            "name what serves the port with --driver, or let it wait for a program with --for-program",
-        )
-    })?;
-    named_device(port, place)
-}
-
-/// The host stack's side of the interface that a device is.
-fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
-    let (interface, _) = device.name.base.device()?.interface()?;
-    let base = PortBase::Device(DeviceName::host_stack_of(interface)?);
-    let name = PortName { base, options: Default::default() };
-    Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
-}
-
-/// What becomes of the host where `device` is attached alone, as text for users; `None` if it loses nothing.
-///
-/// # Errors
-/// The host uses the interface, and the request does not allow its loss.
-fn cut_off(device: &NamedDevice, take: bool) -> Result<Option<String>, Refusal> {
-    let NamedDevice { name, netns: Some(netns), spelled } = device else { return Ok(None) };
-    let interface = match name.base.device().and_then(DeviceName::interface) {
-        Some((interface, InterfaceUse::Wire | InterfaceUse::HostStack)) => interface,
-        Some((_, InterfaceUse::Copies)) | None => return Ok(None),
-    };
-    let failed = |error| device_refusal(spelled, &error);
-    let plan = plan_device_in(Some(netns), name, None).map_err(failed)?;
-    // With both sides taken it is for their owners to join them.
-    if plan.side.is_some_and(|side| holder_of(side.other()).is_some()) {
-        return Ok(None);
-    }
-    let uses = netns
-        .run(|| uses_of(&link_by_name(interface)?))
-        .map_err(|error| failed(error.into()))?
-        .map_err(|error| failed(error.into()))?;
-    if !uses.is_empty() && !take {
-        return Err(refuse(
-            ErrorKind::BadWish,
-            format!(
-                "attaching {interface} cuts the host off from it, and the host uses it: {}",
-                uses.join(", ")
-            ),
-            "add --host to keep the host connected through the switch, or --take if the host should lose the interface",
-        ));
-    }
-    let used = if uses.is_empty() { String::new() } else { format!(": {}", uses.join(", ")) };
-    Ok(Some(format!("the host stack is cut off from {interface} meanwhile{used}")))
 }

@@ -1,18 +1,16 @@
 //! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
-use ringroad_control::message::{ErrorKind, Mirror, OpenFlow};
+use ringroad_control::message::{ErrorKind, Mirror, OpenFlow, PortSpec};
 use ringroad_datapath::fabric::FabricError;
-use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
-use crate::config::{Config, Limits, Log, PortPolicy, StaticAddress, StaticPort, Switch, Workers};
+use crate::attaching::{PortRecord, key_of};
+use crate::config::{Config, Limits, Log, PortPolicy, StaticAddress, Switch, Workers};
 use crate::mirrors;
 use crate::openflow;
 use crate::port_entries::{ClientId, Origin};
 use crate::port_rules::{self, PortRules};
-use crate::ports::{Attachment, Ports, ServedBy};
-use crate::saving::wish_of;
-use crate::whereabouts::Whereabouts;
+use crate::ports::Ports;
 
 /// The result of applying a configuration to the ports.
 #[derive(Debug, Default)]
@@ -26,60 +24,51 @@ pub struct Applied {
 }
 
 /// Brings the configured ports in line with `wanted`. Ports of programs and of `ringroad attach` stay.
-pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
+pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
-    let mut configured: Vec<(String, StaticPort)> = ports
-        .table
-        .on_switches()
-        .iter()
-        .filter_map(|(name, port)| match &port.kept.origin {
-            Origin::Config(configured) => Some((name.clone(), configured.clone())),
-            _ => None,
-        })
+    let configured = ports.table.on_switches().iter().filter(|(_, port)| port.kept.origin == Origin::Config);
+    let mut unwanted: Vec<String> = configured
+        .filter(|(_, port)| !port.kept.spec.as_ref().is_some_and(|spec| wanted.contains(spec)))
+        .map(|(key, _)| key.clone())
         .collect();
     // An interface goes before its host stack's side, and takes that along.
-    configured.sort_by_key(|(name, _)| ports.is_host_side(name));
-    for (name, port) in configured {
-        if !wanted.contains(&port) && ports.table.on_switches().contains_key(&name) {
-            info!(port = %name, "removing a port that the configuration no longer has");
-            match ports.detach(&name, true) {
+    unwanted.sort_by_key(|key| ports.is_host_side(key));
+    for key in unwanted {
+        if ports.table.on_switches().contains_key(&key) {
+            info!(port = %key, "removing a port that the configuration no longer has");
+            match ports.detach(&key, true) {
                 Ok(owner) => applied.lost.extend(owner),
-                Err(refusal) => applied.problems.push(format!("removing {name}: {}", refusal.message)),
+                Err(refusal) => applied.problems.push(format!("removing {key}: {}", refusal.message)),
             }
         }
     }
-    for port in wanted {
-        let Ok(name) = port.name.parse::<PortName>() else { continue };
-        let exists = ports.table.on_switches().get(&name.base.to_string());
-        if exists.is_some_and(|exists| matches!(&exists.kept.origin, Origin::Config(same) if same == port)) {
-            continue;
-        }
-        let wish = wish_of(port);
-        let served_by = port.driver.as_deref().map_or(ServedBy::Program, ServedBy::Device);
-        // The configuration states the user's intent.
-        let attachment = Attachment { served_by, host: false, take: true, wish: &wish };
-        match ports.attach(&name, attachment, Whereabouts::OWN, Origin::Config(port.clone())) {
+    let on_switches = ports.table.on_switches();
+    let is_there = |spec: &&PortSpec| {
+        let there = on_switches.get(&key_of(spec)).map(|port| &port.kept);
+        there.is_some_and(|kept| kept.origin == Origin::Config && kept.spec.as_ref() == Some(spec))
+    };
+    let missing = wanted.iter().filter(|spec| !is_there(spec)).cloned();
+    let missing = missing.map(|spec| PortRecord::new(spec, Origin::Config)).collect();
+    for (PortRecord { spec, .. }, made) in ports.attach_each(missing) {
+        match made {
             Ok(made) => {
-                for made in made {
-                    info!(port = %made.name, driver = %made.driver, mode = %made.mode, "port made");
-                    made.notes.iter().for_each(|note| info!(port = %made.name, "{note}"));
-                }
+                info!(port = %made.name, driver = %made.driver, mode = %made.mode, "port made");
+                made.notes.iter().for_each(|note| info!(port = %made.name, "{note}"));
             }
             Err(refusal) => {
                 let waits = matches!(refusal.kind, ErrorKind::NoSuchPort | ErrorKind::Busy);
                 // Once for each reason, not for each try.
-                if known.remove(&port.name).is_none_or(|known| known != refusal.message) {
-                    let then = if waits { "; it is tried again every second" } else { "" };
-                    warn!(port = %port.name, reason = %refusal.message, "port not made{then}");
+                if known.remove(&spec.name).is_none_or(|known| known != refusal.message) {
+                    warn!(port = %spec.name, reason = %refusal.message, "port not made; it is tried again every second");
                 }
-                let line = format!("{}: {}", port.name, refusal.message);
+                let line = format!("{}: {}", spec.name, refusal.message);
                 if waits {
-                    applied.waiting.push(line);
-                    ports.waiting.insert(port.name.clone(), refusal.message);
+                    applied.waiting.push(line)
                 } else {
-                    applied.problems.push(line);
+                    applied.problems.push(line)
                 }
+                ports.waiting.insert(spec.name, refusal.message);
             }
         }
     }

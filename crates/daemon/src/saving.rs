@@ -8,99 +8,57 @@ use std::io::{Error, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, OpenFlow, PortWish};
+use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, OpenFlow, PortSpec};
 use ringroad_control::report::{ConfigDifference, KeyDifference, SaveReport};
 use ringroad_drivers::catalogue::NETNS;
-use ringroad_drivers::catalogue::port_kind::DeviceName;
-use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
+use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_netdev::namespace::HeldNamespace;
+use serde::Serialize;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::config::{Config, StaticAddress, StaticPort};
+use crate::attaching::key_of;
+use crate::config::{Config, PortTable, StaticAddress};
 use crate::mirrors;
 use crate::openflow;
 use crate::port_entries::Origin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 use crate::reload::needs_restart;
-use crate::revival::CommandPort;
-
-/// The sizes of a configured port.
-pub(crate) fn wish_of(port: &StaticPort) -> PortWish {
-    PortWish {
-        queues: port.queues,
-        slots: port.slots,
-        buffer_bytes: port.buffer_bytes,
-        ..PortWish::default()
-    }
-}
-
-/// The name of a configured port, without options.
-fn key_of(port: &StaticPort) -> String {
-    port.name.parse::<PortName>().map_or_else(|_| port.name.clone(), |name| name.base.to_string())
-}
+use crate::switch_settings::addresses_in_force;
 
 /// The table of the configuration that makes the port `key`, which a command attached.
 ///
 /// # Errors
 /// The refusal to send: the configuration has no words for it.
-fn configured(key: &str, port: &CommandPort) -> Result<StaticPort, Refusal> {
-    let cannot = |why: String, advice: &str| {
-        refuse(ErrorKind::BadWish, format!("{key} cannot be saved: {why}"), advice)
-    };
-    let is_host_side = port.host && key.ends_with('^');
-    let driver = match &port.driver {
-        None => None,
-        Some(text) => Some(driver_text(text, port.netns, is_host_side).map_err(|why| {
-            cannot(why, "give the namespace a name (ip netns attach), and attach the port with --netns NAME")
-        })?),
-    };
-    let saved = StaticPort {
-        name: if is_host_side { key.to_owned() } else { port.name.clone() },
-        driver,
-        queues: port.wish.queues,
-        slots: port.wish.slots,
-        buffer_bytes: port.wish.buffer_bytes,
-    };
-    if wish_of(&saved) != port.wish {
-        return Err(cannot("it has sizes that a configuration cannot give".to_owned(), ""));
-    }
-    Ok(saved)
+fn configured(key: &str, mut port: PortSpec) -> Result<PortSpec, Refusal> {
+    // These are of a program.
+    (port.wish.tx, port.wish.rx) = (true, true);
+    let (Some(text), Some(number)) = (&port.driver, port.netns) else { return Ok(port) };
+    let driver = driver_text(text, number).map_err(|why| {
+        refuse(
+            ErrorKind::BadWish,
+            format!("{key} cannot be saved: {why}"),
+            "give the namespace a name (ip netns attach), and attach the port with --netns NAME",
+        )
+    })?;
+    Ok(PortSpec { driver: Some(driver), netns: None, ..port })
 }
 
-/// The driver as the configuration of a daemon in this namespace names it.
-fn driver_text(text: &str, netns: Option<u64>, is_host_side: bool) -> Result<String, String> {
-    if netns.is_none() && !is_host_side {
-        return Ok(text.to_owned());
-    }
-    let name: PortName = text.parse().map_err(|error| format!("{text}: {error}"))?;
+/// The driver as a daemon outside of the namespace with this number names it.
+fn driver_text(text: &str, netns: u64) -> Result<String, String> {
     let (base, options) = text.split_once('@').map_or((text, None), |(base, options)| (base, Some(options)));
-    let base = match (is_host_side, &name.base) {
-        (true, PortBase::Device(device)) => device
-            .interface()
-            .and_then(|(interface, _)| DeviceName::host_stack_of(interface))
-            .map_or_else(|| base.to_owned(), |host| host.to_string()),
-        _ => base.to_owned(),
-    };
-    // Options of an interface are not all those of its host stack.
-    let mut options: Vec<String> = options
-        .filter(|_| !is_host_side)
-        .into_iter()
-        .flat_map(|options| options.split(','))
-        .filter(|option| !option.starts_with("netns="))
-        .map(str::to_owned)
-        .collect();
-    if let Some(number) = netns {
-        let namespace = HeldNamespace::numbered(number).map_err(|error| error.to_string())?;
-        if !namespace.is_current() {
-            let label = namespace.label();
-            if label.starts_with("net:") {
-                return Err(format!("the network namespace {label} has no name"));
-            }
-            options.push(format!("{}={label}", NETNS.key));
+    let options = options.into_iter().flat_map(|options| options.split(','));
+    let mut options: Vec<String> =
+        options.filter(|option| !option.starts_with("netns=")).map(str::to_owned).collect();
+    let namespace = HeldNamespace::numbered(netns).map_err(|error| error.to_string())?;
+    if !namespace.is_current() {
+        let label = namespace.label();
+        if label.starts_with("net:") {
+            return Err(format!("the network namespace {label} has no name"));
         }
+        options.push(format!("{}={label}", NETNS.key));
     }
-    Ok(if options.is_empty() { base } else { format!("{base}@{}", options.join(",")) })
+    Ok(if options.is_empty() { base.to_owned() } else { format!("{base}@{}", options.join(",")) })
 }
 
 /// Writes the ports called `names`, or all, into the configuration file at `path` as they are now; `config` is what the
@@ -125,8 +83,8 @@ pub(crate) fn save(
     let on_switches = ports.table.on_switches();
     let mut added_ports = BTreeMap::new();
     for (key, port) in on_switches.iter().filter(|(key, _)| is_meant(key)) {
-        if let Origin::Command(command) = &port.kept.origin {
-            added_ports.insert(key.clone(), configured(key, command)?);
+        if let (Origin::Command { .. }, Some(spec)) = (&port.kept.origin, port.kept.spec_now()) {
+            added_ports.insert(key.clone(), configured(key, spec)?);
         }
     }
     for name in names {
@@ -159,7 +117,7 @@ pub(crate) fn save(
         !goes
     });
     for port in added_ports.values() {
-        tables.push(table(port));
+        tables.push(table(&PortTable::from(port)).map_err(|error| failed(&error))?);
     }
     let mut added: Vec<String> = added_ports.keys().cloned().collect();
     if names.is_empty() {
@@ -182,31 +140,18 @@ pub(crate) fn save(
     replace(path, &text).map_err(|error| failed(&error))?;
     (config.port, config.address, config.mirror) = (new.port, new.address, new.mirror);
     config.openflow = new.openflow;
-    for (key, port) in &added_ports {
-        if let Some(kept) = ports.table.kept_mut(key) {
-            kept.origin = Origin::Config(port.clone());
+    for (key, port) in added_ports {
+        if let Some(kept) = ports.table.kept_mut(&key) {
+            (kept.origin, kept.spec) = (Origin::Config, Some(port));
         }
     }
-    ports.keep_list();
+    ports.keep_to(config);
     Ok(SaveReport { config: path.display().to_string(), added, removed })
-}
-
-/// The static addresses in force, as a configuration has them.
-fn addresses(ports: &Ports) -> Vec<StaticAddress> {
-    let statics = ports.table.fabric().statics();
-    statics
-        .map(|(switch, mac, port)| StaticAddress { mac: mac.to_string(), port: format!("{switch}:{port}") })
-        .collect()
 }
 
 /// Text for users.
 fn words(address: &StaticAddress) -> String {
     format!("{} on {}", address.mac, address.port)
-}
-
-/// The same address on the same port, however it is written.
-fn is_same(one: &StaticAddress, other: &StaticAddress) -> bool {
-    one.parse().is_ok_and(|one| other.parse() == Ok(one))
 }
 
 /// Updates the `[[address]]` tables to the values in force; returns those added and removed. `None`: they are not
@@ -216,9 +161,9 @@ fn save_addresses(
     config: &Config,
     document: &mut DocumentMut,
 ) -> Option<(Vec<String>, Vec<String>)> {
-    let now = addresses(ports);
+    let now = addresses_in_force(ports);
     let is_in =
-        |all: &[StaticAddress], address: &StaticAddress| all.iter().any(|other| is_same(other, address));
+        |all: &[StaticAddress], address: &StaticAddress| all.iter().any(|other| other.is_same(address));
     let added: Vec<_> = now.iter().filter(|address| !is_in(&config.address, address)).collect();
     let removed: Vec<_> = config.address.iter().filter(|address| !is_in(&now, address)).map(words).collect();
     if added.is_empty() && removed.is_empty() {
@@ -300,31 +245,16 @@ fn save_openflow(
     let of = |table: &Table| table.get("switch").and_then(Item::as_str).unwrap_or_default().to_owned();
     tables.retain(|table| !removed.iter().any(|settings| settings.switch == of(table)));
     for settings in &added {
-        let text = toml::to_string(settings).ok()?;
-        tables.push(text.parse::<DocumentMut>().ok()?.as_table().clone());
+        tables.push(table(settings).ok()?);
     }
     let words = |settings: Vec<&OpenFlow>| settings.into_iter().map(openflow::words).collect();
     Some((words(added), words(removed)))
 }
 
-fn table(port: &StaticPort) -> Table {
-    let StaticPort { name, driver, queues, slots, buffer_bytes } = port;
-    let mut table = Table::new();
-    table.insert("name", value(name));
-    if let Some(driver) = driver {
-        table.insert("driver", value(driver));
-    }
-    let numbers = [
-        ("queues", queues.map(i64::from)),
-        ("slots", slots.map(i64::from)),
-        ("buffer_bytes", buffer_bytes.map(i64::from)),
-    ];
-    for (key, number) in numbers {
-        if let Some(number) = number {
-            table.insert(key, value(number));
-        }
-    }
-    table
+/// What a file has for a value.
+fn table(value: &impl Serialize) -> Result<Table, String> {
+    let text = toml::to_string(value).map_err(|error| error.to_string())?;
+    Ok(text.parse::<DocumentMut>().map_err(|error| error.to_string())?.as_table().clone())
 }
 
 /// Puts a file with this text in the place of another one, in one step and with its owner and mode.
@@ -356,18 +286,22 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
         configured: value(&there, key),
         at_next_start: at_next_start.contains(&key.as_str()),
     });
-    let attached = ports.table.on_switches().iter().filter_map(|(key, port)| match &port.kept.origin {
-        Origin::Command(_) => Some(key.clone()),
-        Origin::Config(port) if !other.port.contains(port) => Some(key.clone()),
-        _ => None,
+    let on_switches = ports.table.on_switches();
+    let attached = on_switches.iter().filter_map(|(key, port)| {
+        let is_in_other = match &port.kept.origin {
+            Origin::Program { .. } => true,
+            Origin::Command { .. } => false,
+            Origin::Config => port.kept.spec.as_ref().is_some_and(|spec| other.port.contains(spec)),
+        };
+        (!is_in_other).then(|| key.clone())
     });
-    let is_there = |port: &&StaticPort| {
-        let there = ports.table.on_switches().get(&key_of(port)).map(|there| &there.kept.origin);
-        matches!(there, Some(Origin::Config(same)) if same == *port)
+    let is_there = |port: &&PortSpec| {
+        let there = on_switches.get(&key_of(port)).map(|there| &there.kept);
+        there.is_some_and(|kept| kept.origin == Origin::Config && kept.spec.as_ref() == Some(port))
     };
-    let statics = addresses(ports);
+    let statics = addresses_in_force(ports);
     let not_in =
-        |all: &[StaticAddress], address: &StaticAddress| !all.iter().any(|other| is_same(other, address));
+        |all: &[StaticAddress], address: &StaticAddress| !all.iter().any(|other| other.is_same(address));
     let only_here = statics.iter().filter(|address| not_in(&other.address, address)).map(words);
     let only_there = other.address.iter().filter(|address| not_in(&statics, address)).map(words);
     let mirrors = mirrors::in_force(ports);

@@ -180,7 +180,8 @@ impl<'a> Place<'a> {
 /// # Errors
 /// [`FabricError`] where a worker is gone.
 pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListReport, FabricError> {
-    if place.is_none() {
+    let is_first = place.is_none();
+    if is_first {
         ports.table.fabric().count_missed()?;
     }
     let place = Place::parse(place);
@@ -216,7 +217,8 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
             report?.into_iter().for_each(|port| page.push(port));
         }
     }
-    Ok(ListReport { ports: page.ports, next: page.next })
+    let waiting = if is_first { ports.waiting_ports() } else { BTreeMap::new() };
+    Ok(ListReport { ports: page.ports, next: page.next, waiting })
 }
 
 fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), FabricError> {
@@ -410,17 +412,13 @@ fn address_page(mut entries: Vec<MacEntry>, after: Option<(&str, u16)>) -> Vec<M
 mod tests {
     use ringroad_control::Reply;
     use ringroad_control::codec::MAX_REPLY_BYTES;
-    use ringroad_control::message::PortWish;
+    use ringroad_control::message::PortSpec;
     use ringroad_datapath::fabric::Fabric;
     use ringroad_switch::{Mac, MacTableConfig};
 
     use super::*;
     use crate::config::Limits;
-    use crate::port_entries::Origin;
-    use crate::ports::{Attachment, ServedBy};
     use crate::quotas::Quotas;
-    use crate::revival::CommandPort;
-    use crate::whereabouts::Whereabouts;
 
     #[test]
     fn ports_that_exceed_one_reply_come_once_each_in_several() {
@@ -429,11 +427,7 @@ mod tests {
         let mut names = Vec::new();
         for (switch, port) in (0..12).flat_map(|switch| (0..254).map(move |port| (switch, port))) {
             let name = format!("valeABCDEF{switch:02}:abcdefghijkl{port:03}");
-            let (parsed, wish) = (name.parse().unwrap(), PortWish::default());
-            let attachment =
-                Attachment { served_by: ServedBy::Program, host: false, take: false, wish: &wish };
-            let origin = Origin::Command(CommandPort::new(&name, attachment));
-            ports.attach(&parsed, attachment, Whereabouts::OWN, origin).unwrap();
+            ports.attach(vec![PortSpec::for_program(&name)], false).unwrap();
             names.push(name);
         }
         let netmap = Netmap::default();

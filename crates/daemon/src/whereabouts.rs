@@ -39,11 +39,14 @@ impl<'a> Whereabouts<'a> {
         Self { known, ..Self::OWN }
     }
 
-    /// The requesting process's namespace: that of its first thread.
+    /// The namespace where it is known; else the requesting process's: that of its first thread.
     ///
     /// # Errors
     /// The refusal to send: it cannot be seen.
     pub fn home(self) -> Result<HeldNamespace, Refusal> {
+        if let Some(known) = self.known {
+            return Ok(known.clone());
+        }
         let Some(connection) = self.asking else {
             return Namespace::Current
                 .hold()

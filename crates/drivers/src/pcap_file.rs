@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
-use ringroad_control::guarded_file::{self, Purpose};
+use ringroad_control::guarded_file::{self, GuardedFileError, Purpose};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Capabilities, Delivery, Diagnose, PortQueue, Sleep, Way};
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
-use crate::device::{Device, DeviceError, Role};
+use crate::catalogue::port_kind::{Access, Opening, Planning, PortKind, Spelling, Target};
+use crate::device::{Device, DeviceError, DevicePlan, Role};
 
 /// Bytes of frames borrowed at a time.
 const ARENA_BYTES: usize = 1 << 20;
@@ -35,9 +35,21 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     target: Target::CaptureFiles,
     options: &[],
     access: Access::Program,
-    plan: |planning| planning.queues_up_to(1, "pcap"),
+    plan,
     open,
 }];
+
+fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let files = CaptureFiles::read(planning.target).unwrap_or_default();
+    let folder =
+        |path: &Path| path.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned);
+    let folder = files.output.as_deref().and_then(folder);
+    for path in files.input.into_iter().chain(folder) {
+        rustix::fs::stat(&path)
+            .map_err(|errno| DeviceError::CaptureFile { path, source: GuardedFileError::System(errno) })?;
+    }
+    planning.queues_up_to(1, "pcap")
+}
 
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let files = CaptureFiles::read(opening.target).unwrap_or_default();

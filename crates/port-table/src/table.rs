@@ -134,20 +134,21 @@ impl<O, K> Table<O, K> {
             }
             None => {
                 let port = SwitchPort::new(place, (*home.shape(), settings), occupant, kept);
-                self.enter(port, share, queues)?;
+                self.enter(port, None, share, queues)?;
             }
         }
         Ok(side)
     }
 
     /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for
-    /// programs to open.
+    /// programs to open. It gets this index on the switch, or the first that is free.
     ///
     /// # Errors
     /// [`TableError`].
     pub fn attach(
         &mut self,
         place: SwitchPlace<'_>,
+        index: Option<u8>,
         device: Option<(Device, Option<Arc<ShmRegion>>)>,
         (shape, settings): (PortShape, PortSettings),
         kept: K,
@@ -162,7 +163,8 @@ impl<O, K> Table<O, K> {
             }
         };
         let port = SwitchPort::new(place, (shape, settings), occupant, kept);
-        Ok(self.enter(SwitchPort { is_persistent: true, ..port }, Share::Own, queues)?)
+        let port = SwitchPort { is_persistent: true, ..port };
+        Ok(self.enter(port, index.map(PortIndex), Share::Own, queues)?)
     }
 
     /// Puts a port of netmap programs on a switch, with the datapath's side of its rings.
@@ -178,17 +180,25 @@ impl<O, K> Table<O, K> {
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         let Opener { owner, kept, share, .. } = opener;
         let occupant = Occupant::Netmap { owner };
-        self.enter(SwitchPort::new(place, (shape, settings), occupant, kept), share, queues)
+        self.enter(SwitchPort::new(place, (shape, settings), occupant, kept), None, share, queues)
     }
 
     fn enter(
         &mut self,
         mut port: SwitchPort<O, K>,
+        index: Option<PortIndex>,
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         self.fabric.set_settings(&port.switch, &port.port, port.settings.clone())?;
-        let attached = self.fabric.attach(&port.switch, &port.port, share, queues);
+        let place = (port.switch.as_str(), port.port.as_str());
+        let attached = match index {
+            Some(index) => {
+                let resumed = self.fabric.resume(place, (index, CounterSnapshot::default()), share, queues);
+                resumed.map(|()| index)
+            }
+            None => self.fabric.attach(place.0, place.1, share, queues),
+        };
         if attached.is_err() {
             self.fabric.set_settings(&port.switch, &port.port, PortSettings::default())?;
         }

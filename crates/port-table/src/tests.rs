@@ -188,7 +188,7 @@ fn an_end_of_a_pipe_is_opened_once_and_the_pipe_goes_with_its_last_end() {
 #[test]
 fn a_persistent_port_outlives_its_programs_and_keeps_its_place_and_account() {
     let mut site = Site::new();
-    let waiting = site.table.attach(A, None, (SHAPE, UNSET), "attached").unwrap();
+    let waiting = site.table.attach(A, None, None, (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((waiting.occupant.mode(), waiting.is_persistent), ("waits for a program", true));
     for owner in 1..=2 {
         let side = site.open(A, owner).unwrap();
@@ -220,7 +220,7 @@ fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
     assert!(site.is_empty());
 
     let (null, _) = device("null:size=60");
-    let attached = site.table.attach(A, Some((null, None)), (SHAPE, UNSET), "attached").unwrap();
+    let attached = site.table.attach(A, None, Some((null, None)), (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((attached.occupant.driver(), attached.occupant.owner()), ("null", None));
     assert!(is_taken(site.open(A, 1)), "a device is not a waiting port");
     let sink = site.open(B, 1).unwrap();
@@ -260,14 +260,14 @@ fn a_failed_open_leaves_nothing() {
     let refused = site.table.open_pipe(("x", "1"), PipeSide::Slave, SHAPE, Some(&payer), 1, "pipe");
     assert!(matches!(refused, Err(TableError::Region(RegionError::Limit { .. }))), "{refused:?}");
     let endless = PortShape { slots: 1 << 20, ..SHAPE };
-    assert!(site.table.attach(A, None, (endless, UNSET), "attached").is_err());
+    assert!(site.table.attach(A, None, None, (endless, UNSET), "attached").is_err());
     assert!(site.is_empty());
 
     // A waiting port continues to wait, and one that exists is not made again.
-    site.table.attach(A, None, (SHAPE, UNSET), "attached").unwrap();
+    site.table.attach(A, None, None, (SHAPE, UNSET), "attached").unwrap();
     assert!(site.table.open(A, UNSET, &full, opener(1)).is_err());
     assert!(matches!(site.table.occupant("vale0:a"), Some(Occupant::Nobody)));
-    let again = site.table.attach(A, None, (SHAPE, UNSET), "again");
+    let again = site.table.attach(A, None, None, (SHAPE, UNSET), "again");
     assert!(matches!(again, Err(TableError::Fabric(FabricError::PortTaken(_)))), "{again:?}");
     assert_eq!(site.table.on_switches()["vale0:a"].kept, "attached");
     drop((place, full));

@@ -1,7 +1,7 @@
 //! `ringroad attach`: a port that stays.
 
 use clap::Args;
-use ringroad_control::message::AttachedPort;
+use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::{Global, PortSizes};
@@ -48,14 +48,9 @@ impl Attach {
         let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);
         let device = self.driver.as_deref().or(own.filter(|_| self.sizes.names_a_device()));
         let driver = device.map(|device| self.sizes.device(device));
-        let request = Request::Attach {
-            name: self.name.clone(),
-            driver,
-            for_program: self.for_program,
-            host: self.host,
-            take: self.take,
-            wish: self.sizes.wish(),
-        };
+        let port = PortSpec { driver, wish: self.sizes.wish(), ..PortSpec::for_program(&self.name) };
+        let (for_program, host, take) = (self.for_program, self.host, self.take);
+        let request = Request::Attach { port, for_program, host, take };
         let ports = match global.connect()?.request(&request)?.0 {
             Reply::Attached(ports) => ports,
             reply => return Err(Failure::reply(&reply)),

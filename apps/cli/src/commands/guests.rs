@@ -7,7 +7,7 @@ pub(super) mod foreground;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringroad_control::message::{AttachedPort, ErrorKind, PortWish};
+use ringroad_control::message::{AttachedPort, ErrorKind, PortSpec};
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::attached_ports_path;
 use ringroad_control::{Connection, ControlError, Reply, Request};
@@ -80,15 +80,8 @@ impl Guest {
 
     /// Attaches a port for it.
     pub(super) fn attach(&mut self, port: &str, driver: String) -> Result<AttachedPort, Failure> {
-        let wish = PortWish::default();
-        let request = Request::Attach {
-            name: port.to_owned(),
-            driver: Some(driver),
-            for_program: false,
-            host: false,
-            take: false,
-            wish,
-        };
+        let port = PortSpec::for_device(port, driver);
+        let request = Request::Attach { port, for_program: false, host: false, take: false };
         let attached = match self.daemon.request(&request)?.0 {
             Reply::Attached(ports) => ports.into_iter().next(),
             reply => return Err(Failure::reply(&reply)),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_control::message::{AttachedPort, PortWish};
+use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, Reply, Request};
 use ringroad_netdev::link_change::{add_address, delete_link, set_up};
@@ -164,15 +164,10 @@ impl Link {
     /// Makes the interface in the namespace `text`.
     fn attach(&self, daemon: &mut Connection, name: String, text: &str) -> Result<AttachedPort, Failure> {
         let mtu = self.mtu.map(|mtu| format!(",mtu={mtu}")).unwrap_or_default();
-        let request = Request::Attach {
-            name,
-            // It keeps its addresses while the daemon is restarted.
-            driver: Some(format!("tap:{}@netns={text},persist{mtu}", self.interface)),
-            for_program: false,
-            host: false,
-            take: false,
-            wish: PortWish::default(),
-        };
+        // It keeps its addresses while the daemon is restarted.
+        let driver = format!("tap:{}@netns={text},persist{mtu}", self.interface);
+        let port = PortSpec::for_device(name, driver);
+        let request = Request::Attach { port, for_program: false, host: false, take: false };
         match daemon.request(&request)?.0 {
             Reply::Attached(ports) => {
                 ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))

@@ -1,5 +1,7 @@
 //! `ringroad list`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use ringroad_control::report::{LinkReport, PeerReport, PortReport};
 
@@ -18,8 +20,14 @@ pub(crate) struct List {}
 
 impl List {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        output.result(&global.connect()?.list()?, |list| ports_table(&list.ports))
+        output.result(&global.connect()?.list()?, |list| ports_table(&list.ports) + &waiting(&list.waiting))
     }
+}
+
+/// A line for each port that is not there yet, and why.
+pub(super) fn waiting(ports: &BTreeMap<String, String>) -> String {
+    let line = |(port, reason): (&String, &String)| format!("\n{port} waits: {reason}");
+    ports.iter().map(line).collect()
 }
 
 /// The ports with their totals.

@@ -7,7 +7,7 @@ use ringroad_control::report::{
     CounterReport, OpenFlowReport, StartedBy, StatusReport, SwitchReport, WorkerState,
 };
 
-use super::list::ports_table;
+use super::list::{ports_table, waiting};
 use super::switch::{memory, refused_tools};
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ fn text(status: &StatusReport) -> String {
     for report in flow_switches {
         let _ = writeln!(text, "{}", flow_tables(report));
     }
-    let _ = write!(text, "\n{}", ports_table(&status.ports));
+    let _ = write!(text, "\n{}{}", ports_table(&status.ports), waiting(&status.waiting));
     text
 }
 

@@ -7,19 +7,20 @@ use ringroad_control::report::UpgradeReport;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 
 /// Put the program that is installed now in place of the running daemon
 ///
 /// A new process continues where the running one stops: programs keep their ports and connections, containers and
 /// guests their links, switches their learned addresses and counters. Frames wait meanwhile, for the time in the
-/// report. Ports that the report lists as opened anew were closed for that time. If the new process cannot take over,
-/// the running process continues, and the command fails. The new process reads the configuration: this is the way to
-/// change keys that a reload cannot change.
+/// report. Ports that the report lists as opened anew were closed for that time. If the new process cannot take over, or
+/// a port would be lost, the running process continues, and the command fails. The exit status is 3 if the new process
+/// runs and the report lists ports that are not there, or a problem. The new process reads the configuration: this is
+/// the way to change keys that a reload cannot change.
 #[derive(Debug, Args)]
 pub(crate) struct Upgrade {
-    /// Upgrade even if netmap programs lose their devices
+    /// Upgrade even if ports are lost, such as those of netmap programs
     #[arg(long)]
     anyway: bool,
 }
@@ -27,14 +28,19 @@ pub(crate) struct Upgrade {
 impl Upgrade {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match global.connect()?.request(&Request::Upgrade { anyway: self.anyway })?.0 {
-            Reply::Upgraded(report) => output.result(&report, text),
+            Reply::Upgraded(report) => {
+                output.result(&report, text)?;
+                let is_whole =
+                    report.waiting.is_empty() && report.lost.is_empty() && report.problem.is_empty();
+                if is_whole { Ok(()) } else { Err(Failure::verdict(VERDICT_FAIL)) }
+            }
             reply => Err(Failure::reply(&reply)),
         }
     }
 }
 
 fn text(report: &UpgradeReport) -> String {
-    let UpgradeReport { from, to, pid, pause_ns, kept, reopened, lost, problem } = report;
+    let UpgradeReport { from, to, pid, pause_ns, kept, reopened, waiting, lost, problem } = report;
     let pause = Duration::from_nanos(*pause_ns);
     let mut text =
         format!("ringroadd {from} was replaced by {to} (pid {pid}); {kept} ports waited for {pause:.1?}");
@@ -42,6 +48,9 @@ fn text(report: &UpgradeReport) -> String {
         if !names.is_empty() {
             text += &format!("\n{what}: {}", names.join(", "));
         }
+    }
+    for (port, reason) in waiting {
+        text += &format!("\nnot opened yet, and tried again every second: {port}: {reason}");
     }
     if !problem.is_empty() {
         text += &format!("\nproblem: {problem}");

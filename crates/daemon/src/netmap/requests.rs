@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringroad_control::message::PortWish;
+use ringroad_control::message::PortSpec;
 use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad_datapath::fabric::QueueParts;
-use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions, check_plain_name};
+use ringroad_drivers::catalogue::port_name::check_plain_name;
 use ringroad_drivers::patch::PatchQueue;
 use ringroad_port_table::entry::Occupant;
 use ringroad_port_table::opening::unbound;
@@ -20,10 +20,9 @@ use super::name::{Name, PortKey};
 use super::port::{Kind, NetmapPort};
 use super::service::Service;
 use super::{Asker, Netmap};
-use crate::port_entries::Origin;
-use crate::ports::{Attachment, Ports, ServedBy};
+use crate::attaching::requested;
+use crate::ports::Ports;
 use crate::quotas::Demand;
-use crate::revival::CommandPort;
 
 /// Index that stands for "no port".
 const NO_PORT: u32 = 255;
@@ -231,13 +230,9 @@ impl Netmap {
                 None => self.attach_own(ports, asker, &switch, &port),
             };
         }
-        let base = PortBase::Switch { switch, port: port.clone() };
-        let full = PortName { base, options: PortOptions::default() };
-        let wish = PortWish::default();
         // `vale-ctl -a` and `-h` select one of the two.
-        let attachment = Attachment { served_by: ServedBy::Namesake, host, take: true, wish: &wish };
-        let origin = Origin::Command(CommandPort::new(&key, attachment));
-        ports.attach(&full, attachment, asker.place, origin)?;
+        let specs = requested(PortSpec::for_program(&key), false, host, asker.place)?;
+        ports.attach(specs, true)?;
         let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
     }

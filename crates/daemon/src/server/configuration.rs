@@ -114,6 +114,7 @@ impl Server {
             log: Log { format: started.log.format, ..new.log },
             ..new
         };
+        self.parts.ports.keep_to(&self.parts.config);
         info!(ports = self.parts.ports.table.on_switches().len(), "configuration reloaded");
         if problems.is_empty() {
             let config = self.parts.config_path.as_ref().map(|path| path.display().to_string());

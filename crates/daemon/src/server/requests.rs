@@ -19,11 +19,8 @@ use super::{Server, ServerError, tick_length, told};
 use crate::devices::NamedDevice;
 use crate::netmap::{Answer, Asker};
 use crate::permissions::Standing;
-use crate::port_entries::Origin;
-use crate::ports::{Attachment, ServedBy};
-use crate::revival::CommandPort;
 use crate::whereabouts::Whereabouts;
-use crate::{mirrors, status, tracing_report};
+use crate::{attaching, mirrors, status, tracing_report};
 
 /// Most characters of the name that a program gives itself, and of a name that is quoted to people.
 const MAX_PROGRAM_CHARS: usize = 64;
@@ -211,28 +208,17 @@ impl Server {
                 }
             }
             Request::Attach { .. } if !administers => denied("attach ports"),
-            Request::Attach { driver: Some(_), for_program: true, .. } => Err(ErrorReply::new(
-                ErrorKind::BadRequest,
-                "a port is served by a device or by a program, not by both",
-                "leave one of them out",
-            )),
-            Request::Attach { name: typed, driver, for_program, host, take, wish } => parse_name(&typed)
-                .and_then(|name| {
-                    let served_by = match &driver {
-                        Some(device) => ServedBy::Device(device),
-                        None if for_program => ServedBy::Program,
-                        None => ServedBy::Namesake,
-                    };
-                    let attachment = Attachment { served_by, host, take, wish: &wish };
-                    let place = Whereabouts::of(connection, administers);
-                    let origin = Origin::Command(CommandPort::new(&typed, attachment));
-                    let attached = self.parts.ports.attach(&name, attachment, place, origin)?;
+            Request::Attach { port, for_program, host, take } => {
+                let place = Whereabouts::of(connection, administers);
+                attaching::requested(port, for_program, host, place).and_then(|specs| {
+                    let attached = self.parts.ports.attach(specs, take)?;
                     for port in &attached {
                         info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
                         port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
                     }
                     Ok(Reply::Attached(attached))
-                }),
+                })
+            }
             Request::SetPortOptions { .. } if !administers => denied("change options of ports"),
             Request::SetPortOptions { name } => {
                 parse_name(&name).and_then(|name| self.set_port_options(&name))
@@ -315,7 +301,7 @@ impl Server {
             shared_memory_bytes: ports.shared_memory_bytes(),
             shared_memory_by_user: ports.shared_memory_by_user(),
             huge_page_bytes: ports.huge_page_bytes(),
-            waiting: ports.waiting_ports(),
+            waiting: list.waiting,
             rejected_requests: self.rejected_requests,
         })
     }

@@ -25,6 +25,7 @@ impl Server {
         if !fabric.set_static(&switch, mac, port.map(|_| name.as_str())) {
             return Err(bad(format!("{mac} is not a static address of {switch}")));
         }
+        self.parts.ports.keep_list();
         info!(%switch, %mac, port = %name, "static address changed");
         Ok(Reply::Done)
     }
@@ -36,6 +37,7 @@ impl Server {
             Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadWish, what, ""))),
         };
         let set = told(self.parts.ports.table.fabric_mut().set_mirror(&switch, named))?;
+        self.parts.ports.keep_list();
         self.ports_at_look = usize::MAX;
         Ok(set.map(|()| {
             info!(from = %mirror.from, to = %mirror.to, sample = mirror.sample, "mirror set");
@@ -53,6 +55,7 @@ impl Server {
         };
         let fabric = self.parts.ports.table.fabric_mut();
         let removed = told(fabric.remove_mirror(&switch, named.from.as_deref(), &named.to))?;
+        self.parts.ports.keep_list();
         self.ports_at_look = usize::MAX;
         Ok(removed.and_then(|removed| match removed {
             true => {
@@ -78,6 +81,7 @@ impl Server {
 
     pub(super) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<Reply, ErrorReply> {
         self.parts.ports.set_openflow(settings)?;
+        self.parts.ports.keep_list();
         self.ports_at_look = usize::MAX;
         self.watch_waiting_ports();
         info!(switch = %settings.switch, controllers = ?settings.controllers, "flow tables decide");
@@ -86,6 +90,7 @@ impl Server {
 
     pub(super) fn remove_openflow(&mut self, switch: &str) -> Result<Reply, ErrorReply> {
         self.parts.ports.remove_openflow(switch)?;
+        self.parts.ports.keep_list();
         self.ports_at_look = usize::MAX;
         info!(%switch, "learned addresses decide");
         Ok(Reply::Done)

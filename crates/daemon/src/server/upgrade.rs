@@ -1,6 +1,6 @@
 //! A server hands over to a new process, and a new process takes over as the server ([`crate::succession`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use ringroad_control::ServerConnection;
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
+use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, Reply};
 use ringroad_control::report::UpgradeReport;
 use ringroad_datapath::fabric::Fabric;
 use tracing::{info, warn};
 
 use super::sessions::{Session, interest_in};
 use super::{Server, ServerError, ServerParts, rules};
+use crate::attaching::key_of;
 use crate::config::Config;
 use crate::listen::BACKLOG;
 use crate::logging::RunningLog;
@@ -29,7 +30,7 @@ use crate::ports::Ports;
 use crate::quotas::Quotas;
 use crate::revival::Revival;
 use crate::service_manager::ServiceManager;
-use crate::succession::arrival::{Clients, Reopening};
+use crate::succession::arrival::{Clients, Reopenings};
 use crate::succession::departure::Baggage;
 use crate::succession::state::{PortsState, SessionState, State};
 use crate::succession::{Channel, ChannelError, Estate, FORM, Message, STANDSTILL, START_TIME};
@@ -40,7 +41,7 @@ const REST_TIME: Duration = Duration::from_millis(200);
 const END_TIME: Duration = Duration::from_secs(30);
 
 /// What an upgrade of this server ended with: where it succeeds, this process ends.
-type Stays = String;
+type Stays = ErrorReply;
 
 impl Server {
     /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only if that fails, with
@@ -72,28 +73,34 @@ impl Server {
             Err(reason) => return Ok(refusal(&reason)),
         };
         info!(pid = child.id(), "a new process will take over");
-        let reason = self.hand_over(asking, &child, &channel)?;
+        let refusal = self.hand_over(asking, anyway, &child, &channel)?;
         // It has not begun, and must not begin any more.
         let _ = child.kill();
         let _ = child.wait();
         self.parts.ports.openflow.thaw();
         self.parts.ports.table.fabric().hold(false)?;
-        warn!(%reason, "the upgrade has failed; this process continues");
-        Ok(refusal(&reason))
+        warn!(reason = %refusal.message, "the upgrade has failed; this process continues");
+        Ok(refusal)
     }
 
     /// Hands over, and ends this process. Returns the reason if the other process does not take over.
-    fn hand_over(&self, asking: &Session, child: &Child, channel: &Channel) -> Result<Stays, ServerError> {
+    fn hand_over(
+        &self,
+        asking: &Session,
+        anyway: bool,
+        child: &Child,
+        channel: &Channel,
+    ) -> Result<Stays, ServerError> {
         let fabric = self.parts.ports.table.fabric();
         let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
             Ok((Message::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
             Ok((Message::Ready { version, .. }, _)) => {
-                return Ok(format!(
+                return Ok(refusal(&format!(
                     "ringroadd {} cannot hand over to ringroadd {version}; restart the daemon instead",
                     env!("CARGO_PKG_VERSION")
-                ));
+                )));
             }
-            other => return Ok(unexpected(other)),
+            other => return Ok(answer(other)),
         };
         let openflow = &self.parts.ports.openflow;
         if takes_flow_tables && !openflow.is_empty() {
@@ -102,18 +109,18 @@ impl Server {
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let deadline = Instant::now() + START_TIME;
             if let Err(error) = channel.send(&Message::FlowTables(tables), &files, deadline) {
-                return Ok(error.to_string());
+                return Ok(refusal(&error.to_string()));
             }
             match channel.receive(deadline) {
                 Ok((Message::FlowTablesReady, _)) => {}
-                other => return Ok(unexpected(other)),
+                other => return Ok(answer(other)),
             }
         }
         let stopped_at_ns = monotonic_ns();
         fabric.hold(true)?;
         let deadline = Instant::now() + STANDSTILL;
         if !fabric.come_to_rest(Instant::now() + REST_TIME)? {
-            return Ok("the workers did not come to rest; try again".to_owned());
+            return Ok(refusal("the workers did not come to rest; try again"));
         }
         let counts = if takes_flow_tables { openflow.frozen_counts() } else { BTreeMap::new() };
         let mut baggage = Baggage::default();
@@ -139,6 +146,7 @@ impl Server {
             listener,
             sessions,
             asking: asking.client.id,
+            anyway,
             stopped_at_ns,
             ports: PortsState {
                 flow_counts: counts
@@ -152,13 +160,13 @@ impl Server {
         if let Err(error) = channel.send(&message, &baggage.descriptors(), deadline) {
             // Its own message is more specific than the broken socket.
             return Ok(match channel.receive(Instant::now()) {
-                Ok(told) => unexpected(Ok(told)),
-                Err(_) => error.to_string(),
+                Ok(told) => answer(Ok(told)),
+                Err(_) => refusal(&error.to_string()),
             });
         }
         match channel.receive(deadline) {
             Ok((Message::Prepared, _)) => {}
-            other => return Ok(unexpected(other)),
+            other => return Ok(answer(other)),
         }
         if let Ok(Some(manager)) = ServiceManager::of_environment()
             && let Err(error) = manager.succeeded_by(child.id())
@@ -166,7 +174,7 @@ impl Server {
             warn!(%error, "notifying the service manager of the new process");
         }
         if let Err(error) = channel.send(&Message::Go, &[], deadline) {
-            return Ok(error.to_string());
+            return Ok(refusal(&error.to_string()));
         }
         info!(pid = child.id(), "another process has taken over");
         // Nothing may be undone on the way out: all of it is the other process's.
@@ -203,21 +211,24 @@ impl Server {
         ports.openflow = openflow;
         ports.permissions = rules(&config);
         ports.rules = PortRules::new(&state.config.port_policy);
-        let kept = state.ports.on_switches.len() + state.ports.devices.len() + state.ports.pipes.len();
-        let mut report = UpgradeReport {
-            from: state.version,
-            to: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            pause_ns: 0,
-            kept: kept as u64,
-            reopened: state.ports.reopened.clone(),
+        let mut before = Before {
+            version: state.version,
+            stopped_at_ns: state.stopped_at_ns,
+            kept: state.ports.kept(),
+            reopened: Vec::new(),
             lost: state.ports.lost.clone(),
-            problem: String::new(),
+            configured: state.config.port.iter().map(key_of).collect(),
         };
-        report.kept -=
-            state.ports.devices.iter().filter(|device| device.device_queues.is_none()).count() as u64;
         let revival = Revival::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
-        let reopenings = ports.arrive(state.ports, &mut estate, &clients, revival)?;
+        let reopenings = ports.arrive(state.ports, &mut estate, &clients, revival, &config.port)?;
+        before.reopened = reopenings.keys();
+        let would_lose: BTreeMap<_, _> =
+            before.lost.clone().into_iter().chain(reopenings.refused()).collect();
+        if !state.anyway && !would_lose.is_empty() {
+            let message = Message::WouldLose(would_lose);
+            successor.channel.send(&message, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
+            return Err("ports would be lost".to_owned());
+        }
         // The old process's settings stay in force until the file is applied.
         let old = state.config;
         let config = Config {
@@ -247,7 +258,7 @@ impl Server {
         for session in sessions {
             server.welcome_again(session).map_err(|error| told(&error))?;
         }
-        server.begin(successor, reopenings, state.asking, (report, state.stopped_at_ns));
+        server.begin(successor, reopenings, state.asking, before);
         Ok(server)
     }
 
@@ -265,15 +276,9 @@ impl Server {
     }
 
     /// Begins to serve, now that the other process touches nothing any more.
-    fn begin(
-        &mut self,
-        successor: &Successor,
-        reopenings: Vec<Reopening>,
-        asking: ClientId,
-        (mut report, stopped_at_ns): (UpgradeReport, u64),
-    ) {
+    fn begin(&mut self, successor: &Successor, reopenings: Reopenings, asking: ClientId, before: Before) {
         let begun = self.parts.ports.table.fabric().hold(false);
-        report.pause_ns = monotonic_ns().saturating_sub(stopped_at_ns);
+        let pause_ns = monotonic_ns().saturating_sub(before.stopped_at_ns);
         let mut problems: Vec<String> = begun.err().map(|error| error.to_string()).into_iter().collect();
         // Clients query the kernel for the listening process.
         if let Err(error) = rustix::net::listen(&self.parts.listener, BACKLOG) {
@@ -296,20 +301,71 @@ impl Server {
             problems.push(error.to_string());
         }
         self.parts.ports.keep_list();
-        report.problem = problems.join("; ");
+        let report = self.upgrade_report(before, pause_ns, problems.join("; "));
         info!(
             from = %report.from,
             pause_us = report.pause_ns / 1000,
             kept = report.kept,
             reopened = report.reopened.len(),
+            waiting = report.waiting.len(),
             lost = report.lost.len(),
             problem = %report.problem,
             "took over from another process"
         );
+        for port in &report.lost {
+            warn!(%port, "lost by the upgrade");
+        }
         if let Some(session) = self.sessions.get_mut(&asking) {
             session.connection.send(&Reply::Upgraded(report), &[]);
         }
     }
+
+    /// What of the ports before is there now.
+    fn upgrade_report(&self, before: Before, pause_ns: u64, problem: String) -> UpgradeReport {
+        let ports = &self.parts.ports;
+        let by_key = |(name, reason): (String, String)| (key_of(&PortSpec::for_program(name)), reason);
+        let mut waits: BTreeMap<_, _> = ports.waiting_ports().into_iter().map(by_key).collect();
+        let wanted: BTreeSet<_> = self.parts.config.port.iter().map(key_of).collect();
+        let mut report = UpgradeReport {
+            from: before.version,
+            to: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            pause_ns,
+            kept: 0,
+            reopened: Vec::new(),
+            waiting: BTreeMap::new(),
+            lost: before.lost.into_keys().collect(),
+            problem,
+        };
+        let kept = before.kept.into_iter().map(|key| (key, true));
+        for (key, was_kept) in kept.chain(before.reopened.into_iter().map(|key| (key, false))) {
+            match (ports.has(&key), waits.remove(&key)) {
+                (true, _) if was_kept => report.kept += 1,
+                (true, _) => report.reopened.push(key),
+                (false, Some(reason)) => {
+                    report.waiting.insert(key, reason);
+                }
+                // The configuration was changed, and does not have it any more.
+                (false, None) if before.configured.contains(&key) && !wanted.contains(&key) => {}
+                (false, None) => report.lost.push(key),
+            }
+        }
+        report
+    }
+}
+
+/// What the process before had, and what is to become of it.
+struct Before {
+    version: String,
+    stopped_at_ns: u64,
+    /// Names of the ports that are kept.
+    kept: Vec<String>,
+    /// Names of the ports that are reopened.
+    reopened: Vec<String>,
+    /// Names of the ports that are lost, and why.
+    lost: BTreeMap<String, String>,
+    /// Names of the ports that the configuration had.
+    configured: BTreeSet<String>,
 }
 
 /// The parts with which a process takes over as the server.
@@ -397,6 +453,21 @@ impl Successor {
 fn refusal(reason: &str) -> ErrorReply {
     let advice = "the daemon continues as before; its log may give details";
     ErrorReply::new(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
+}
+
+/// The refusal that an answer of the other process means.
+fn answer(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> ErrorReply {
+    match answer {
+        Ok((Message::WouldLose(ports), _)) => {
+            let ports: Vec<_> = ports.iter().map(|(port, why)| format!("{port} ({why})")).collect();
+            ErrorReply::new(
+                ErrorKind::Busy,
+                format!("no upgrade: these ports would be lost: {}", ports.join(", ")),
+                "mend or detach them, or let them be lost: ringroad upgrade --anyway",
+            )
+        }
+        other => refusal(&unexpected(other)),
+    }
 }
 
 /// What is wrong with an answer of the other process.

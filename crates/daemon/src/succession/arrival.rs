@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ringroad_control::message::PortSpec;
 use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::catalogue::{plan_device_in, take_over_device};
-use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::device::{Device, DevicePlan, Role};
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
@@ -22,23 +24,68 @@ use super::state::{
     Account, DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState,
     SwitchPortState,
 };
+use crate::attaching::{PortRecord, ReadyPorts, device_of};
 use crate::claims::Claim;
 use crate::port_entries::{Client, ClientId, Kept, Origin};
-use crate::ports::{Ports, device_of};
+use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
+use crate::refusal::Refusal;
 use crate::reload;
-use crate::revival::{CommandPort, Revival};
+use crate::revival::Revival;
 
 /// The clients that came with the state.
 pub(crate) type Clients = BTreeMap<ClientId, Client>;
 
-/// A device that a program has open and that is reopened once the other process has ended.
-pub(crate) struct Reopening {
+/// A device that a program has open, and the program's rings.
+struct Wiring {
     key: String,
-    request: CommandPort,
+    spec: PortSpec,
     client: Client,
     shm: ShmPort,
     rings: Vec<QueueParts>,
+}
+
+/// The same, ready to be opened: no other port can take its side of an interface.
+struct ReadyWiring {
+    wiring: Wiring,
+    name: PortName,
+    plan: DevicePlan,
+    claim: Option<Claim>,
+    holding: Holding,
+}
+
+/// A device of a program that cannot be opened.
+struct RefusedWiring {
+    key: String,
+    client: ClientId,
+    why: String,
+}
+
+/// What must still be opened once the other process has ended.
+#[derive(Default)]
+pub(crate) struct Reopenings {
+    /// Ports of switches.
+    ports: ReadyPorts,
+    /// Devices of programs.
+    devices: Vec<Result<ReadyWiring, RefusedWiring>>,
+}
+
+impl Reopenings {
+    /// The names of ports that cannot be opened, and why.
+    pub(crate) fn refused(&self) -> BTreeMap<String, String> {
+        let devices = self.devices.iter().filter_map(|device| device.as_ref().err());
+        let devices = devices.map(|refused| (refused.key.clone(), refused.why.clone()));
+        self.ports.refused().chain(devices).collect()
+    }
+
+    /// The names of all.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let devices = self.devices.iter().map(|device| match device {
+            Ok(ready) => ready.wiring.key.clone(),
+            Err(refused) => refused.key.clone(),
+        });
+        self.ports.keys().chain(devices).collect()
+    }
 }
 
 /// What of the estate is in use already.
@@ -108,8 +155,8 @@ fn with_accounts(device: &mut Device, accounts: Vec<Arc<QueueCounters>>) -> Vec<
 }
 
 impl Ports {
-    /// Takes over the ports of another daemon, which stand still meanwhile, on a held fabric. Returns the devices that
-    /// must still be opened.
+    /// Takes over the ports of another daemon, which stand still meanwhile, on a held fabric. Returns those whose devices
+    /// must still be opened, without those that `config` does not have any more.
     ///
     /// # Errors
     /// What cannot be taken over; the other daemon continues then.
@@ -119,11 +166,12 @@ impl Ports {
         estate: &mut Estate,
         clients: &Clients,
         revival: Revival,
-    ) -> Result<Vec<Reopening>, String> {
+        config: &[PortSpec],
+    ) -> Result<Reopenings, String> {
         self.revival = revival;
-        reload::apply_addresses(self, &[], &state.addresses);
-        reload::apply_mirrors(self, &[], &state.mirrors).map_err(failed("mirrors"))?;
-        self.openflow.await_predecessor(state.openflow);
+        reload::apply_addresses(self, &[], &state.settings.addresses);
+        reload::apply_mirrors(self, &[], &state.settings.mirrors).map_err(failed("mirrors"))?;
+        self.openflow.await_predecessor(state.settings.openflow);
         let mut arrival = Arrival { estate, clients, homes: Vec::new() };
         for home in state.homes {
             let home = self.home_again(home, &mut arrival)?;
@@ -132,10 +180,13 @@ impl Ports {
         for port in state.on_switches {
             self.take_up_port(port, &mut arrival)?;
         }
-        let mut reopenings = Vec::new();
+        let mut reopenings = Reopenings::default();
         for device in state.devices {
-            reopenings.extend(self.take_up_device(device, &mut arrival)?);
+            reopenings.devices.extend(self.take_up_device(device, &mut arrival)?);
         }
+        let is_wanted =
+            |record: &PortRecord| record.origin != Origin::Config || config.contains(&record.spec);
+        reopenings.ports = self.make_ready(state.reopened.into_iter().filter(is_wanted).collect());
         for pipe in state.pipes {
             self.take_up_pipe(pipe, &mut arrival)?;
         }
@@ -202,76 +253,78 @@ impl Ports {
                 maker = Some(owner.clone());
                 (Occupant::Program { shm, owner }, queues)
             }
-            OccupantState::Device => {
+            OccupantState::Device { notes } => {
                 let (left, accounts) = arrival.left(port.queues)?;
-                let mut device = self.take_over(&key, &port.origin, left)?;
+                let mut device = Device { notes, ..self.take_over(&key, port.spec.as_ref(), left)? };
                 let queues = with_accounts(&mut device, accounts);
                 (Occupant::Device { device: Box::new(device), home: None }, queues)
             }
         };
         let holding = self.hold_again(&port.origin, maker.as_ref(), Demand::of_port(port.shape.queues))?;
         let settings = self.rules.settings(&key, &port.asked);
-        let kept = Kept { asked: port.asked, ..Kept::new(port.origin, holding) };
+        let kept = Kept { asked: port.asked, spec: port.spec, ..Kept::new(port.origin, holding) };
         let SwitchPortState { switch, port: name, index, shape, is_persistent, past, .. } = port;
         let entry = SwitchPort { switch, port: name, index, shape, settings, occupant, is_persistent, kept };
         self.table.resume(entry, (&past).into(), share, queues).map_err(failed(&key))
     }
 
     /// The device of a port of a switch, with what another process leaves of it.
-    fn take_over(&self, key: &str, origin: &Origin, left: Vec<HandOver>) -> Result<Device, String> {
-        let (named, queues) = device_of(key, origin).map_err(|refusal| refusal.message)?;
-        let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(failed(key))?;
-        let claim = plan.side.map(|side| Claim::take(side, key)).transpose();
-        let claim = claim.map_err(|refusal| refusal.message)?;
-        let mut device =
-            take_over_device(&named.name, plan, Role::SwitchPort, None, left).map_err(failed(key))?;
-        if let Some(claim) = claim {
-            claim.give_to(&mut device);
-        }
-        if let Some(peer) = &device.peer {
-            peer.ring_at_changes(Arc::clone(&self.peer_changes));
-        }
-        Ok(device)
+    fn take_over(&self, key: &str, spec: Option<&PortSpec>, left: Vec<HandOver>) -> Result<Device, String> {
+        let told = |refusal: Refusal| refusal.message;
+        let spec = spec.ok_or_else(|| format!("{key} has no description"))?;
+        let named = device_of(spec).map_err(told)?.ok_or_else(|| format!("{key} has no device"))?;
+        let ready = self.ready_device(key, named, None, &spec.wish, &ReadyPorts::default());
+        let (ready, _) = ready.map_err(told)?;
+        self.open_ready_device(ready, left).map(|(device, _)| device).map_err(told)
     }
 
+    /// Takes up a device that a program has open. Returns it where it must still be opened.
     fn take_up_device(
         &mut self,
         device: DeviceState,
         arrival: &mut Arrival<'_>,
-    ) -> Result<Option<Reopening>, String> {
-        let DeviceState { key, request, rings, ring_queues, device_queues } = device;
+    ) -> Result<Option<Result<ReadyWiring, RefusedWiring>>, String> {
+        let DeviceState { key, spec, rings, ring_queues, device_queues } = device;
         let client = arrival.client(rings.client)?.clone();
         let (shm, rings) = arrival.rings(rings, &ring_queues)?;
-        let reopening = Reopening { key, request, client, shm, rings };
-        let Some(queues) = device_queues else { return Ok(Some(reopening)) };
+        let (of, client_id) = (key.clone(), client.id);
+        let ready = self.ready_to_wire(Wiring { key, spec, client, shm, rings });
+        let Some(queues) = device_queues else {
+            return Ok(Some(ready.map_err(|why| RefusedWiring { key: of, client: client_id, why })));
+        };
         let (left, accounts) = arrival.left(queues)?;
-        self.wire_again(reopening, left, accounts).map(|()| None)
+        self.wire_again(ready?, left, accounts).map(|()| None)
+    }
+
+    /// Checks that a device can be opened for the program that has it.
+    fn ready_to_wire(&self, wiring: Wiring) -> Result<ReadyWiring, String> {
+        let Wiring { key, spec, client, shm, .. } = &wiring;
+        let told = |refusal: Refusal| refusal.message;
+        let named = device_of(spec).map_err(told)?.ok_or_else(|| format!("{key} has no device"))?;
+        let queues = Some(shm.home().shape().queues);
+        let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(failed(key))?;
+        let holder = format!("{key}, open in {client}");
+        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose().map_err(told)?;
+        let holding = self.quotas.hold(client, Demand::of_device(plan.queues)).map_err(told)?;
+        Ok(ReadyWiring { wiring, name: named.name, plan, claim, holding })
     }
 
     /// Wires a device to the rings of the program that has it open.
     fn wire_again(
         &mut self,
-        reopening: Reopening,
+        ready: ReadyWiring,
         left: Vec<HandOver>,
         accounts: Vec<Arc<QueueCounters>>,
     ) -> Result<(), String> {
-        let Reopening { key, request, client, shm, rings } = reopening;
-        let named = request.named().map_err(|refusal| refusal.message)?;
-        let failed_here = |error: &dyn std::fmt::Display| format!("{key}: {error}");
-        let queues = Some(shm.home().shape().queues);
-        let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(|e| failed_here(&e))?;
-        let holder = format!("{key}, open in {client}");
-        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose();
-        let claim = claim.map_err(|refusal| refusal.message)?;
-        let demand = Demand::of_device(plan.queues);
-        let holding = self.quotas.hold(&client, demand).map_err(|refusal| refusal.message)?;
-        let mut device = take_over_device(&named.name, plan, Role::Program, Some(shm.home()), left)
-            .map_err(|e| failed_here(&e))?;
+        let ReadyWiring { wiring: Wiring { key, spec, client, shm, rings }, name, plan, claim, holding } =
+            ready;
+        let mut device =
+            take_over_device(&name, plan, Role::Program, Some(shm.home()), left).map_err(failed(&key))?;
         if let Some(claim) = claim {
             claim.give_to(&mut device);
         }
         let queues = with_accounts(&mut device, accounts);
-        let kept = Kept { request: Some(request), ..Kept::of_program(&client, holding) };
+        let kept = Kept { spec: Some(spec), ..Kept::of_program(&client, holding) };
         let share = client.share();
         let told = format!("{key}: ");
         self.table
@@ -296,17 +349,36 @@ impl Ports {
         Ok(())
     }
 
-    /// Opens the devices that could not be handed over, once the other process has ended. A program whose device cannot
-    /// be opened is notified as if the device had ended; returns the clients of such.
-    pub(crate) fn open_anew(&mut self, reopenings: Vec<Reopening>) -> Vec<ClientId> {
+    /// Opens the devices that could not be handed over, once the other process has ended. Ports of switches that cannot
+    /// be opened wait. A program whose device cannot be opened is notified as if the device had ended; returns the
+    /// clients of such.
+    pub(crate) fn open_anew(&mut self, reopenings: Reopenings) -> Vec<ClientId> {
         let mut lost = Vec::new();
-        for reopening in reopenings {
-            let (key, client) = (reopening.key.clone(), reopening.client.id);
-            match self.wire_again(reopening, Vec::new(), Vec::new()) {
-                Ok(()) => info!(port = %key, "reopened"),
-                Err(problem) => {
-                    warn!(port = %key, %problem, "a program's device is not there any more");
+        for device in reopenings.devices {
+            let opened = device.and_then(|ready| {
+                let (key, client) = (ready.wiring.key.clone(), ready.wiring.client.id);
+                let wired = self.wire_again(ready, Vec::new(), Vec::new());
+                wired.map(|()| key.clone()).map_err(|why| RefusedWiring { key, client, why })
+            });
+            match opened {
+                Ok(key) => info!(port = %key, "reopened"),
+                Err(RefusedWiring { key, client, why }) => {
+                    warn!(port = %key, reason = %why, "a program's device is not there any more");
                     lost.push(client);
+                }
+            }
+        }
+        for (record, opened) in self.enter_each(reopenings.ports) {
+            match (opened, &record.origin) {
+                (Ok(port), _) => {
+                    info!(port = %port.name, driver = %port.driver, mode = %port.mode, "reopened")
+                }
+                (Err(refusal), Origin::Config) => {
+                    warn!(port = %record.spec.name, reason = %refusal.message, "not reopened");
+                    self.waiting.insert(record.spec.name, refusal.message);
+                }
+                (Err(refusal), _) => {
+                    self.revival.note_refusal(record, refusal);
                 }
             }
         }

@@ -13,11 +13,12 @@ use ringroad_switch::MacEntry;
 use super::state::{
     DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState, SwitchPortState,
 };
-use crate::config::StaticAddress;
-use crate::mirrors;
-use crate::openflow;
-use crate::port_entries::{Client, ClientId, Kept, Origin};
+use crate::port_entries::{Client, ClientId, Kept, record_of};
 use crate::ports::Ports;
+use crate::switch_settings::SwitchSettings;
+
+/// Why a port cannot be handed over whose queues leave nothing.
+const RINGS_STAY: &str = "its rings cannot be handed over";
 
 /// A descriptor on its way to the other process.
 #[derive(Debug)]
@@ -80,15 +81,7 @@ impl Ports {
         let fabric = self.table.fabric();
         let (of_switches, departed) = fabric.departed();
         let state = PortsState {
-            addresses: fabric
-                .statics()
-                .map(|(switch, mac, port)| StaticAddress {
-                    mac: mac.to_string(),
-                    port: format!("{switch}:{port}"),
-                })
-                .collect(),
-            mirrors: mirrors::in_force(self),
-            openflow: openflow::in_force(self),
+            settings: SwitchSettings::in_force(self),
             learned: fabric
                 .switch_names()
                 .map(|switch| {
@@ -121,17 +114,19 @@ impl Ports {
             let [rings, queues] = fabric.hand_over_wire(port.wire)?;
             let (Some(ring_queues), device_queues) = (departure.add_all(rings), departure.add_all(queues))
             else {
-                departure.state.lost.push(key.clone());
+                departure.lose(key, RINGS_STAY);
                 continue;
             };
-            let Some(request) = port.kept.request.clone() else { continue };
-            if device_queues.is_none() {
-                departure.state.reopened.push(key.clone());
-            }
+            let Some(spec) = port.kept.spec.clone() else {
+                departure.lose(key, "the daemon does not know how it was opened");
+                continue;
+            };
             let rings = departure.rings(&port.shm, port.owner.id);
-            let device = DeviceState { key: key.clone(), request, rings, ring_queues, device_queues };
+            let device = DeviceState { key: key.clone(), spec, rings, ring_queues, device_queues };
             departure.state.devices.push(device);
         }
+        // As they were attached: an interface before its host stack's side, a card before its programs.
+        departure.state.reopened.sort_by_key(|record| record.origin.number());
         for (name, port) in self.table.pipes() {
             let pipe = &port.pipe;
             let state = PipeState {
@@ -161,12 +156,18 @@ impl<'a> Departure<'a, '_> {
         let occupant = match &port.occupant {
             Occupant::Nobody => OccupantState::Nobody,
             Occupant::Program { shm, owner } => OccupantState::Program(self.rings(shm, owner.id)),
-            Occupant::Device { .. } => OccupantState::Device,
-            Occupant::Netmap { .. } => return self.give_up(key, port, &account, true),
+            Occupant::Device { device, .. } => OccupantState::Device { notes: device.notes.clone() },
+            Occupant::Netmap { .. } => {
+                self.keep_account(port, &account);
+                return self.lose(key, "rings of netmap programs cannot be handed over");
+            }
         };
         let Some(queues) = queues else {
-            let is_lost = !matches!(occupant, OccupantState::Device);
-            return self.give_up(key, port, &account, is_lost);
+            self.keep_account(port, &account);
+            return match (&port.occupant, record_of(port)) {
+                (Occupant::Device { .. }, Some(record)) => self.state.reopened.push(record),
+                _ => self.lose(key, RINGS_STAY),
+            };
         };
         self.state.on_switches.push(SwitchPortState {
             switch: port.switch.clone(),
@@ -174,6 +175,7 @@ impl<'a> Departure<'a, '_> {
             index: port.index,
             shape: port.shape,
             is_persistent: port.is_persistent,
+            spec: port.kept.spec.clone(),
             asked: port.kept.asked.clone(),
             origin: port.kept.origin.clone(),
             occupant,
@@ -182,29 +184,16 @@ impl<'a> Departure<'a, '_> {
         });
     }
 
-    /// Leaves a port out: the switch keeps its account.
-    fn give_up(
-        &mut self,
-        key: &str,
-        port: &SwitchPort<Client, Kept>,
-        account: &CounterSnapshot,
-        is_lost: bool,
-    ) {
+    /// Leaves the account of a port that is left out to its switch.
+    fn keep_account(&mut self, port: &SwitchPort<Client, Kept>, account: &CounterSnapshot) {
         let departed = self.state.departed_of_switches.entry(port.switch.clone()).or_default();
         let mut sum = CounterSnapshot::from(&*departed);
         sum += account.clone();
         *departed = (&sum).into();
-        match (&port.kept.origin, is_lost) {
-            (_, true) | (Origin::Program { .. }, _) => self.state.lost.push(key.to_owned()),
-            (Origin::Command(request), false) => {
-                self.state.reopened.push(key.to_owned());
-                if !self.state.waiting.contains(request) {
-                    self.state.waiting.push(request.clone());
-                }
-            }
-            // The new daemon makes what its configuration has and it does not find.
-            (Origin::Config(_), false) => self.state.reopened.push(key.to_owned()),
-        }
+    }
+
+    fn lose(&mut self, key: &str, why: &str) {
+        self.state.lost.insert(key.to_owned(), why.to_owned());
     }
 
     /// What all queues of a port leave; `None` if one leaves nothing.

@@ -4,7 +4,9 @@
 //!    new process reads the configuration and sends [`Message::Ready`].
 //! 2. Flow tables are sent ([`Message::FlowTables`]) while they are still in use, and do not change from then on.
 //! 3. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
-//! 4. The new process maps the regions, takes over the queues and sends [`Message::Prepared`]. Its workers wait.
+//! 4. The new process maps the regions, takes over the queues, checks that it can open the other devices once they are
+//!    free, and sends [`Message::Prepared`]. Its workers wait. If a port would be lost, it sends [`Message::WouldLose`],
+//!    unless the administrator accepted that.
 //! 5. The old daemon sends [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended,
 //!    the new one opens the devices that could not be handed over.
 //!
@@ -17,6 +19,7 @@ pub(crate) mod departure;
 pub(crate) mod flow_tables;
 pub(crate) mod state;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -26,7 +29,7 @@ pub use channel::{Channel, ChannelError};
 pub use state::State;
 
 /// Number of the form of the state. A daemon hands over only to one of the same form.
-pub(crate) const FORM: u32 = 1;
+pub(crate) const FORM: u32 = 2;
 /// How long the new process may take to start.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 /// Maximum time that traffic may stand still before the old daemon continues by itself.
@@ -55,6 +58,8 @@ pub enum Message {
     Prepared,
     /// The new process cannot take over, and why.
     Failed(String),
+    /// Names of ports that would be lost, and why each.
+    WouldLose(BTreeMap<String, String>),
     /// The old daemon touches nothing any more.
     Go,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringroad_control::message::{Mirror, OpenFlow};
+use ringroad_control::message::PortSpec;
 use ringroad_control::report::StartedBy;
 use ringroad_drivers::shm::PortShape;
 use ringroad_openflow_agent::agent::Remains;
@@ -13,9 +13,10 @@ use ringroad_ring::allocator::HandedOut;
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, StaticAddress};
+use crate::attaching::PortRecord;
+use crate::config::Config;
 use crate::port_entries::{ClientId, Origin};
-use crate::revival::CommandPort;
+use crate::switch_settings::SwitchSettings;
 
 /// Everything that a daemon knows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,6 +32,8 @@ pub struct State {
     pub(crate) sessions: Vec<SessionState>,
     /// The client that requested the upgrade.
     pub(crate) asking: ClientId,
+    /// Whether ports may be lost.
+    pub(crate) anyway: bool,
     /// When the workers stopped, by CLOCK_MONOTONIC, ns.
     pub(crate) stopped_at_ns: u64,
     pub(crate) ports: PortsState,
@@ -54,27 +57,32 @@ pub(crate) struct PortsState {
     pub(crate) on_switches: Vec<SwitchPortState>,
     pub(crate) devices: Vec<DeviceState>,
     pub(crate) pipes: Vec<PipeState>,
-    pub(crate) addresses: Vec<StaticAddress>,
-    pub(crate) mirrors: Vec<Mirror>,
-    #[serde(default)]
-    pub(crate) openflow: Vec<OpenFlow>,
+    pub(crate) settings: SwitchSettings,
     /// By switch what was counted for the flow tables that went before.
-    #[serde(default)]
     pub(crate) flow_counts: BTreeMap<String, usize>,
     /// Learned addresses of each switch, with their ports.
     pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
     /// The same in VLANs.
-    #[serde(default)]
     pub(crate) learned_in_vlans: BTreeMap<String, Vec<(u16, [u8; 6], u8)>>,
     pub(crate) departed_of_switches: BTreeMap<String, Account>,
     pub(crate) departed: Account,
-    /// Ports that commands attached and whose devices must be opened again.
-    pub(crate) waiting: Vec<CommandPort>,
+    /// Ports that commands attached and whose devices are not there.
+    pub(crate) waiting: Vec<PortRecord>,
     pub(crate) last_number: u64,
-    /// Names of ports that cannot be handed over and are not reopened.
-    pub(crate) lost: Vec<String>,
-    /// Names of ports whose devices are reopened.
-    pub(crate) reopened: Vec<String>,
+    /// Ports of switches whose devices are reopened.
+    pub(crate) reopened: Vec<PortRecord>,
+    /// Names of ports that cannot be handed over and are not reopened, and why.
+    pub(crate) lost: BTreeMap<String, String>,
+}
+
+impl PortsState {
+    /// The names of the ports that are handed over.
+    pub(crate) fn kept(&self) -> Vec<String> {
+        let on_switches = self.on_switches.iter().map(|port| format!("{}:{}", port.switch, port.port));
+        let devices = self.devices.iter().filter(|device| device.device_queues.is_some());
+        let pipes = self.pipes.iter().map(|PipeState { name: (parent, id), .. }| format!("{parent}{{{id}"));
+        on_switches.chain(devices.map(|device| device.key.clone())).chain(pipes).collect()
+    }
 }
 
 /// The flow tables of a switch.
@@ -105,8 +113,8 @@ pub(crate) struct SwitchPortState {
     pub(crate) index: u8,
     pub(crate) shape: PortShape,
     pub(crate) is_persistent: bool,
-    /// The settings that its name requested.
-    #[serde(default)]
+    pub(crate) spec: Option<PortSpec>,
+    /// The settings requested last.
     pub(crate) asked: PortSettings,
     pub(crate) origin: Origin,
     pub(crate) occupant: OccupantState,
@@ -119,7 +127,10 @@ pub(crate) struct SwitchPortState {
 pub(crate) enum OccupantState {
     Nobody,
     Program(RingsState),
-    Device,
+    Device {
+        /// Its notes for the user.
+        notes: Vec<String>,
+    },
 }
 
 /// A program's rings.
@@ -137,7 +148,7 @@ pub(crate) struct RingsState {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceState {
     pub(crate) key: String,
-    pub(crate) request: CommandPort,
+    pub(crate) spec: PortSpec,
     pub(crate) rings: RingsState,
     pub(crate) ring_queues: Vec<QueueState>,
     /// `None`: the device is reopened.

@@ -201,17 +201,29 @@ impl PortName {
 /// The name of a port of a switch with these settings in place of those that it has, and its other options.
 #[must_use]
 pub fn text_with_settings(text: &str, settings: &PortSettings) -> String {
+    let is_setting = |key: &str| SWITCH_PORT_OPTIONS.iter().any(|option| option.key == key);
+    let (base, mut options) = text_without(text, is_setting);
+    options.extend(Some(settings.to_string()).filter(|settings| !settings.is_empty()));
+    if options.is_empty() { base.to_owned() } else { format!("{base}@{}", options.join(",")) }
+}
+
+/// The name of the port for the host stack's side of an interface, beside the interface's port called `text`. The host
+/// stack has no region that it could share.
+#[must_use]
+pub fn host_side_text(text: &str) -> String {
+    let (base, options) = text_without(text, |key| key == SHARE.key || key == "share:port");
+    if options.is_empty() { format!("{base}^") } else { format!("{base}^@{}", options.join(",")) }
+}
+
+/// A name without its options, and those whose keys are not `left_out`.
+fn text_without(text: &str, left_out: impl Fn(&str) -> bool) -> (&str, Vec<String>) {
     let (base, options) = text.split_once('@').unwrap_or((text, ""));
-    let is_setting = |item: &&str| {
-        let key = item.split('=').next().unwrap_or_default();
-        SWITCH_PORT_OPTIONS.iter().any(|option| option.key == key)
-    };
     let parts = options.split('@').map(|part| part.strip_prefix("conf:").unwrap_or(part));
-    let others =
-        parts.flat_map(items).filter(|item| !item.is_empty() && !is_setting(item)).map(str::to_owned);
-    let settings = Some(settings.to_string()).filter(|settings| !settings.is_empty());
-    let all: Vec<String> = others.chain(settings).collect();
-    if all.is_empty() { base.to_owned() } else { format!("{base}@{}", all.join(",")) }
+    let kept = parts.flat_map(items).filter(|item| {
+        let key = item.split('=').next().unwrap_or_default();
+        !item.is_empty() && !left_out(key)
+    });
+    (base, kept.map(str::to_owned).collect())
 }
 
 impl PortOptions {
@@ -353,8 +365,8 @@ pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
         return Err(format!("the switch {switch:?} does not begin with vale"));
     }
     check_identifier("the switch", switch, "")?;
-    // An interface attached with its host stack has two ports, eth0 and eth0^.
-    check_identifier("the port", port, ".-^")?;
+    // An interface attached with its host stack has two ports, eth0 and eth0^; the interface's name may be the longest.
+    check_identifier("the port", port.strip_suffix('^').unwrap_or(port), ".-^")?;
     Ok((switch, port))
 }
 
@@ -406,6 +418,20 @@ mod tests {
 
     fn base(text: &str) -> PortBase {
         text.parse::<PortName>().unwrap().base
+    }
+
+    #[test]
+    fn the_host_stacks_side_has_the_options_of_its_interface_but_no_region() {
+        for (text, beside) in [
+            ("vale0:eth0", "vale0:eth0^"),
+            ("vale0:up@trunk=10,20,native=5", "vale0:up^@trunk=10,20,native=5"),
+            ("vale0:up@share=vale0:eth0,slots=64", "vale0:up^@slots=64"),
+            ("vale0:up@conf:rings=2@share:port=vale0:eth0", "vale0:up^@rings=2"),
+            ("vale0:abcdefghijklmno", "vale0:abcdefghijklmno^"),
+        ] {
+            assert_eq!(host_side_text(text), beside);
+            assert!(beside.parse::<PortName>().is_ok(), "{beside}");
+        }
     }
 
     #[test]
