@@ -93,7 +93,7 @@ impl HugepageReserve {
                 break;
             }
             // Free memory may lie in pieces. Without the right to have it moved together, the next attempt finds less.
-            let _ = std::fs::write(COMPACT, "1");
+            let _ = fs::write(COMPACT, "1");
         }
         drop(lock);
         if available < pages {
