@@ -1,9 +1,10 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! To serve a queue, the engine takes a batch, lets the decider decide as much of it as the owner can pay, groups it by destination, delivers each
-//! group with one copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by
-//! cause, or handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its
-//! share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
+//! To serve a queue, the engine takes a batch, lets the decider decide as much of it as the owner can pay, groups that by
+//! destination, delivers each group with one copy, releases the batch, and publishes the rings. Then every received
+//! frame is delivered, dropped by cause, or handed to another worker, which accounts for it. In each [`Engine::turn`]
+//! of a worker one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at
+//! once.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
