@@ -198,7 +198,7 @@ fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
     let grown = resident_bytes(&switch).saturating_sub(before);
     assert!(grown < LIMIT * 2, "{} MiB more", grown / MIB);
     neighbours.assert_served();
-    let delete = FlowMod { command: FlowCommand::Delete, matching: Match::default(), ..add(0, PortNo::ANY) };
+    let delete = FlowMod { command: FlowCommand::Delete, matching: Match::default(), ..add(0, PortNo(2)) };
     tool.send(&Request::FlowMod(delete)).unwrap();
     switch.await_report("the end of the entries", |report| report["memory_bytes"] == 0);
     switch

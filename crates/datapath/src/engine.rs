@@ -712,8 +712,9 @@ impl Engine {
                 let decided = decide.decide(port, batch, from, budget.saturating_mul(STEPS_PER_COST), plan);
                 // What is not executed of it is decided again, and paid again.
                 decision_cost = decided.steps / STEPS_PER_COST;
-                // One frame is executed in any case.
-                let budget = budget.saturating_sub(decision_cost).max(1);
+                // Short frames that are decided are executed in any case: to decide them again would cost more.
+                let least = 2 * (decided.end - from) as u64;
+                let budget = budget.saturating_sub(decision_cost).max(least).max(1);
                 if batch.is_unfinished() {
                     refuse_impossible(batch, from..decided.end, plan);
                 }

@@ -83,23 +83,23 @@ impl Classifier {
 
     /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
     /// ([`Effort::has_found`]).
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
         let mut best = Step::nothing(table);
+        let mut now = *effort;
         for (number, part) in self.parts.iter().enumerate() {
-            if part.top() <= best.brief.rank() {
+            if part.top() <= best.brief.rank() || !now.search() {
                 break;
             }
-            if !effort.search() {
-                break;
-            }
-            let (bucket, brief) = part.find(key, best.brief.rank(), effort);
+            let (bucket, brief, then) = part.find(key, best.brief.rank(), now);
+            now = then;
             if brief.rank() > best.brief.rank() {
                 best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
+        *effort = now;
         // What was not searched may have had a better one.
-        if effort.has_found() { best } else { Step::nothing(table) }
+        if now.has_found() { best } else { Step::nothing(table) }
     }
 
     /// The same for several packets, at most [`crate::ahead::LANES`].
@@ -116,7 +116,8 @@ impl Classifier {
                 if !effort.search() {
                     continue;
                 }
-                let (bucket, brief) = part.find(key, best.brief.rank(), effort);
+                let (bucket, brief, then) = part.find(key, best.brief.rank(), *effort);
+                *effort = then;
                 if brief.rank() > best.brief.rank() {
                     *best = Step { place: Place::new(table, number, bucket), brief };
                 }

@@ -168,25 +168,25 @@ impl Decide for FlowDecider {
             }
             let mut is_new = false;
             let mut effort = common_effort;
-            let mut looked = None;
-            if is_ahead {
-                if !ahead.has_looked(frame) {
-                    let frames = (frame..end).map(of_frame);
-                    steps += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
-                }
-                looked = ahead.get(frame);
-            }
             // Without a step, the frame has those of the last one.
-            let (way, step) = match (common, looked) {
-                (Some(way), _) => (way, None),
-                (None, Some((key, first))) => {
+            let (way, step) = match common {
+                Some(way) => (way, None),
+                None if is_ahead
+                    && let Some((key, first)) = {
+                        if !ahead.has_looked(frame) {
+                            let frames = (frame..end).map(of_frame);
+                            steps += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
+                        }
+                        ahead.get(frame)
+                    } =>
+                {
                     let way = tables.way_behind(first, key, ends, tally.more_mut(), &mut effort);
                     if matches!(way, Way::Normal | Way::Other) {
                         packet.enter_frame(fragments, bytes, words);
                     }
                     (way, Some(first))
                 }
-                (None, None) => {
+                None => {
                     let is_fragment = packet.enter_frame(fragments, bytes, words);
                     if drops_fragments && is_fragment {
                         fates.set(plan, frame, Fate::Drop(DropCause::Fragment));

@@ -190,10 +190,10 @@ impl Part {
     }
 
     /// The entry of the highest priority for a packet, of those whose rank is beyond this one.
-    #[inline]
-    pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
+    #[inline(always)]
+    pub fn find(&self, key: &FlowKey, beyond: u32, effort: Effort) -> (Bucket, Brief, Effort) {
         if !key.has(self.required) {
-            return (0, Brief::NOTHING);
+            return (0, Brief::NOTHING, effort);
         }
         each!(&self.by_words, tuples => tuples.find(key, beyond, effort))
     }

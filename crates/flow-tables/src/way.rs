@@ -39,7 +39,7 @@ impl Tables {
     }
 
     /// The way of a packet with this key, and its first step; further ones are added to `more`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn way(
         &self,
         key: &FlowKey,
@@ -52,7 +52,7 @@ impl Tables {
     }
 
     /// The same where the first step is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn way_behind(
         &self,
         first: Step,
@@ -63,7 +63,11 @@ impl Tables {
     ) -> Way {
         match first.brief.plain() {
             Plain::Output(port) => self.output(port, ends),
-            Plain::Goto(next) => self.way_on(next, key, ends, more, effort),
+            Plain::Goto(next) => {
+                let (way, then) = self.way_on(next, key, ends, more, *effort);
+                *effort = then;
+                way
+            }
             other => Self::end(other, effort),
         }
     }
@@ -76,18 +80,18 @@ impl Tables {
         key: &FlowKey,
         ends: Ends,
         more: &mut Vec<Step>,
-        effort: &mut Effort,
-    ) -> Way {
+        mut effort: Effort,
+    ) -> (Way, Effort) {
         while let Some(classifier) = self.tables.get(usize::from(table)) {
-            let step = classifier.find(table, key, effort);
+            let step = classifier.find(table, key, &mut effort);
             more.push(step);
             match step.brief.plain() {
-                Plain::Output(port) => return self.output(port, ends),
+                Plain::Output(port) => return (self.output(port, ends), effort),
                 Plain::Goto(next) => table = next,
-                other => return Self::end(other, effort),
+                other => return (Self::end(other, &effort), effort),
             }
         }
-        Way::Other
+        (Way::Other, effort)
     }
 
     fn end(plain: Plain, effort: &Effort) -> Way {
