@@ -276,13 +276,15 @@ fn sleeping_programs_are_woken_in_both_directions() {
 
 #[test]
 fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
+    // Frames that differ: copies of one frame would make the switch look for a loop.
+    let source = |side, round: usize| [2, 0, 0, side, (round >> 8) as u8, round as u8];
     let net = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
     let mut ports: Vec<Port> = ["x{1", "y{1", "vale0:a"].map(|name| net.open(name).unwrap()).into();
     let mut far: Vec<Port> = ["x}1", "y}1", "vale0:b"].map(|name| net.open(name).unwrap()).into();
     let sender = std::thread::spawn(move || {
         for round in 0..1500 {
             let port = &mut far[round % 3];
-            send(port, &frame([0xff; 6], A, 60));
+            send(port, &frame([0xff; 6], source(1, round), 60));
             // The answer: the waiting side has taken it.
             assert!(port.wait(Interest::Rx, PATIENCE).unwrap());
             assert_eq!(received(port).len(), 1);
@@ -301,7 +303,7 @@ fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
         assert_eq!(ready, [round % 3]);
         let port = &mut ports[round % 3];
         assert_eq!(received(port).len(), 1);
-        send(port, &frame([0xff; 6], B, 60));
+        send(port, &frame([0xff; 6], source(2, round), 60));
     }
     sender.join().unwrap();
 }
