@@ -15,8 +15,8 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::first_message;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply,
-    MultipartReplyMessage, MultipartRequest, MultipartRequestMessage, Reply, Request, SwitchConfig,
+    FlowCommand, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply, MultipartReplyMessage,
+    MultipartRequest, MultipartRequestMessage, Reply, Request, SwitchConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
 use ringroad_tests::command::{run, stderr};
@@ -83,24 +83,9 @@ fn bytes_of(request: &Request) -> Vec<u8> {
 /// Adds an entry for one destination.
 fn add(destination: u128, out: PortNo) -> FlowMod {
     let matching = FieldMatch { field: Field::EthDst, value: destination, mask: Field::EthDst.all_ones() };
-    FlowMod {
-        cookie: 0,
-        cookie_mask: 0,
-        table: 0,
-        command: FlowCommand::Add,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        priority: 1,
-        buffer_id: None,
-        out_port: PortNo::ANY,
-        out_group: ringroad_openflow::group_id::ANY,
-        flags: FlowFlags::default(),
-        matching: Match::new(vec![matching]).unwrap(),
-        instructions: Instructions {
-            apply: Some(vec![Action::Output { port: out, max_len: ringroad_openflow::WHOLE_PACKET }]),
-            ..Instructions::default()
-        },
-    }
+    let output = Action::Output { port: out, max_len: ringroad_openflow::WHOLE_PACKET };
+    let instructions = Instructions { apply: Some(vec![output]), ..Instructions::default() };
+    FlowMod::add(0, 1, Match::new(vec![matching]).unwrap(), instructions)
 }
 
 /// Another switch of the same daemon.

@@ -504,25 +504,13 @@ fn frames_that_are_looked_up_together_go_the_same_ways() {
     let mut pair = Pair::new();
     // So many entries that the first table's frames are looked up together; the oracle has only those that a frame can
     // match.
-    let flow = |from: u32, to: u32, priority: u16, instructions: Instructions| FlowMod {
-        cookie: 0,
-        cookie_mask: 0,
-        table: 0,
-        command: FlowCommand::Add,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        priority,
-        buffer_id: None,
-        out_port: PortNo::ANY,
-        out_group: group_id::ANY,
-        flags: FlowFlags::default(),
-        matching: Match::new([
+    let flow = |from: u32, to: u32, priority: u16, instructions: Instructions| {
+        let matching = Match::new([
             exact(Field::EthType, 0x0800),
             exact(Field::Ipv4Src, from.into()),
             exact(Field::Ipv4Dst, to.into()),
-        ])
-        .unwrap(),
-        instructions,
+        ]);
+        FlowMod::add(0, priority, matching.unwrap(), instructions)
     };
     for number in 0..20_000 {
         pair.state.flow_mod(&flow(0x0b00_0000 + number, 0x0a00_0001, 1, to(3)), 0).unwrap();

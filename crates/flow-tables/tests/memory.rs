@@ -13,8 +13,8 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::group_id;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand,
-    MeterFlags, MeterMod,
+    Bucket, FlowCommand, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags,
+    MeterMod,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
 use ringroad_openflow::{meter_id, table_id};
@@ -63,21 +63,9 @@ fn flow(number: u32) -> FlowMod {
         (Field::UdpDst, 9),
     ];
     let output = Action::Output { port: PortNo(1 + number % 4), max_len: 0 };
-    FlowMod {
-        cookie: u64::from(number),
-        cookie_mask: 0,
-        table: 0,
-        command: FlowCommand::Add,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        priority: 1,
-        buffer_id: None,
-        out_port: PortNo::ANY,
-        out_group: group_id::ANY,
-        flags: FlowFlags::default(),
-        matching: Match::new(fields.map(|(field, value)| FieldMatch::exact(field, value))).unwrap(),
-        instructions: Instructions { apply: Some(vec![output]), ..Instructions::default() },
-    }
+    let matching = Match::new(fields.map(|(field, value)| FieldMatch::exact(field, value))).unwrap();
+    let instructions = Instructions { apply: Some(vec![output]), ..Instructions::default() };
+    FlowMod { cookie: u64::from(number), ..FlowMod::add(0, 1, matching, instructions) }
 }
 
 /// Bytes per entry with `flows` entries.

@@ -14,8 +14,8 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::group_id;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand,
-    MeterFlags, MeterMod, PortConfig,
+    Bucket, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod,
+    PortConfig,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
@@ -63,21 +63,7 @@ impl Site {
 
     fn flow(&mut self, table: u8, priority: u16, matched: FieldMatch, instructions: Instructions) {
         let fields = Some(matched).filter(|one| one.mask != 0);
-        let request = FlowMod {
-            cookie: 0,
-            cookie_mask: 0,
-            table,
-            command: FlowCommand::Add,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            priority,
-            buffer_id: None,
-            out_port: PortNo::ANY,
-            out_group: group_id::ANY,
-            flags: FlowFlags::default(),
-            matching: Match::new(fields).unwrap(),
-            instructions: instructions.clone(),
-        };
+        let request = FlowMod::add(table, priority, Match::new(fields).unwrap(), instructions.clone());
         self.state.flow_mod(&request, 0).unwrap();
         self.entries.push((table, priority, matched, instructions));
     }

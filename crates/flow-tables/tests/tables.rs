@@ -34,21 +34,8 @@ fn exact(field: Field, value: u128) -> FieldMatch {
 }
 
 fn add(table: u8, priority: u16, fields: Vec<FieldMatch>, instructions: Instructions) -> FlowMod {
-    FlowMod {
-        cookie: 0,
-        cookie_mask: 0,
-        table,
-        command: FlowCommand::Add,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        priority,
-        buffer_id: None,
-        out_port: PortNo::ANY,
-        out_group: group_id::ANY,
-        flags: FlowFlags::SEND_FLOW_REM,
-        matching: Match::new(fields).unwrap(),
-        instructions,
-    }
+    let added = FlowMod::add(table, priority, Match::new(fields).unwrap(), instructions);
+    FlowMod { flags: FlowFlags::SEND_FLOW_REM, ..added }
 }
 
 fn delete(table: u8, fields: Vec<FieldMatch>) -> FlowMod {

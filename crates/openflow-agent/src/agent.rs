@@ -11,13 +11,13 @@ use std::sync::Arc;
 use ringroad_flow_tables::control_frame::PacketInHeader;
 use ringroad_flow_tables::state::FlowState;
 use ringroad_flow_tables::tables;
+use ringroad_openflow::WHOLE_PACKET;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowCommand, FlowFlags, FlowMod, FlowRemoved, Fragments, PacketIn, PacketInReason, PortConfig, Reply,
+    FlowMod, FlowRemoved, Fragments, PacketIn, PacketInReason, PortConfig, Reply,
 };
 use ringroad_openflow::oxm::{Field, FieldMatch, Match};
-use ringroad_openflow::{WHOLE_PACKET, group_id};
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::LearningSwitch;
 use serde::{Deserialize, Serialize};
@@ -239,21 +239,8 @@ impl Agent {
     fn stand_alone(&mut self, now_ns: u64) {
         self.state.clear();
         let normal = Action::Output { port: PortNo::NORMAL, max_len: 0 };
-        let request = FlowMod {
-            cookie: 0,
-            cookie_mask: 0,
-            table: 0,
-            command: FlowCommand::Add,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            priority: 0,
-            buffer_id: None,
-            out_port: PortNo::ANY,
-            out_group: group_id::ANY,
-            flags: FlowFlags::default(),
-            matching: Match::default(),
-            instructions: Instructions { apply: Some(vec![normal]), ..Instructions::default() },
-        };
+        let instructions = Instructions { apply: Some(vec![normal]), ..Instructions::default() };
+        let request = FlowMod::add(0, 0, Match::default(), instructions);
         // Nothing about this entry can be refused.
         let _ = self.state.flow_mod(&request, now_ns);
         self.state.publish();

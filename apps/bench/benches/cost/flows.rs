@@ -6,10 +6,9 @@ use ringroad_flow_tables::control_frame::port_number;
 use ringroad_flow_tables::decider::FlowDecider;
 use ringroad_flow_tables::state::{FlowState, Limits};
 use ringroad_flow_tables::tables::PortState;
-use ringroad_openflow::action::{Action, PortNo};
-use ringroad_openflow::group_id;
+use ringroad_openflow::action::Action;
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, PortConfig};
+use ringroad_openflow::message::{FlowMod, PortConfig};
 use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
 use ringroad_port::clock::Clock;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
@@ -63,21 +62,8 @@ fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<Turn,
         state.set_port(port_number(port), Some(known));
     }
     for (table, priority, fields, instructions) in entries {
-        let request = FlowMod {
-            cookie: 0,
-            cookie_mask: 0,
-            table,
-            command: FlowCommand::Add,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            priority,
-            buffer_id: None,
-            out_port: PortNo::ANY,
-            out_group: group_id::ANY,
-            flags: FlowFlags::default(),
-            matching: Match::new(fields).map_err(|error| format!("a match: {error:?}"))?,
-            instructions,
-        };
+        let matching = Match::new(fields).map_err(|error| format!("a match: {error:?}"))?;
+        let request = FlowMod::add(table, priority, matching, instructions);
         state.flow_mod(&request, 0).map_err(|error| format!("an entry: {error:?}"))?;
     }
     state.publish();

@@ -6,10 +6,8 @@
 
 use std::sync::Arc;
 
-use ringroad_openflow::action::PortNo;
-use ringroad_openflow::group_id;
 use ringroad_openflow::message::{
-    FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, Request, first_message,
+    FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, Request, first_message,
 };
 
 use super::{FlowState, Timed};
@@ -78,20 +76,13 @@ impl FlowState {
             }
         }
         for (table, flow) in self.all_flows() {
+            let (matching, instructions) = (flow.matching.to_match(), (*flow.instructions).clone());
             let request = FlowMod {
                 cookie: flow.cookie,
-                cookie_mask: 0,
-                table,
-                command: FlowCommand::Add,
                 idle_timeout_s: flow.idle_timeout_s,
                 hard_timeout_s: flow.hard_timeout_s,
-                priority: flow.priority,
-                buffer_id: None,
-                out_port: PortNo::ANY,
-                out_group: group_id::ANY,
                 flags: flow.flags,
-                matching: flow.matching.to_match(),
-                instructions: (*flow.instructions).clone(),
+                ..FlowMod::add(table, flow.priority, matching, instructions)
             };
             let used_ns = self.timed.get(&flow.counter).map_or(0, |timed| timed.used_ns);
             if record([flow.added_ns, used_ns], &Request::FlowMod(request)) {

@@ -2,6 +2,7 @@
 
 use crate::action::PortNo;
 use crate::error::ErrorCode;
+use crate::group_id;
 use crate::instruction::Instructions;
 use crate::oxm::Match;
 use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
@@ -161,6 +162,28 @@ pub struct FlowStats {
     pub matching: Match,
     /// What is done with its packets.
     pub instructions: Instructions,
+}
+
+impl FlowMod {
+    /// Adds an entry that stays until it is deleted, and whose removal is not reported.
+    #[must_use]
+    pub fn add(table: u8, priority: u16, matching: Match, instructions: Instructions) -> Self {
+        Self {
+            cookie: 0,
+            cookie_mask: 0,
+            table,
+            command: FlowCommand::Add,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            priority,
+            buffer_id: None,
+            out_port: PortNo::ANY,
+            out_group: group_id::ANY,
+            flags: FlowFlags::default(),
+            matching,
+            instructions,
+        }
+    }
 }
 
 #[cfg(test)]
