@@ -49,7 +49,7 @@ pub enum HugepageError {
 
 /// Attempts to enlarge the pool, with memory moved together between them.
 const ATTEMPTS: usize = 4;
-/// Where the kernel is told to move memory together (`Documentation/admin-guide/sysctl/vm.rst`).
+/// File through which the kernel is told to move memory together (`Documentation/admin-guide/sysctl/vm.rst`).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
 
 /// Pages reserved in the kernel's pool until dropped.
@@ -82,22 +82,22 @@ impl HugepageReserve {
         }
         let missing = if is_only { pages - free } else { pages };
         let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
-        let mut available = 0;
+        let mut found = 0;
         for _ in 0..ATTEMPTS {
             // Raising the number first turns surplus pages, which a program still uses, into persistent ones.
             write_number(&pool.join("nr_hugepages"), former + surplus + missing + SPARE_PAGES)?;
             // The kernel adds as many as it finds, without an error.
             reserve.added = persistent(pool)?.saturating_sub(former);
-            available = self::available(pool)?;
-            if available >= pages {
+            found = available(pool)?;
+            if found >= pages {
                 break;
             }
-            // Free memory may lie in pieces. Without the right to have it moved together, the next attempt finds less.
+            // Free memory may lie in pieces. If this user may not have it moved together, the next attempt tells.
             let _ = fs::write(COMPACT, "1");
         }
         drop(lock);
-        if available < pages {
-            return Err(HugepageError::NotEnough { wanted: pages, available });
+        if found < pages {
+            return Err(HugepageError::NotEnough { wanted: pages, available: found });
         }
         Ok(reserve)
     }

@@ -77,12 +77,7 @@ pub(crate) fn learning_loads(load: &Load) -> Vec<Load> {
 
 /// A stream from which the destination addresses of `definition` are learned, and their number.
 fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u64)> {
-    let destination = match (&definition.frame, definition.packet.as_deref()) {
-        (Some(frame), _) => MacAddress(*frame.0.first_chunk()?),
-        (None, Some([Header::Ethernet(ethernet), ..])) => ethernet.destination,
-        (None, Some(_)) => return None,
-        (None, None) => Ethernet::default().destination,
-    };
+    let destination = definition.destination()?;
     let varied = definition.modify.iter().find(|modifier| modifier.field == "ethernet.destination");
     let addresses = match varied.map(|modifier| &modifier.progression) {
         None => 1,

@@ -31,6 +31,7 @@ pub use self::error::{Problem, StreamError};
 use crate::frame_size_mix::FrameSizeMix;
 use crate::frame_source::FrameSource;
 use crate::header::{Ethernet, Header, HexBytes, Ipv4, Udp};
+use crate::mac_address::MacAddress;
 use crate::modifier::ModifierDefinition;
 use crate::payload::Payload;
 
@@ -130,6 +131,17 @@ impl StreamDefinition {
             Err(StreamError::out_of_range("weight", self.weight, format!("1 to {MAX_WEIGHT}")))
         };
         made.map_err(|error| error.of(&self.name))
+    }
+
+    /// The Ethernet address that its first frame goes to; `None` where no Ethernet header begins the frame.
+    #[must_use]
+    pub fn destination(&self) -> Option<MacAddress> {
+        match (&self.frame, self.packet.as_deref()) {
+            (Some(frame), _) => Some(MacAddress(*frame.0.first_chunk()?)),
+            (None, Some([Header::Ethernet(ethernet), ..])) => Some(ethernet.destination),
+            (None, Some(_)) => None,
+            (None, None) => Some(Ethernet::default().destination),
+        }
     }
 
     /// The headers, or those there are by default.

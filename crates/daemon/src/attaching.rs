@@ -189,7 +189,7 @@ fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
     Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
 }
 
-/// What becomes of the host where `device` is attached alone, as text for users; `None` if it loses nothing.
+/// A note for users of what the host loses if `device` is attached alone; `None` if it loses nothing.
 ///
 /// # Errors
 /// The host uses the interface, and the request does not allow its loss.

@@ -219,11 +219,11 @@ impl Default for Limits {
     }
 }
 
-/// How the file writes a [`PortSpec`]: with its sizes beside its name, and its network namespace in the driver. Without a
-/// table of its own an error would name neither line nor key.
+/// A [`PortSpec`] as the file has it: its sizes beside its name, and its network namespace in the driver. Without a
+/// structure of its own an error would name neither line nor key.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PortTable {
+pub(crate) struct WrittenPort {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     driver: Option<String>,
@@ -239,16 +239,16 @@ pub(crate) struct PortTable {
     huge_pages: Option<HugePages>,
 }
 
-impl From<PortTable> for PortSpec {
-    fn from(table: PortTable) -> Self {
-        let PortTable { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages } = table;
+impl From<WrittenPort> for PortSpec {
+    fn from(table: WrittenPort) -> Self {
+        let WrittenPort { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages } = table;
         let (extra_buffers, huge_pages) = (extra_buffers.unwrap_or_default(), huge_pages.unwrap_or_default());
         let wish = PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() };
         Self { name, driver, wish, netns: None }
     }
 }
 
-impl From<&PortSpec> for PortTable {
+impl From<&PortSpec> for WrittenPort {
     fn from(port: &PortSpec) -> Self {
         // Without `..`: the compiler requires a line here for whatever a port gets.
         let PortSpec { name, driver, wish, netns: _ } = port.clone();
@@ -264,14 +264,14 @@ mod port_tables {
     use ringroad_control::message::PortSpec;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::PortTable;
+    use super::WrittenPort;
 
     pub(super) fn serialize<S: Serializer>(ports: &[PortSpec], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(ports.iter().map(PortTable::from))
+        serializer.collect_seq(ports.iter().map(WrittenPort::from))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PortSpec>, D::Error> {
-        Ok(Vec::<PortTable>::deserialize(deserializer)?.into_iter().map(PortSpec::from).collect())
+        Ok(Vec::<WrittenPort>::deserialize(deserializer)?.into_iter().map(PortSpec::from).collect())
     }
 }
 

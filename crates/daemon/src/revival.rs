@@ -1,5 +1,5 @@
-//! What commands have attached and set comes back after a daemon that was killed: ports, static addresses, mirrors,
-//! OpenFlow.
+//! Ports that commands attached, and static addresses, mirrors and OpenFlow that they set, come back after a daemon that
+//! was killed.
 //!
 //! The daemon keeps a list of it in a file beside its socket, and removes the file when it ends regularly. A daemon
 //! that finds the file therefore follows one that was killed, and repeats what it lists. Learned addresses, flows and
@@ -33,7 +33,7 @@ struct List {
     /// The kernel's number for its own start: namespaces have other numbers after the next one.
     boot: String,
     ports: Vec<PortRecord>,
-    /// What commands have set besides the configuration.
+    /// Settings of switches that commands made and the configuration does not have.
     settings: SwitchSettings,
 }
 
@@ -44,9 +44,9 @@ pub struct Revival {
     file: Option<PathBuf>,
     /// Of a daemon before this one, and not attached yet.
     waiting: Vec<PortRecord>,
-    /// Of a daemon before this one, and not in force yet.
+    /// Settings that commands made before this daemon began, and that are not in force yet.
     settings: SwitchSettings,
-    /// What the configuration has.
+    /// Settings that the configuration has.
     configured: SwitchSettings,
     last_number: u64,
     /// Why ports are not attached yet, by port.

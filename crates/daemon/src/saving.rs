@@ -17,7 +17,7 @@ use serde::Serialize;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::attaching::key_of;
-use crate::config::{Config, PortTable, StaticAddress};
+use crate::config::{Config, StaticAddress, WrittenPort};
 use crate::mirrors;
 use crate::openflow;
 use crate::port_entries::Origin;
@@ -117,7 +117,7 @@ pub(crate) fn save(
         !goes
     });
     for port in added_ports.values() {
-        tables.push(table(&PortTable::from(port)).map_err(|error| failed(&error))?);
+        tables.push(table(&WrittenPort::from(port)).map_err(|error| failed(&error))?);
     }
     let mut added: Vec<String> = added_ports.keys().cloned().collect();
     if names.is_empty() {
@@ -251,7 +251,7 @@ fn save_openflow(
     Some((words(added), words(removed)))
 }
 
-/// What a file has for a value.
+/// A value as a table of the file.
 fn table(value: &impl Serialize) -> Result<Table, String> {
     let text = toml::to_string(value).map_err(|error| error.to_string())?;
     Ok(text.parse::<DocumentMut>().map_err(|error| error.to_string())?.as_table().clone())

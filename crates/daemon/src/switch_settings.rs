@@ -1,4 +1,4 @@
-//! What switches have besides ports and flows: static addresses, mirrors, OpenFlow.
+//! Settings of switches besides their ports and flows: static addresses, mirrors, OpenFlow.
 
 use ringroad_control::message::{Mirror, OpenFlow};
 use ringroad_datapath::fabric::FabricError;

@@ -268,8 +268,7 @@ impl Decide for FlowDecider {
             && let Some(head) = switch.probe_with(batch.frame(frame))
             && let Fate::Ports(set) = plan.fate(frame)
         {
-            let (to, head) = (Destination::Ports(set), plan.head(head.len(), &head));
-            plan.copy(frame, &[FrameCopy { to, head: None }, FrameCopy { to, head }]);
+            plan.copy_both(frame, Destination::Ports(set), &head);
         }
         Decided { end, steps }
     }

@@ -321,6 +321,15 @@ impl Plan {
         self.set_fate(frame, fate);
     }
 
+    /// Lets a frame leave as it came, and a copy of it with `head` in place of as many first bytes.
+    pub fn copy_both(&mut self, frame: usize, to: Destination, head: &[u8]) {
+        let as_it_came = FrameCopy { to, head: None };
+        match self.head(head.len(), head) {
+            head @ Some(_) => self.copy(frame, &[as_it_came, FrameCopy { to, head }]),
+            None => self.copy(frame, &[as_it_came]),
+        }
+    }
+
     /// The copies of a frame.
     #[must_use]
     pub fn copies_of(&self, copies: CopiesId) -> &[FrameCopy] {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, Plan};
+use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::classify::{self, FrameHeader, classify};
@@ -120,9 +120,8 @@ impl LearningSwitch {
             fates.filter(|fate| **fate == Fate::Flood).for_each(|fate| *fate = to.0);
         }
         let frame = frames.clone().find(|&frame| plan.fate(frame) == to.0)?;
-        if let Some(head) = self.probe_with(batch.frame(frame)).and_then(|head| plan.head(head.len(), &head))
-        {
-            plan.copy(frame, &[FrameCopy { to: to.1, head: None }, FrameCopy { to: to.1, head: Some(head) }]);
+        if let Some(head) = self.probe_with(batch.frame(frame)) {
+            plan.copy_both(frame, to.1, &head);
         }
         Some(frame)
     }

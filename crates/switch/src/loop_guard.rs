@@ -13,19 +13,20 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use ringroad_port::frame::Fragment;
+use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::port_index::{PortIndex, PortMask};
 
 use crate::mac::Mac;
 use crate::mac_table::MacTable;
 use crate::port_set::PortSet;
+use crate::vlan_tag::{ADDRESSES_BYTES, TAG_BYTES, TAG_PROTOCOL};
 
 /// Remembered frames that come in again within a second from which on the switch sends a probe.
 pub const REPEATS_PER_S: u32 = 256;
 /// How long a port behind which there is a loop is blocked for flooded frames, s.
 pub const BLOCKED_S: u32 = 20;
-/// How often a frame comes in before it counts as one that comes in again: programs that answer with copies of what they
-/// got, or replay a file into two ports, send few copies of each.
+/// Arrivals of a frame from which on it counts as one that comes in again. Programs that answer with copies of what they
+/// got, or replay a file into two ports, send fewer copies of each.
 const TIMES: u64 = 4;
 /// Flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
@@ -37,9 +38,8 @@ const FIRST_PAUSE_MS: u64 = 16;
 const MOST_DOUBLINGS: u64 = 12;
 /// Bytes of a frame's beginning, tags aside, and of its end that identify it.
 const KNOWN_BY_BYTES: usize = 32;
-const ADDRESSES_BYTES: usize = 12;
-const TAG_BYTES: usize = 4;
-const TAG_PROTOCOLS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
+/// EtherTypes of VLAN tags: of a customer's and of a provider's (IEEE 802.1Q).
+const TAG_PROTOCOLS: [[u8; 2]; 2] = [TAG_PROTOCOL.to_be_bytes(), [0x88, 0xa8]];
 /// Longest frame that lends its body to a probe, bytes without FCS.
 const MOST_PROBE_BYTES: usize = 1518;
 /// EtherType of loop tests (Ethernet configuration testing protocol): stations ignore such frames.
@@ -49,8 +49,9 @@ const PROBE_ETHERTYPE: u16 = 0x9000;
 #[derive(Debug)]
 pub struct LoopGuard {
     began: Instant,
-    /// What makes the addresses of probes, and how many were made.
+    /// Makes the addresses of probes from their number.
     key: RandomState,
+    /// Probes that were made.
     probes: AtomicU64,
     /// Hashes of flooded frames. The lowest byte of each is the second, and the 4 bits above are how often the frame
     /// came in; 0 where there is no frame.
@@ -95,12 +96,15 @@ impl Default for LoopGuard {
     }
 }
 
+fn second_of(ms: u64) -> u32 {
+    (ms / 1000) as u32
+}
+
 /// The head of a probe from this source address.
-pub(crate) fn probe_head(source: Mac) -> [u8; 14] {
-    let mut head = [0xff; 14];
-    let parts = source.octets().into_iter().chain(PROBE_ETHERTYPE.to_be_bytes());
-    head.iter_mut().skip(6).zip(parts).for_each(|(byte, part)| *byte = part);
-    head
+pub(crate) fn probe_head(source: Mac) -> [u8; ETHERNET_HEADER_BYTES] {
+    let [a, b, c, d, e, f] = source.octets();
+    let [high, low] = PROBE_ETHERTYPE.to_be_bytes();
+    [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, a, b, c, d, e, f, high, low]
 }
 
 impl LoopGuard {
@@ -119,11 +123,15 @@ impl LoopGuard {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    fn second(&self) -> u32 {
+        second_of(self.now_ms())
+    }
+
     /// Whether a frame from `source` that would be flooded ends at the port `from`: the port is blocked, or the frame is
     /// the probe, which blocks the port.
     #[cold]
     pub(crate) fn ends_here(&self, source: Mac, from: PortIndex, table: &MacTable) -> bool {
-        let second = (self.now_ms() / 1000) as u32;
+        let second = self.second();
         self.keep_time(second, table);
         self.ends_at(second, source, from, table)
     }
@@ -133,7 +141,7 @@ impl LoopGuard {
         if awaited != 0 && awaited >> 16 == source.bits() {
             self.awaited.store(0, Ordering::Relaxed);
             self.next_probe.store(0, Ordering::Relaxed);
-            // What went round was remembered before.
+            // The frames that count here went round before the port was blocked.
             self.repeats.store(0, Ordering::Relaxed);
             self.is_suspicious.store(false, Ordering::Relaxed);
             self.blocked_until.store(second + BLOCKED_S, Ordering::Relaxed);
@@ -148,7 +156,7 @@ impl LoopGuard {
 
     /// Ends what is over. At each ageing tick, and while flooded frames come.
     pub(crate) fn rest(&self, table: &MacTable) {
-        self.keep_time((self.now_ms() / 1000) as u32, table);
+        self.keep_time(self.second(), table);
     }
 
     fn keep_time(&self, second: u32, table: &MacTable) {
@@ -197,7 +205,7 @@ impl LoopGuard {
 
     /// Remembers a frame. Returns whether there may be a loop.
     fn is_suspect(&self, now_ms: u64, hash: u64) -> bool {
-        let second = (now_ms / 1000) as u32;
+        let second = second_of(now_ms);
         let Some(place) = self.remembered.get((hash >> 32) as usize & (REMEMBERED - 1)) else { return false };
         let before = place.load(Ordering::Relaxed);
         let is_known = (before ^ hash) >> 12 == 0 && (second as u8).wrapping_sub(before as u8) <= 1;
@@ -232,7 +240,7 @@ impl LoopGuard {
         // Locally administered, not a group.
         first = first & !1 | 2;
         let source = Mac::from_octets([first, second, third, fourth, fifth, sixth]);
-        self.awaited.store(source.bits() << 16 | (now_ms / 1000) & 0xffff, Ordering::Relaxed);
+        self.awaited.store(source.bits() << 16 | u64::from(second_of(now_ms) as u16), Ordering::Relaxed);
         self.is_alert.store(true, Ordering::Relaxed);
         Some(source)
     }

@@ -49,10 +49,10 @@ impl Egress {
         let Some(set) = set(&mut self.untagged, to, plan) else {
             return plan.set_fate(frame, Fate::Drop(DropCause::NoDestination));
         };
-        let to = Destination::Ports(set);
-        let probe = probe.and_then(|head| plan.head(head.len(), &head));
-        let copies = [FrameCopy { to, head: None }, FrameCopy { to, head: probe }];
-        plan.copy(frame, copies.get(..1 + usize::from(probe.is_some())).unwrap_or(&copies));
+        match probe {
+            Some(head) => plan.copy_both(frame, Destination::Ports(set), &head),
+            None => plan.set_fate(frame, Fate::Ports(set)),
+        }
     }
 
     /// Sends a frame of a VLAN to its fate's destination: a port or all of `others`. A copy with the head `probe`, in

@@ -6,9 +6,9 @@ use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use crate::classify::FrameHeader;
 
 /// The EtherType of an 802.1Q tag. Tags of other kinds are a frame's content.
-const TAG_PROTOCOL: u16 = 0x8100;
-const TAG_BYTES: usize = 4;
-const ADDRESSES_BYTES: usize = 12;
+pub(crate) const TAG_PROTOCOL: u16 = 0x8100;
+pub(crate) const TAG_BYTES: usize = 4;
+pub(crate) const ADDRESSES_BYTES: usize = 12;
 /// The head of a frame with a tag, the type behind the tag included.
 const TAGGED_BYTES: usize = ETHERNET_HEADER_BYTES + TAG_BYTES;
 /// The number of the VLAN in a tag.

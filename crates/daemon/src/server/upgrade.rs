@@ -320,7 +320,7 @@ impl Server {
         }
     }
 
-    /// What of the ports before is there now.
+    /// Reports which of the ports before are there now.
     fn upgrade_report(&self, before: Before, pause_ns: u64, problem: String) -> UpgradeReport {
         let ports = &self.parts.ports;
         let by_key = |(name, reason): (String, String)| (key_of(&PortSpec::for_program(name)), reason);
@@ -354,7 +354,7 @@ impl Server {
     }
 }
 
-/// What the process before had, and what is to become of it.
+/// Ports of the process before, and the plan for each.
 struct Before {
     version: String,
     stopped_at_ns: u64,

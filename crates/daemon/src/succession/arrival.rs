@@ -61,7 +61,7 @@ struct RefusedWiring {
     why: String,
 }
 
-/// What must still be opened once the other process has ended.
+/// Ports and devices that are opened once the other process has ended.
 #[derive(Default)]
 pub(crate) struct Reopenings {
     /// Ports of switches.

@@ -3,8 +3,7 @@
 use ringroad_control::report::{MacEntryReport, PortReport};
 use ringroad_generator::{Load, Plan};
 use ringroad_traffic::definition::StreamDefinition;
-use ringroad_traffic::header::{Ethernet, Header};
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_traffic::header::Ethernet;
 use ringroad_traffic::modifier::{ModifierDefinition, Progression};
 
 use crate::arguments::Global;
@@ -13,8 +12,8 @@ use crate::failure::Failure;
 /// Drivers of ports whose frames leave by a network interface.
 const INTERFACE_DRIVERS: [&str; 2] = ["af_xdp", "af_packet"];
 
-/// Refuses a plan of which a switch would flood frames to network interfaces that the plan does not name. Switches with
-/// flow tables are left to their controllers.
+/// Refuses a plan if a switch would flood its frames to network interfaces that it does not name. Switches with flow
+/// tables are left to their controllers.
 ///
 /// # Errors
 /// The interfaces and the address that nobody has announced.
@@ -59,11 +58,7 @@ fn flooded(stream: &StreamDefinition, known: &[MacEntryReport]) -> Option<String
         return Some("frames to random addresses".to_owned());
     }
     // Of addresses that follow each other the first stands for all.
-    let destination = match (&stream.frame, stream.packet.as_deref()) {
-        (Some(frame), _) => MacAddress(*frame.0.first_chunk()?),
-        (None, Some([Header::Ethernet(ethernet), ..])) => ethernet.destination,
-        (None, _) => Ethernet::default().destination,
-    };
+    let destination = stream.destination().unwrap_or(Ethernet::default().destination);
     if destination.0[0] & 1 != 0 {
         return Some(format!("frames to the group address {destination}"));
     }

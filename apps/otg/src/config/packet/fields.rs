@@ -53,8 +53,8 @@ const fn checksum(name: &'static str) -> Field {
     field(name, WORD, Rule::Checksum, "checksum")
 }
 
-/// The destination of frames whose flow leaves it to us (`auto`, or none): 02:00:00:00:00:02. A switch delivers it,
-/// which it does not do with the source's default, 00:00:00:00:00:00.
+/// Destination of frames whose flow has `auto` or none: 02:00:00:00:00:02. Frames to the default source,
+/// 00:00:00:00:00:00, would go back to their sender: a switch drops them.
 const CHOSEN_DESTINATION: u64 = 0x0200_0000_0002;
 
 pub(super) const HEADERS: &[Header] = &[
