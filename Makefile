@@ -202,11 +202,10 @@ cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its 
 	@$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 cost LIBRARY=$(SZE2_LIBRARY) BUILD=$(RELEASE)/$(dir $(DPDK_PLUGIN))
 	@cargo bench --quiet -p ringroad-bench --bench cost $(LOCKED) -- $(COST_ARGS)
 
-# cargo packs what is not `publish = false`, and builds each crate from its package and those of the others.
 .PHONY: installation
 installation: deb image ## install, run and remove: `make install`, Debian packages in a minimal system, the image, crates as crates.io gets them
 	scripts/test-installation $(DEBIAN_PACKAGES) $(IMAGE)
-	cargo publish --workspace --dry-run --locked --allow-dirty --quiet
+	scripts/test-crate-packages
 
 .PHONY: shipped
 shipped: ## the tests around the real binaries once more, with the release binaries; and all of OpenFlow's judge

@@ -225,7 +225,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch, guard: supervisor.Guard, events:
         frames=(parse_frame_mix("64"),),
         private=False,
     )
-    made = Supervisor(keeper, lambda _event: None, lambda: None, guard=guard)
+    made = Supervisor(keeper, lambda _event: None, guard=guard)
     record = head_of(fabricated_run(run_id=RUN_ID))
     return keeper, lambda: made.run(record, (scenario,), lambda whole: whole, is_resumed=False)[0]
 

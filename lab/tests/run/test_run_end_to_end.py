@@ -186,6 +186,7 @@ def test_a_stopped_run_keeps_its_measurements_and_can_be_resumed(lab: Lab) -> No
     process.send_signal(signal.SIGINT)
     _, output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output
+    assert "stopping after the current trial" in output
     before = lab.record()
     assert before.state is RunState.STOPPED
     assert 1 <= len(before.measurements) < 4

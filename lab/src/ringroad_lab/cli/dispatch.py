@@ -84,7 +84,8 @@ def dispatch(
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
+        # The signal can interrupt `stopping.wait`, which holds the lock that `set` takes.
+        threading.Thread(target=stopping.set).start()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

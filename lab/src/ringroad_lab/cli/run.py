@@ -199,7 +199,7 @@ def _carry_out(
                         request_pages()
                     show(event)
 
-                supervisor = Supervisor(results, watch, progress.stopping, isolation.enter, guard)
+                supervisor = Supervisor(results, watch, isolation.enter, guard)
                 whole, inner_status = supervisor.run(record, isolation.pin(staged), conclude, is_resumed=is_resumed)
             if guard:
                 guard.state = whole.state

@@ -70,6 +70,15 @@ class TrialAsked(Frozen):
     kind: Literal["trial-asked"] = "trial-asked"
 
 
+class StopRequested(Frozen):
+    """The inner process has read `STOP_LINE`: the current trial is the last one.
+
+    The outer process tells the user only now: its signal handler, which can interrupt any output, must not write.
+    """
+
+    kind: Literal["stop-requested"] = "stop-requested"
+
+
 class StepBegan(Frozen):
     """A measurement starts."""
 
@@ -140,6 +149,7 @@ Event = Annotated[
     | CeilingFound
     | SelfTestFailed
     | TrialAsked
+    | StopRequested
     | StepBegan
     | TrialDone
     | RemainingKnown

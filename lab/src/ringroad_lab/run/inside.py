@@ -12,7 +12,7 @@ from ringroad_lab.errors import LabError, RunStoppedError
 from ringroad_lab.kinds import METHODS
 from ringroad_lab.run.beds import Beds
 from ringroad_lab.run.engine import Engine
-from ringroad_lab.run.events import GO_LINE, STOP_LINE, Ended, Event, Job, TrialAsked
+from ringroad_lab.run.events import GO_LINE, STOP_LINE, Ended, Event, Job, StopRequested, TrialAsked
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 
@@ -26,7 +26,7 @@ def main() -> int:
         report(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
         return 1
     stopped, answers = threading.Event(), threading.Semaphore(0)
-    threading.Thread(target=_read_lines, args=(stopped, answers), daemon=True).start()
+    threading.Thread(target=_read_lines, args=(stopped, answers, report), daemon=True).start()
     ended = _run(job, report, stopped, answers)
     report(ended)
     return ended.exit_status
@@ -48,23 +48,29 @@ def _run(job: Job, report: _Reporter, stopped: threading.Event, answers: threadi
 
 
 class _Reporter:
-    """Writes events, whole lines, from any thread."""
+    """Writes events, whole lines, from any thread. `Ended` is the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._has_ended = False
         self._out = sys.stdout
         # The output of libraries must not mix with the events.
         sys.stdout = sys.stderr
 
     def __call__(self, event: Event) -> None:
         with self._lock:
+            # The interpreter aborts if the thread of the input writes while the process ends.
+            if self._has_ended:
+                return
+            self._has_ended = isinstance(event, Ended)
             self._out.write(event.model_dump_json() + "\n")
             self._out.flush()
 
 
-def _read_lines(stopped: threading.Event, answers: threading.Semaphore) -> None:
+def _read_lines(stopped: threading.Event, answers: threading.Semaphore, report: _Reporter) -> None:
     for line in sys.stdin:
         if line == STOP_LINE:
+            report(StopRequested())
             stopped.set()
         elif line == GO_LINE:
             answers.release()

@@ -19,6 +19,7 @@ from ringroad_lab.run.events import (
     RemainingKnown,
     StepBegan,
     StepNamed,
+    StopRequested,
     TrialDone,
     Warned,
 )
@@ -65,10 +66,6 @@ class RunProgress:
         """Leave the terminal clean."""
         self._bar.stop()
 
-    def stopping(self) -> None:
-        """Print that the run ends after the current trial."""
-        self._console.print("stopping after the current trial; a second signal stops at once")
-
     def watch(self, event: Event) -> None:
         """Show an event."""
         match event:
@@ -94,6 +91,8 @@ class RunProgress:
                 reasons = event.measurement.outcome.reasons
                 self._console.print(describe(event.measurement, is_reported=reasons in self._reported), highlight=False, soft_wrap=True)
                 self._reported.add(reasons)
+            case StopRequested():
+                self._console.print("stopping after the current trial; a second signal stops at once")
             case Warned():
                 self._console.print(
                     f"warning: {printable_lines(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True

@@ -89,17 +89,15 @@ class Supervisor:
         self,
         keeper: Keeper,
         watch: Callable[[Event], None],
-        on_stop: Callable[[], None],
         enter: Path | None = None,
         guard: Guard | None = None,
     ) -> None:
-        """Take the store of the run, the callbacks for events and for a stop request, and the control group that the run enters.
+        """Take the store of the run, the callback for events, and the control group that the run enters.
 
         With a guard, each trial needs its permission.
         """
         self._keeper = keeper
         self._watch = watch
-        self._on_stop = on_stop
         self._enter = enter
         self._guard = guard
 
@@ -201,10 +199,9 @@ class Supervisor:
             nonlocal signals
             signals += 1
             if signals > 1:
-                # The output ends with the process. Nothing is closed here: the signal can arrive while the output is read.
+                # The output ends with the process. Nothing is closed or written here: the signal can interrupt a read or a print.
                 sandbox.kill()
                 return
-            self._on_stop()
             _send(sandbox, STOP_LINE)
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
