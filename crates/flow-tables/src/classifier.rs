@@ -96,19 +96,18 @@ impl Classifier {
         self.find_in_parts(table, key, effort)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn find_in_parts(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
         let mut best = Step::nothing(table);
         for (number, part) in self.parts.iter().enumerate() {
             if part.top() <= best.brief.rank() {
                 break;
             }
-            if !effort.search() {
-                // What was not searched may have a better one.
-                return Step::nothing(table);
-            }
+            effort.search();
             let (bucket, brief) = if part.is_merged() {
                 let found = part.find_merged(key, best.brief.rank(), effort);
+                // Weighed here alone: parts of one shape are few, or have thousands of entries each. What was not
+                // searched may have a better one.
                 if !effort.has_found() {
                     return Step::nothing(table);
                 }

@@ -194,12 +194,7 @@ impl Decide for FlowDecider {
                         continue;
                     }
                     let more = tally.more_mut();
-                    let known = if is_cached {
-                        effort.search();
-                        cache.find(packet.last_key())
-                    } else {
-                        Known::Nothing
-                    };
+                    let known = if is_cached { cache.find(packet.last_key()) } else { Known::Nothing };
                     match known {
                         Known::Nothing => {
                             is_new = is_cached;
@@ -278,7 +273,9 @@ impl Decide for FlowDecider {
             let (to, head) = (Destination::Ports(set), plan.head(head.len(), &head));
             plan.copy(frame, &[FrameCopy { to, head: None }, FrameCopy { to, head }]);
         }
-        Decided { end: decided_end, steps: effort.searched() + beside - of_copies }
+        // A look into the cache for each frame.
+        let looks = if is_cached { (decided_end - first) as u64 } else { 0 };
+        Decided { end: decided_end, steps: effort.searched() + beside + looks - of_copies }
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, _: &Plan) {
