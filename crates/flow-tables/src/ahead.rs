@@ -17,7 +17,7 @@ const LEAST_ENTRIES: usize = 16 * 1024;
 
 /// Searches of each frame that is looked up together with others: all of them together search no more than one frame
 /// alone may. A frame that needs more is looked up alone.
-const SEARCHES: u32 = 128;
+const SEARCHES: u64 = 128;
 
 /// The first steps of some frames.
 #[derive(Debug)]
@@ -87,6 +87,6 @@ impl Ahead {
         for step in steps.iter() {
             counters.fetch(step.brief.counter());
         }
-        efforts.iter().map(|effort| effort.since(Effort::of_searches(SEARCHES))).sum()
+        efforts.iter().map(Effort::searched).sum()
     }
 }

@@ -85,21 +85,41 @@ impl Classifier {
     /// ([`Effort::has_found`]).
     #[inline(always)]
     pub fn find(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
+        if let [only] = self.parts.as_slice()
+            && !only.is_merged()
+        {
+            // Fewer tables than a packet may search: this is not weighed.
+            effort.search();
+            let (bucket, brief) = only.find(key);
+            return Step { place: Place::new(table, 0, bucket), brief };
+        }
+        self.find_in_parts(table, key, effort)
+    }
+
+    #[inline(always)]
+    fn find_in_parts(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
         let mut best = Step::nothing(table);
-        let mut now = *effort;
         for (number, part) in self.parts.iter().enumerate() {
-            if part.top() <= best.brief.rank() || !now.search() {
+            if part.top() <= best.brief.rank() {
                 break;
             }
-            let (bucket, brief, then) = part.find(key, best.brief.rank(), now);
-            now = then;
+            effort.search();
+            let (bucket, brief) = if part.is_merged() {
+                let found = part.find_merged(key, best.brief.rank(), effort);
+                // Weighed here alone: parts of one shape are few, or have thousands of entries each. What was not
+                // searched may have a better one.
+                if !effort.has_found() {
+                    return Step::nothing(table);
+                }
+                found
+            } else {
+                part.find(key)
+            };
             if brief.rank() > best.brief.rank() {
                 best = Step { place: Place::new(table, number, bucket), brief };
             }
         }
-        *effort = now;
-        // What was not searched may have had a better one.
-        if now.has_found() { best } else { Step::nothing(table) }
+        best
     }
 
     /// The same for several packets, at most [`crate::ahead::LANES`].
@@ -116,8 +136,10 @@ impl Classifier {
                 if !effort.search() {
                     continue;
                 }
-                let (bucket, brief, then) = part.find(key, best.brief.rank(), *effort);
-                *effort = then;
+                let (bucket, brief) = match part.is_merged() {
+                    false => part.find(key),
+                    true => part.find_merged(key, best.brief.rank(), effort),
+                };
                 if brief.rank() > best.brief.rank() {
                     *best = Step { place: Place::new(table, number, bucket), brief };
                 }

@@ -118,11 +118,12 @@ impl Decide for FlowDecider {
         let judges = Judges { tables: &tables, switch, ends };
         let Scratch { set, trail } = scratch;
         let (in_port, words) = (port_number(from), tables.words_to_read());
-        let mut end = batch.frames();
-        // The frames' steps, and besides what their copies will cost: more than the owner can pay is not decided now.
-        let (mut steps, mut copies_steps) = (0, 0);
-        // Of what is decided for all frames at once.
-        let mut common_effort = Effort::new();
+        let end = batch.frames();
+        let mut effort = Effort::new();
+        // What the frames take beside searches, and of that what their copies will cost: more than the owner can pay is
+        // not decided now.
+        let (mut beside, mut of_copies) = (0, 0);
+        let (mut searches_budget, mut decided_end) = (budget, end);
 
         // What does not depend on the frames is decided once for all of them.
         packet.enter(in_port);
@@ -130,8 +131,7 @@ impl Decide for FlowDecider {
         if !tables.receives_by(in_port) {
             common = Some(Way::Drop(DropCause::PortDisabled));
         } else if words & !PIPELINE_WORDS == 0 {
-            let (way, step) = tables.way(packet.last_key(), ends, tally.more_mut(), &mut common_effort);
-            steps = common_effort.since(Effort::new());
+            let (way, step) = tables.way(packet.last_key(), ends, tally.more_mut(), &mut effort);
             match way {
                 Way::Other => tally.take_back(step, trail),
                 _ => tally.take_new(step),
@@ -154,11 +154,11 @@ impl Decide for FlowDecider {
         {
             tally.add_same(first..end, batch.bytes_of(first..end));
             plan.set_common(first..end, Fate::Port(port));
-            return Decided { end, steps };
+            return Decided { end, steps: effort.searched() };
         }
         for frame in first..end {
-            if steps + copies_steps >= budget && frame > first {
-                end = frame;
+            if effort.searched() >= searches_budget && frame > first {
+                decided_end = frame;
                 break;
             }
             let (fragments, bytes) = of_frame(frame);
@@ -167,7 +167,6 @@ impl Decide for FlowDecider {
                 continue;
             }
             let mut is_new = false;
-            let mut effort = common_effort;
             // Without a step, the frame has those of the last one.
             let (way, step) = match common {
                 Some(way) => (way, None),
@@ -175,11 +174,13 @@ impl Decide for FlowDecider {
                     && let Some((key, first)) = {
                         if !ahead.has_looked(frame) {
                             let frames = (frame..end).map(of_frame);
-                            steps += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
+                            beside += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
+                            searches_budget = budget.saturating_sub(beside);
                         }
                         ahead.get(frame)
                     } =>
                 {
+                    effort.begin();
                     let way = tables.way_behind(first, key, ends, tally.more_mut(), &mut effort);
                     if matches!(way, Way::Normal | Way::Other) {
                         packet.enter_frame(fragments, bytes, words);
@@ -193,15 +194,11 @@ impl Decide for FlowDecider {
                         continue;
                     }
                     let more = tally.more_mut();
-                    let known = if is_cached {
-                        steps += 1;
-                        cache.find(packet.last_key())
-                    } else {
-                        Known::Nothing
-                    };
+                    let known = if is_cached { cache.find(packet.last_key()) } else { Known::Nothing };
                     match known {
                         Known::Nothing => {
                             is_new = is_cached;
+                            effort.begin();
                             let (way, first) = tables.way(packet.last_key(), ends, more, &mut effort);
                             (way, Some(first))
                         }
@@ -223,7 +220,9 @@ impl Decide for FlowDecider {
                     let fate = judges.normal(packet.header(fragments), plan, noted);
                     if let Fate::Ports(set) = fate {
                         noted.normal_flood.get_or_insert(frame);
-                        copies_steps += plan.ports(set).len() as u64 * STEPS_PER_COST;
+                        let copies = plan.ports(set).len() as u64 * STEPS_PER_COST;
+                        (beside, of_copies) = (beside + copies, of_copies + copies);
+                        searches_budget = budget.saturating_sub(beside);
                     }
                     fate
                 }
@@ -231,15 +230,19 @@ impl Decide for FlowDecider {
                     if let Some(step) = step {
                         tally.take_back(step, trail);
                     }
+                    let has_searched = step.is_some() && (!is_cached || is_new);
+                    effort.begin_actions(has_searched);
                     packet.load_rest(fragments, bytes, batch.meta(frame).unfinished.has_open_checksum());
                     let mut sink = OneFrame::new(judges, frame, plan, noted, tally);
                     tables.follow(packet, trail, now_ns, set, &mut sink, &mut effort);
-                    copies_steps += sink.copies() as u64 * STEPS_PER_COST;
+                    let copies = sink.copies() as u64 * STEPS_PER_COST;
                     match sink.finish() {
                         Some(fate) => fates.set(plan, frame, fate),
                         None => fates.write(plan, frame),
                     }
-                    steps += effort.since(common_effort);
+                    beside += effort.acted() + copies;
+                    of_copies += copies;
+                    searches_budget = budget.saturating_sub(beside);
                     packet.enter(in_port);
                     // A cached path is not searched again, so it must not be one that a frame may not search.
                     if is_new
@@ -251,7 +254,6 @@ impl Decide for FlowDecider {
                     continue;
                 }
             };
-            steps += effort.since(common_effort);
             fates.set(plan, frame, fate);
             match step {
                 Some(step) => tally.add(step, frame, bytes),
@@ -262,7 +264,7 @@ impl Decide for FlowDecider {
                 cache.put(way, tally.last());
             }
         }
-        fates.finish(plan, end);
+        fates.finish(plan, decided_end);
         drop(tables);
         if let Some(frame) = noted.normal_flood
             && let Some(head) = switch.probe_with(batch.frame(frame))
@@ -270,7 +272,9 @@ impl Decide for FlowDecider {
         {
             plan.copy_both(frame, Destination::Ports(set), &head);
         }
-        Decided { end, steps }
+        // A look into the cache for each frame.
+        let looks = if is_cached { (decided_end - first) as u64 } else { 0 };
+        Decided { end: decided_end, steps: effort.searched() + beside + looks - of_copies }
     }
 
     fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, _: &Plan) {

@@ -3,53 +3,75 @@
 
 /// Hash tables that the lookups of one frame may search, entries of merged ones that they may compare, and tables that the
 /// interpreter of instructions may go through.
-const MAX_SEARCHES: u32 = 2048;
-/// Actions, buckets and meters that one frame may go through: each group can multiply those of the groups behind it.
-const MAX_ACTIONS: u32 = MAX_LIST as u32;
-/// Actions of one list.
-pub(crate) const MAX_LIST: usize = 2048;
+const MAX_SEARCHES: u64 = 2048;
+/// Actions, buckets and meters that one frame may go through, and actions of one list. Each group can multiply those of
+/// the groups behind it.
+pub(crate) const MAX_ACTIONS: usize = 2048;
 /// Buckets that are compared, and bands that measure, in the time of an action.
 const BUCKETS_PER_ACTION: usize = 16;
 const BANDS_PER_ACTION: usize = 4;
 
-/// What one frame may still take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the frames of a batch have taken, and what the present one may still take. (Counters in memory: the common path
+/// has no register to spare.)
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    searches_left: u32,
-    actions_left: u32,
+    /// Of all frames.
+    searched: u64,
+    /// How many searches there are when the present frame has had all of its own.
+    searches_end: u64,
+    /// Of the present frame.
+    acted: usize,
 }
 
 impl Effort {
-    /// A frame begins.
-    #[inline]
+    /// The first frame begins.
     pub fn new() -> Self {
-        Self { searches_left: MAX_SEARCHES, actions_left: MAX_ACTIONS }
+        Self::of_searches(MAX_SEARCHES)
     }
 
     /// For a lookup that may search this much, and is done again with more where this is not enough.
-    pub fn of_searches(searches_left: u32) -> Self {
-        Self { searches_left, actions_left: 0 }
+    pub fn of_searches(searches: u64) -> Self {
+        Self { searched: 0, searches_end: searches, acted: 0 }
+    }
+
+    /// The lookups of the next frame begin.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.searches_end = self.searched + MAX_SEARCHES;
+    }
+
+    /// The actions of the next frame begin, perhaps after some of its lookups.
+    pub fn begin_actions(&mut self, has_searched: bool) {
+        self.acted = 0;
+        if !has_searched {
+            self.begin();
+        }
     }
 
     /// Searches one more hash table, or compares one more entry. False: the frame may not.
     #[inline]
     pub fn search(&mut self) -> bool {
-        self.searches_left = self.searches_left.saturating_sub(1);
-        self.searches_left > 0
+        self.searched += 1;
+        self.has_found()
     }
 
     /// Whether lookups found what there is to find: the frame was allowed all searches that they needed.
     #[inline]
     pub fn has_found(&self) -> bool {
-        self.searches_left > 0
+        self.searched <= self.searches_end
     }
 
-    /// Goes through so many actions, or what counts as such. `None`: the frame may not.
+    /// Goes through so many actions, or what counts as such. `None`: the frame may not, and may none after that.
     #[inline]
     pub fn act(&mut self, actions: usize) -> Option<()> {
-        let left = u32::try_from(actions).ok().and_then(|actions| self.actions_left.checked_sub(actions));
-        self.actions_left = left.unwrap_or(0);
-        left.map(|_| ())
+        self.acted += actions;
+        if self.acted <= MAX_ACTIONS { Some(()) } else { self.refuse() }
+    }
+
+    #[cold]
+    fn refuse(&mut self) -> Option<()> {
+        self.acted = MAX_ACTIONS;
+        None
     }
 
     /// Compares so many buckets, to choose one.
@@ -62,10 +84,14 @@ impl Effort {
         self.act(1 + bands.div_ceil(BANDS_PER_ACTION))
     }
 
-    /// The steps since `before`, which is the same frame's earlier effort.
+    /// The searches of all frames.
     #[inline]
-    pub fn since(self, before: Self) -> u64 {
-        let searches = before.searches_left - self.searches_left;
-        u64::from(searches) + u64::from(before.actions_left - self.actions_left)
+    pub fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    /// The actions of the present frame.
+    pub fn acted(&self) -> u64 {
+        self.acted as u64
     }
 }

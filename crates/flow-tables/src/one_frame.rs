@@ -134,7 +134,10 @@ impl<'frame> OneFrame<'frame> {
             Destination::Ports(set) => self.plan.ports(set).len(),
             Destination::Port(_) | Destination::Others => 1,
         };
-        self.noted.copies.iter().map(members).sum()
+        match self.noted.copies.as_slice() {
+            [FrameCopy { to: Destination::Port(_), .. }] => 1,
+            copies => copies.iter().map(members).sum(),
+        }
     }
 
     /// The frame's fate; `None` where it leaves as copies, which the plan has then.

@@ -53,6 +53,8 @@ pub(crate) struct Part {
     required: u64,
     /// The rank of the highest priority.
     top: u32,
+    /// Whether entries are of several shapes.
+    is_merged: bool,
     rest: Box<Rest>,
 }
 
@@ -97,7 +99,7 @@ impl Part {
         };
         let shapes = [(mask, (0, 0))].into_iter().collect();
         let rest = Rest { shapes, common: mask, words, ..Rest::default() };
-        Self { by_words, required: mask.required(), top: 0, rest: Box::new(rest) }
+        Self { by_words, required: mask.required(), top: 0, is_merged: false, rest: Box::new(rest) }
     }
 
     /// For the entries of shapes that have these bits in common; the first of them.
@@ -109,8 +111,8 @@ impl Part {
             5 | 6 => ByWords::MergedSix(Tuples::new(&words, &common, seed)),
             _ => ByWords::MergedAll(Tuples::new(&words, &common, seed)),
         };
-        let mut part =
-            Self { by_words, required: 0, top: 0, rest: Box::new(Rest { common, words, ..Rest::default() }) };
+        let rest = Box::new(Rest { common, words, ..Rest::default() });
+        let mut part = Self { by_words, required: 0, top: 0, is_merged: true, rest };
         part.add_shape(first);
         part
     }
@@ -126,8 +128,10 @@ impl Part {
         }
     }
 
+    /// Whether entries are of several shapes.
+    #[inline]
     pub fn is_merged(&self) -> bool {
-        self.room().is_some()
+        self.is_merged
     }
 
     /// Whether a shape that it does not have could be one more.
@@ -189,13 +193,33 @@ impl Part {
         self.top
     }
 
-    /// The entry of the highest priority for a packet, of those whose rank is beyond this one.
-    #[inline(always)]
-    pub fn find(&self, key: &FlowKey, beyond: u32, effort: Effort) -> (Bucket, Brief, Effort) {
+    /// The entry of the highest priority for a packet, where all entries are of one shape: one place has it.
+    #[inline(never)]
+    pub fn find(&self, key: &FlowKey) -> (Bucket, Brief) {
         if !key.has(self.required) {
-            return (0, Brief::NOTHING, effort);
+            return (0, Brief::NOTHING);
         }
-        each!(&self.by_words, tuples => tuples.find(key, beyond, effort))
+        match &self.by_words {
+            ByWords::One(tuples) => tuples.find(key),
+            ByWords::Two(tuples) => tuples.find(key),
+            ByWords::Three(tuples) => tuples.find(key),
+            ByWords::Four(tuples) => tuples.find(key),
+            ByWords::Six(tuples) => tuples.find(key),
+            ByWords::All(tuples) => tuples.find(key),
+            _ => (0, Brief::NOTHING),
+        }
+    }
+
+    /// The same where they are of several shapes, of those whose rank is beyond this one: it takes the effort to compare
+    /// some.
+    pub fn find_merged(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
+        match &self.by_words {
+            ByWords::MergedTwo(tuples) => tuples.find(key, beyond, effort),
+            ByWords::MergedFour(tuples) => tuples.find(key, beyond, effort),
+            ByWords::MergedSix(tuples) => tuples.find(key, beyond, effort),
+            ByWords::MergedAll(tuples) => tuples.find(key, beyond, effort),
+            _ => (0, Brief::NOTHING),
+        }
     }
 
     /// Prefetches the memory that lookups of these keys need.

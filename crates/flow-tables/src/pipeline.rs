@@ -283,12 +283,20 @@ impl<'walk, S: Sink> Walk<'walk, S> {
 
 impl<S: Sink> Walk<'_, S> {
     /// Goes on, if the packet may still take these steps; else it stops. It is dropped, if it has not left yet.
+    #[inline]
     fn take(&mut self, steps: impl FnOnce(&mut Effort) -> Option<()>) -> Option<()> {
         let done = steps(self.effort);
-        if done.is_none() && !std::mem::replace(&mut self.is_settled, true) {
-            self.sink.dropped(Dropped::TooManySteps);
+        if done.is_none() {
+            self.stop_exhausted();
         }
         done
+    }
+
+    #[cold]
+    fn stop_exhausted(&mut self) {
+        if !std::mem::replace(&mut self.is_settled, true) {
+            self.sink.dropped(Dropped::TooManySteps);
+        }
     }
 
     /// `None` where the packet stops on its way.
@@ -298,7 +306,8 @@ impl<S: Sink> Walk<'_, S> {
             return None;
         }
         loop {
-            self.take(|effort| effort.search().then_some(()))?;
+            // Weighed with what the lookup searches.
+            self.effort.search();
             let found = self.trail.find(self.tables, self.table, packet, self.effort);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
             self.take(|effort| effort.has_found().then_some(()))?;

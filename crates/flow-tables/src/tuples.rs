@@ -214,13 +214,13 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
 impl<const N: usize> Tuples<N, Alone> {
     /// The entry for a packet.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey, _: u32, effort: Effort) -> (Bucket, Brief, Effort) {
+    pub fn find(&self, key: &FlowKey) -> (Bucket, Brief) {
         let key = and(&self.words_of(key), &self.hashed);
         let found = self.entries.find_bucket_index(hash(&key, self.seed), |entry| is_same(&entry.key, &key));
         let entry = found.and_then(|bucket| self.entries.get_bucket(bucket));
         match (found, entry) {
-            (Some(bucket), Some(entry)) => (bucket as Bucket, entry.brief, effort),
-            _ => (0, Brief::NOTHING, effort),
+            (Some(bucket), Some(entry)) => (bucket as Bucket, entry.brief),
+            _ => (0, Brief::NOTHING),
         }
     }
 }
@@ -229,7 +229,7 @@ impl<const N: usize> Tuples<N, Several<N>> {
     /// The entry of the highest priority for a packet, if its rank is beyond this one; nothing where the packet may not
     /// search so many. (Apart, so that a table of few shapes does not pay for it.)
     #[inline(never)]
-    pub fn find(&self, key: &FlowKey, beyond: u32, mut effort: Effort) -> (Bucket, Brief, Effort) {
+    pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
         let words = self.words_of(key);
         let hashed = hash(&and(&words, &self.hashed), self.seed);
         let (mut best, mut rank) = (Brief::NOTHING, beyond);
@@ -248,11 +248,11 @@ impl<const N: usize> Tuples<N, Several<N>> {
             false
         });
         if !best.is_entry() || !effort.has_found() {
-            return (0, Brief::NOTHING, effort);
+            return (0, Brief::NOTHING);
         }
         // No two entries have the same counter.
         let bucket = self.entries.find_bucket_index(hashed, |entry| entry.brief == best);
-        (bucket.unwrap_or_default() as Bucket, best, effort)
+        (bucket.unwrap_or_default() as Bucket, best)
     }
 
     /// The shapes of the entries that have these bits in common with one, since checking one of them checks all.

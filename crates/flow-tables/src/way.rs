@@ -47,7 +47,10 @@ impl Tables {
         more: &mut Vec<Step>,
         effort: &mut Effort,
     ) -> (Way, Step) {
-        let first = self.tables.first().map_or(Step::nothing(0), |table| table.find(0, key, effort));
+        let first = match self.tables.first() {
+            Some(table) => table.find(0, key, effort),
+            None => Step::nothing(0),
+        };
         (self.way_behind(first, key, ends, more, effort), first)
     }
 
@@ -63,11 +66,7 @@ impl Tables {
     ) -> Way {
         match first.brief.plain() {
             Plain::Output(port) => self.output(port, ends),
-            Plain::Goto(next) => {
-                let (way, then) = self.way_on(next, key, ends, more, *effort);
-                *effort = then;
-                way
-            }
+            Plain::Goto(next) => self.way_on(next, key, ends, more, effort),
             other => Self::end(other, effort),
         }
     }
@@ -80,18 +79,18 @@ impl Tables {
         key: &FlowKey,
         ends: Ends,
         more: &mut Vec<Step>,
-        mut effort: Effort,
-    ) -> (Way, Effort) {
+        effort: &mut Effort,
+    ) -> Way {
         while let Some(classifier) = self.tables.get(usize::from(table)) {
-            let step = classifier.find(table, key, &mut effort);
+            let step = classifier.find(table, key, effort);
             more.push(step);
             match step.brief.plain() {
-                Plain::Output(port) => return (self.output(port, ends), effort),
+                Plain::Output(port) => return self.output(port, ends),
                 Plain::Goto(next) => table = next,
-                other => return (Self::end(other, &effort), effort),
+                other => return Self::end(other, effort),
             }
         }
-        (Way::Other, effort)
+        Way::Other
     }
 
     fn end(plain: Plain, effort: &Effort) -> Way {

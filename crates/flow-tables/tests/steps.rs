@@ -286,7 +286,9 @@ proptest! {
             let sum: u64 = searches + (first..end).map(each).sum::<u64>();
             prop_assert_eq!(steps, sum, "frames {} to {} of {:?}", first, end, &to);
             // What copies will cost can end it earlier, but nothing later.
-            let before: u64 = (first..end - 1).map(each).sum();
+            // Looks into the cache, one for each frame, are not weighed.
+            let looks = u64::from(is_cached && !is_common);
+            let before: u64 = (first..end - 1).map(|frame| each(frame) - looks).sum();
             prop_assert!(end == first + 1 || before < budget, "{} steps of {}", before, budget);
             first = end;
         }
@@ -360,7 +362,8 @@ fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
         for round in 0..2 {
             let Decided { end, steps } = site.decide(&[1, 2, 3], 0, 1);
             assert_eq!((end, site.plan.fate(0)), (1, Fate::Drop(DropCause::TooManySteps)), "round {round}");
-            assert!((2048..=2048 + 64 + 1).contains(&steps), "{steps}");
+            // Beside the searches: the actions of 40 tables, and what is decided for all frames at once, of one table.
+            assert!((2048..=2048 + 40 + 65 + 1).contains(&steps), "{steps}");
         }
     }
     // By actions: a group of groups.
