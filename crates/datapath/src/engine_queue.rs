@@ -82,12 +82,16 @@ impl EngineQueue {
         self.properties
     }
 
-    /// Counts what no worker saw: frames that the kernel dropped or passed on by itself, and rules that were broken.
+    /// Counts what no worker saw: frames that the kernel dropped, refused or passed on by itself, and rules that were
+    /// broken.
     pub(crate) fn count_missed(&mut self) {
         let Some(diagnosis) = self.port.diagnosis() else { return };
         let missed = diagnosis.missed_frames();
         if missed != 0 {
             self.counters.missed(missed);
+        }
+        if let Some(refused) = diagnosis.take_refused() {
+            self.counters.refused(refused);
         }
         self.counters.passed(diagnosis.take_passed());
         self.counters.violations(diagnosis.violations());

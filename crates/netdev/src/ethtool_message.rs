@@ -5,7 +5,7 @@ use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized,
     parse_string, parse_u8, parse_u32,
 };
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
@@ -19,6 +19,7 @@ const FAMILY: &str = "ethtool";
 
 /// In every message, the attribute that names the interface.
 const HEADER: u16 = 1;
+const HEADER_DEVICE_INDEX: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 
 const BITSET_NOMASK: u16 = 1;
@@ -29,9 +30,16 @@ const BIT_VALUE: u16 = 3;
 
 /// A message of the family, either way.
 #[derive(Debug)]
-struct EthtoolMessage {
+pub(crate) struct EthtoolMessage {
     command: u8,
     attributes: Vec<u8>,
+}
+
+impl EthtoolMessage {
+    /// Number of the interface that it is about.
+    pub(crate) fn interface(&self) -> Option<u32> {
+        parse_u32(find(find(&self.attributes, HEADER)?, HEADER_DEVICE_INDEX)?).ok()
+    }
 }
 
 impl GenlFamily for EthtoolMessage {
@@ -131,17 +139,17 @@ fn bytes_of(parts: &[DefaultNla]) -> Vec<u8> {
 pub(crate) fn ask(
     interface: &str,
     command: u8,
-    content: Option<DefaultNla>,
+    content: &[DefaultNla],
     what: &'static str,
     operation: &dyn Fn() -> String,
 ) -> Result<Attributes, NetdevError> {
     check_name(interface)?;
     let mut requests = Requests::open(NETLINK_GENERIC)?;
-    let family = family_id(&mut requests)?;
+    let family = family(&mut requests)?;
     let mut parts = vec![nested(HEADER, &[text(HEADER_DEVICE_NAME, interface)])];
-    parts.extend(content);
+    parts.extend_from_slice(content);
     let mut request = GenlMessage::from_payload(EthtoolMessage { command, attributes: bytes_of(&parts) });
-    request.set_resolved_family_id(family);
+    request.set_resolved_family_id(family.id);
     let mut answers = requests.ask(request, 0, operation).map_err(|error| match error {
         NetdevError::Refused { source: Errno::OPNOTSUPP, .. } => {
             NetdevError::Unsupported { interface: interface.to_owned(), what }
@@ -151,8 +159,27 @@ pub(crate) fn ask(
     Ok(answers.pop().map(|answer| Attributes(answer.payload.attributes)).unwrap_or_default())
 }
 
-/// Queries the kernel for the number of the family, which differs from boot to boot.
-fn family_id(requests: &mut Requests) -> Result<u16, NetdevError> {
+/// The family, whose numbers differ from boot to boot.
+pub(crate) struct Family {
+    id: u16,
+    groups: Vec<Vec<McastGrpAttrs>>,
+}
+
+impl Family {
+    /// Number of one of its multicast groups.
+    pub(crate) fn group(&self, name: &str) -> Option<u32> {
+        let is_it = |group: &&Vec<McastGrpAttrs>| {
+            group.iter().any(|part| matches!(part, McastGrpAttrs::Name(known) if known == name))
+        };
+        self.groups.iter().find(is_it)?.iter().find_map(|part| match part {
+            McastGrpAttrs::Id(number) => Some(*number),
+            McastGrpAttrs::Name(_) => None,
+        })
+    }
+}
+
+/// Queries the kernel for the family.
+pub(crate) fn family(requests: &mut Requests) -> Result<Family, NetdevError> {
     let operation = || "query the kernel's ethtool interface".to_owned();
     let request =
         GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(FAMILY.to_owned())] };
@@ -161,11 +188,22 @@ fn family_id(requests: &mut Requests) -> Result<u16, NetdevError> {
             NetdevError::Refused { source: Errno::NOENT, .. } => NetdevError::NoEthtool,
             other => other,
         })?;
-    let mut attributes = answers.into_iter().flat_map(|answer| answer.payload.nlas);
-    attributes
-        .find_map(|attribute| match attribute {
-            GenlCtrlAttrs::FamilyId(id) => Some(id),
-            _ => None,
-        })
-        .ok_or_else(|| NetdevError::Answer { operation: operation(), reason: "it has no number".to_owned() })
+    let (mut id, mut groups) = (None, Vec::new());
+    for attribute in answers.into_iter().flat_map(|answer| answer.payload.nlas) {
+        match attribute {
+            GenlCtrlAttrs::FamilyId(number) => id = Some(number),
+            GenlCtrlAttrs::McastGroups(list) => groups = list,
+            _ => {}
+        }
+    }
+    let id = id.ok_or_else(|| NetdevError::Answer {
+        operation: operation(),
+        reason: "it has no number".to_owned(),
+    })?;
+    Ok(Family { id, groups })
+}
+
+/// A number as an attribute.
+pub(crate) fn number_attribute(kind: u16, number: u32) -> DefaultNla {
+    DefaultNla::new(kind, number.to_ne_bytes().to_vec())
 }

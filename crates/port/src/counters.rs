@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::drop_cause::{DropCause, DropTally};
+use crate::port_queue::Refused;
 
 /// Counters of one queue. `received` and `delivered` are seen from the datapath: received from the port, delivered to
 /// it.
@@ -125,6 +126,13 @@ impl QueueCounters {
     pub fn missed(&self, frames: u64) {
         add(&self.received_frames, frames);
         self.dropped_as(DropCause::KernelDropped, frames);
+    }
+
+    /// Counts frames as dropped that were counted as delivered.
+    pub fn refused(&self, refused: Refused) {
+        add(&self.delivered_frames, refused.frames.wrapping_neg());
+        add(&self.delivered_bytes, refused.bytes.wrapping_neg());
+        self.dropped_as(refused.cause, refused.frames);
     }
 
     /// Counts frames that passed without the worker.

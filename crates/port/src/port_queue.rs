@@ -67,6 +67,17 @@ impl Delivery {
     }
 }
 
+/// Frames that were counted as delivered, and that the device refused afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Their number.
+    pub frames: u64,
+    /// Bytes of those frames.
+    pub bytes: u64,
+    /// Why they are dropped.
+    pub cause: DropCause,
+}
+
 /// What never changes while a queue lives. The datapath reads it once, before the queue is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueProperties {
@@ -282,6 +293,12 @@ pub trait Diagnose {
     /// called for reports, never per batch.
     fn missed_frames(&mut self) -> u64 {
         0
+    }
+
+    /// Frames since the last call that turned out not to be delivered. Called for reports, never per batch, and when the
+    /// queue is closed, so that no report shows a count that falls.
+    fn take_refused(&mut self) -> Option<Refused> {
+        None
     }
 
     /// Frames since the last call that passed between this port and others of its switch within the kernel. Called for

@@ -25,7 +25,7 @@ use ringroad_bpf::attached::detach_xdp;
 use ringroad_bpf::link::{Link, XdpMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
-use ringroad_netdev::LinkProbe;
+use ringroad_netdev::LinkWatch;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
@@ -115,7 +115,7 @@ struct Attachment {
     mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
-    link: LinkProbe,
+    link: LinkWatch,
     _steering: Option<Steering>,
 }
 
@@ -312,7 +312,7 @@ fn open_as(
         mtu: wish.mtu as usize,
         max_frame_bytes: wish.max_frame_bytes(),
         longest_rx_bytes,
-        link: LinkProbe::open(wish.ifindex)?,
+        link: LinkWatch::open(wish.ifindex)?,
         _steering: steering.take(),
     });
     let queues = (0..).zip(sockets).zip(buffers).map(|((number, socket), list)| {

@@ -12,7 +12,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
+    Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Refused, Sleep, Way,
 };
 use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -27,7 +27,7 @@ use super::socket::XdpSocket;
 use super::umem::Umem;
 use crate::look_pause::LookPause;
 use crate::sleep_watch::SleepWatch;
-use transmit::{MAX_TX_DESCRIPTORS, SingleLengths};
+use transmit::{MAX_TX_DESCRIPTORS, Refusals, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
@@ -35,7 +35,7 @@ const PREFETCH_FRAMES: usize = 8;
 /// The pause between two checks of an empty rx ring. A veth's sender goes 1.2 times as fast as without.
 const LOOK_EVERY_NS: u64 = 1000;
 
-/// State of the interface as the last call found it.
+/// Whether the kernel takes frames, as its last answer was. Whether the link carries them, [`Attachment::link`] tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interface {
     Up,
@@ -59,6 +59,7 @@ pub struct XdpQueue {
     interface: Interface,
     /// Frames are left on the tx ring that the kernel has to be called for again.
     unsent: bool,
+    refused: Refusals,
     /// The kernel broke a rule: what it was.
     violation: Option<&'static str>,
     /// Frames given up here, and the kernel's count when it was last read.
@@ -93,6 +94,7 @@ impl XdpQueue {
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
+            refused: Refusals::default(),
             violation: None,
             unreadable: 0,
             missed_before: 0,
@@ -100,6 +102,13 @@ impl XdpQueue {
             umem,
             attachment,
         })
+    }
+
+    /// Whether nothing comes any more, and nothing leaves.
+    fn has_ended(&self) -> bool {
+        self.interface == Interface::Gone
+            || self.attachment.link.state() == LinkState::Gone
+            || self.violation.is_some()
     }
 
     /// Whether no frame is on the rx ring, or was not just now.
@@ -330,6 +339,9 @@ impl PortQueue for XdpQueue {
                 Err(cause) => delivery.dropped.add(cause, 1),
             }
         }
+        if self.refused.frames() != 0 {
+            self.settle(&mut delivery);
+        }
         delivery
     }
 
@@ -368,7 +380,7 @@ impl PortQueue for XdpQueue {
 
 impl Sleep for XdpQueue {
     fn has_waiting(&mut self) -> bool {
-        if self.violation.is_some() || self.interface == Interface::Gone {
+        if self.has_ended() {
             return false;
         }
         // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
@@ -388,8 +400,7 @@ impl Sleep for XdpQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let quiet = self.interface == Interface::Gone || self.violation.is_some();
-        (!quiet).then(|| self.watch.descriptor())
+        (!self.has_ended()).then(|| self.watch.descriptor())
     }
 }
 
@@ -432,7 +443,7 @@ impl Diagnose for XdpQueue {
         let name = &self.attachment.interface;
         match self.violation {
             Some(violation) => Some(format!("interface {name}: {violation}")),
-            None => (self.interface == Interface::Gone).then(|| format!("interface {name} is gone")),
+            None => self.has_ended().then(|| LinkState::Gone.fault(name)).flatten(),
         }
     }
 
@@ -441,25 +452,19 @@ impl Diagnose for XdpQueue {
         if let Some(failure) = self.failure(Way::Either) {
             return Some(failure);
         }
-        // Queried again, since possibly nothing was sent after the interface changed.
-        match self.socket.send() {
-            Err(Errno::NETDOWN) => {
-                return Some(format!(
-                    "interface {name} is down: bring it up with `ip link set dev {name} up`"
-                ));
-            }
-            Err(Errno::NXIO | Errno::NODEV) => return Some(format!("interface {name} is gone")),
-            _ => {}
-        }
-        if self.interface == Interface::Down && self.attachment.link.state() == LinkState::NoCarrier {
-            return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
+        if let Some(fault) = self.attachment.link.state().fault(name) {
+            return Some(fault);
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
         (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))
     }
 
     fn is_gone(&self) -> bool {
-        self.interface == Interface::Gone || self.violation.is_some()
+        self.has_ended()
+    }
+
+    fn take_refused(&mut self) -> Option<Refused> {
+        self.refused.take()
     }
 
     fn missed_frames(&mut self) -> u64 {

@@ -212,6 +212,15 @@ impl<T: Copy> ProducerRing<T> {
         self.published.wrapping_sub(self.consumed)
     }
 
+    /// The entries that the kernel took last, the last one first.
+    pub(super) fn taken_last(&self) -> impl Iterator<Item = T> {
+        (1..=self.ring.mask + 1).map(|back| {
+            let place = self.ring.entry(self.consumed.wrapping_sub(back));
+            // SAFETY: a mapped entry, an integer that was written when it was put, or that the kernel has set to 0.
+            unsafe { place.read() }
+        })
+    }
+
     /// Changes published entries that the kernel has not taken, oldest first, while `change` returns another one.
     ///
     /// # Safety

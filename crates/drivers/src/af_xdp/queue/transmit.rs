@@ -4,7 +4,7 @@
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
-use ringroad_port::port_queue::Delivery;
+use ringroad_port::port_queue::{Delivery, Refused};
 use ringroad_ring::shared::{SlotWord, prefetch_write};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
@@ -62,9 +62,13 @@ impl XdpQueue {
                 }
                 // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
                 // other end of a veth did not keep up.
-                Err(Errno::BUSY) if !self.attachment.link.may_send() => {
-                    self.stop();
-                    return kick;
+                Err(Errno::BUSY) => {
+                    self.note_refused();
+                    if !self.attachment.link.is_running() {
+                        self.stop();
+                        return kick;
+                    }
+                    self.attachment.link.doubt();
                 }
                 // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
                 // memory.
@@ -88,6 +92,7 @@ impl XdpQueue {
     fn stop(&mut self) {
         self.interface = Interface::Down;
         self.unsent = false;
+        self.refused.by_link = self.refused.frames != 0;
         if self.attachment.zero_copy {
             return;
         }
@@ -121,10 +126,45 @@ impl XdpQueue {
         self.socket.tx.free(wanted)
     }
 
-    /// Whether frames can be sent. If they could not, the kernel is queried again, once per batch.
+    /// Notes that the device dropped the frame that the kernel took last.
+    #[cold]
+    fn note_refused(&mut self) {
+        self.socket.tx.untaken();
+        let mut taken = self.socket.tx.taken_last();
+        let mut bytes = taken.next().map_or(0, |last| u64::from(last.len));
+        let continues = |part: &XdpDesc| part.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+        bytes += taken.take_while(continues).map(|part| u64::from(part.len)).sum::<u64>();
+        self.refused.frames += 1;
+        self.refused.bytes += bytes;
+    }
+
+    /// Makes up for frames that were refused before, so that no count ever falls. While the link is doubted the cause is
+    /// not known.
+    #[cold]
+    pub(super) fn settle(&mut self, delivery: &mut Delivery) {
+        if self.attachment.link.is_doubted() {
+            return;
+        }
+        let cause = self.refused.cause();
+        let frames = self.refused.frames.min(u64::from(delivery.frames));
+        let bytes = self.refused.bytes.min(delivery.bytes);
+        delivery.frames -= frames as u32;
+        delivery.bytes -= bytes;
+        delivery.dropped.add(cause, frames as u32);
+        self.refused.frames -= frames;
+        self.refused.bytes -= bytes;
+        self.refused.by_link &= self.refused.frames != 0;
+    }
+
+    /// Whether frames can be sent. If they could not and the link carries frames, the kernel is called again, once per
+    /// batch.
+    #[inline]
     pub(super) fn is_up(&mut self) -> bool {
-        if self.interface == Interface::Down && self.attachment.link.may_send() {
-            self.kick();
+        match (self.attachment.link.is_running(), self.interface) {
+            (true, Interface::Up) => return true,
+            (true, Interface::Down) => drop(self.kick()),
+            (false, Interface::Up) => self.stop(),
+            (_, Interface::Gone) | (false, Interface::Down) => {}
         }
         self.interface == Interface::Up
     }
@@ -290,6 +330,34 @@ impl XdpQueue {
             self.put(buffer, len, piece + 1 < needed);
         }
         Ok(())
+    }
+}
+
+/// Frames that the device dropped after they were counted as delivered: the kernel reports that only when it is called
+/// for them. The next delivery makes up for them, or the next report.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    frames: u64,
+    bytes: u64,
+    /// The link was found not to carry frames since.
+    by_link: bool,
+}
+
+impl Refusals {
+    #[inline]
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    fn cause(&self) -> DropCause {
+        if self.by_link { DropCause::LinkDown } else { DropCause::NoSpace }
+    }
+
+    pub(super) fn take(&mut self) -> Option<Refused> {
+        let Self { frames, bytes, .. } = *self;
+        let refused = Refused { frames, bytes, cause: self.cause() };
+        *self = Self::default();
+        (frames != 0).then_some(refused)
     }
 }
 
