@@ -227,6 +227,7 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
             ip(&format!("{command} up"));
             wait_running("rrp0");
             wait_running("rrp1");
+            until(|| queue.diagnosis().unwrap().fault().is_none());
             let delivery = deliver(&mut queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.total()), (20, 0));
             queue.sleeper().unwrap().drain_wake();
