@@ -136,7 +136,7 @@ fn a_group_fails_over_when_a_link_loses_its_carrier_and_every_frame_is_accounted
 /// Frames for which a port was the destination: delivered, or dropped there. A device refuses frames before the kernel
 /// has notified of the lost carrier.
 fn taken(counters: &CounterReport) -> u64 {
-    let dropped = ["link_down", "no_space"].map(|cause| counters.drops.get(cause).unwrap_or(&0));
+    let dropped = ["link_down", "refused", "no_space"].map(|cause| counters.drops.get(cause).unwrap_or(&0));
     counters.delivered_frames + dropped.into_iter().sum::<u64>()
 }
 

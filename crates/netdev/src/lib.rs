@@ -2,9 +2,9 @@
 //! namespaces, and a driver's reports through ethtool and of its XDP.
 //!
 //! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket: for the control
-//! path. Whether a link carries frames is read from a [`link_watch::LinkWatch`], which follows the kernel's notices; the
-//! statistics of a link, where they are read again and again, from a [`link_probe::LinkProbe`]. A function acts in the
-//! network namespace of the calling thread; [`namespace::in_namespace`] calls it in another one.
+//! path. Whether a link carries frames is read from a [`link_watch::LinkWatch`], which follows the kernel's notices;
+//! the statistics of a link, where they are read again and again, from a [`link_probe::LinkProbe`]. A function acts in
+//! the network namespace of the calling thread; [`namespace::in_namespace`] calls it in another one.
 
 pub mod error;
 pub mod ethtool;

@@ -301,7 +301,7 @@ mod tests {
             "slow ones neither"
         );
         for number in 0..3 * 1000 {
-            assert!(!guard.is_suspect(40_000, number % 1000 << 32), "nor are few copies of each of many");
+            assert!(!guard.is_suspect(40_000, (number % 1000) << 32), "nor are few copies of each of many");
         }
     }
 

@@ -193,8 +193,8 @@ impl XdpQueue {
         self.socket.tx.free(wanted)
     }
 
-    /// Makes up for frames that were refused before, so that no count ever falls. While the link is doubted the cause is
-    /// not known.
+    /// Makes up for frames that were refused before, so that no count ever falls. While the link is doubted the cause
+    /// is not known.
     #[cold]
     pub(super) fn settle(&mut self, delivery: &mut Delivery) {
         if self.attachment.link.is_doubted() {
