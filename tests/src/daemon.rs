@@ -221,6 +221,17 @@ impl Daemon {
         }
     }
 
+    /// Waits until so many tools are connected to the flow tables of the only switch that has some.
+    ///
+    /// # Panics
+    /// If they are not within the time limit.
+    pub fn await_openflow_tools(&self, count: u64) {
+        self.await_status("tools", |status| {
+            let reports = status.switches.iter().filter_map(|switch| switch.openflow.as_ref());
+            reports.map(|report| report.tools).sum::<u64>() == count
+        });
+    }
+
     /// Waits until the first worker sleeps. A request to the daemon would wake it.
     ///
     /// # Panics

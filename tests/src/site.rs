@@ -38,19 +38,9 @@ impl Site {
     /// `launcher` becomes the daemon, in its namespace.
     #[must_use]
     pub fn launched_by(launcher: &[&str], count: usize, mtu: u32, queues: u32) -> Self {
-        Self::make(launcher, "", count, mtu, queues)
-    }
-
-    /// A site whose daemon has a configuration.
-    #[must_use]
-    pub fn with_config(config: &str, count: usize, mtu: u32) -> Self {
-        Self::make(&[], config, count, mtu, 1)
-    }
-
-    fn make(launcher: &[&str], config: &str, count: usize, mtu: u32, queues: u32) -> Self {
         let outside = NetworkNamespace::new();
         let within = [&["ip", "netns", "exec", outside.name()], launcher].concat();
-        let daemon = Daemon::launched_by(&within, config);
+        let daemon = Daemon::launched_by(&within, "");
         let stations: Vec<_> = (0..count).map(|_| NetworkNamespace::new()).collect();
         for (number, station) in stations.iter().enumerate() {
             cable(&outside, &outer(number), station, "inner", mtu, queues);

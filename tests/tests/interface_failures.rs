@@ -1,6 +1,7 @@
 //! Network interfaces as ports, with faults of names, interfaces, rights, or the daemon itself.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use ringroad::control::report::StatusReport;
 use ringroad_netdev::link_change::set_up;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
@@ -88,8 +89,7 @@ fn a_program_notices_that_its_interface_vanished() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        // The daemon looks at devices without traffic whenever addresses age.
-        let site = Site::with_config("[switch]\nageing_s = 12\n", 1, 1500);
+        let site = Site::new(1, 1500);
         let port = driver.replace("{}", "outer0");
         let mut receiver = Service::start(site.ringroad(&["recv", &port]));
         site.daemon.await_status("program's port", |status| !status.ports.is_empty());
@@ -114,7 +114,8 @@ fn an_interface_set_down_and_up_again_keeps_its_port() {
             for times in 1..=3 {
                 site.await_delivered(1000 * times);
                 site.outside.inside(|| set_up("outer1", false).unwrap());
-                assert!(!site.daemon.port("vale0:p1").unwrap().link.unwrap().up);
+                let is_down = |status: &StatusReport| !status.ports[1].link.as_ref().unwrap().up;
+                site.daemon.await_status("port that is down", is_down);
                 site.outside.inside(|| set_up("outer1", true).unwrap());
             }
             transfer.join().unwrap();

@@ -1,5 +1,6 @@
 //! The one definition of the command line. Help, completions and manual pages are made from it.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,16 @@ impl Global {
     pub(crate) fn connect(&self) -> Result<ringroad_control::Connection, Failure> {
         let mut connection = ringroad_control::Connection::connect(self.socket_path())?;
         connection.hello("ringroad")?;
+        if !self.quiet && !self.json {
+            connection.report_waits(|waited| {
+                // A note that cannot be written changes nothing.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "the daemon is still at it after {} s: an interface's driver can take long",
+                    waited.as_secs()
+                );
+            });
+        }
         Ok(connection)
     }
 }

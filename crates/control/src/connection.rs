@@ -1,4 +1,5 @@
-//! A program's end of a control connection: one request, one reply, within a time.
+//! A program's end of a control connection: one request, one reply, within a time. The daemon may need more time for
+//! some requests, since a card takes seconds to make its queues: these are waited for, and the wait is reported.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +22,9 @@ use crate::socket_path::fallback_socket_path;
 
 /// How long [`Connection`] waits for the daemon by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the daemon may need for a request that changes interfaces ([`Request::may_take_long`]). It carries such a
+/// request out even where nobody waits for the answer.
+pub const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most bytes read from the socket at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
@@ -30,8 +34,31 @@ pub struct Connection {
     socket: OwnedFd,
     path: PathBuf,
     timeout: Duration,
+    report_wait: Option<fn(Duration)>,
     daemon: PeerCredentials,
     unusable: bool,
+}
+
+/// How long one request is waited for.
+struct Patience {
+    began: Instant,
+    /// At the end of each of these it is reported that the wait goes on.
+    each: Duration,
+    most: Duration,
+}
+
+impl Patience {
+    /// How long until the next report, or the end.
+    fn next(&self) -> Duration {
+        let waited = self.began.elapsed();
+        let turns = waited.as_nanos().checked_div(self.each.as_nanos()).unwrap_or(0) + 1;
+        let turn_end = u32::try_from(turns).ok().and_then(|turns| self.each.checked_mul(turns));
+        turn_end.unwrap_or(self.most).min(self.most).saturating_sub(waited)
+    }
+
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= self.most
+    }
 }
 
 /// A daemon as it introduces itself.
@@ -67,7 +94,7 @@ impl Connection {
         if !is_trusted(path, daemon.uid, rustix::process::geteuid().as_raw()) {
             return Err(ControlError::ForeignDaemon { path: path.to_owned(), uid: daemon.uid });
         }
-        Ok(Self { socket, path: path.to_owned(), timeout, daemon, unusable: false })
+        Ok(Self { socket, path: path.to_owned(), timeout, report_wait: None, daemon, unusable: false })
     }
 
     /// Introduces this program and checks that the daemon speaks its protocol.
@@ -169,9 +196,10 @@ impl Connection {
         let frame = encode_request(request)?;
         // Good again only where a whole reply was read.
         self.unusable = true;
-        let deadline = Instant::now().checked_add(self.timeout);
-        self.send_frame(&frame, deadline)?;
-        let (body, descriptors) = self.receive_frame(deadline)?;
+        let most = if request.may_take_long() { self.timeout.max(LONG_TIMEOUT) } else { self.timeout };
+        let patience = Patience { began: Instant::now(), each: self.timeout, most };
+        self.send_frame(&frame, &patience)?;
+        let (body, descriptors) = self.receive_frame(&patience)?;
         let reply = decode_reply(&body).map_err(ControlError::ProtocolViolation)?;
         if descriptors.len() != reply.descriptor_count() {
             return Err(ControlError::ProtocolViolation(format!(
@@ -199,6 +227,12 @@ impl Connection {
         self.timeout = timeout;
     }
 
+    /// Calls `report`, with the time waited so far, whenever the timeout has passed once more and the answer is still
+    /// waited for ([`Request::may_take_long`]).
+    pub fn report_waits(&mut self, report: fn(Duration)) {
+        self.report_wait = Some(report);
+    }
+
     /// Path of the daemon's socket.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -211,12 +245,12 @@ impl Connection {
         self.daemon
     }
 
-    fn send_frame(&self, mut frame: &[u8], deadline: Option<Instant>) -> Result<(), ControlError> {
+    fn send_frame(&self, mut frame: &[u8], patience: &Patience) -> Result<(), ControlError> {
         while !frame.is_empty() {
             match send(&self.socket, frame, &[]) {
                 Ok(sent) => frame = frame.get(sent..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::OUT, deadline)?
+                    self.wait(PollFlags::OUT, patience)?
                 }
                 // The daemon may have sent the reason before it hung up: read on.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -227,7 +261,7 @@ impl Connection {
     }
 
     /// Reads one frame and not a byte more, so that descriptors are known to belong to it.
-    fn receive_frame(&self, deadline: Option<Instant>) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
+    fn receive_frame(&self, patience: &Patience) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
         let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
         let mut descriptors = Vec::new();
         let mut buffer = vec![0; RECEIVE_BYTES];
@@ -237,7 +271,7 @@ impl Connection {
             let received = match receive(&self.socket, room, &mut descriptors) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::IN, deadline)?;
+                    self.wait(PollFlags::IN, patience)?;
                     continue;
                 }
                 Err(error) => return Err(self.socket_error(error)),
@@ -262,13 +296,13 @@ impl Connection {
     }
 
     /// Waits until the socket is ready for `flags`, or has failed.
-    fn wait(&self, flags: PollFlags, deadline: Option<Instant>) -> Result<(), ControlError> {
+    fn wait(&self, flags: PollFlags, patience: &Patience) -> Result<(), ControlError> {
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             // A time too long for the kernel is as good as none.
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let left = Timespec::try_from(patience.next()).ok();
             match poll(&mut [PollFd::new(&self.socket, flags)], left.as_ref()) {
-                Ok(0) => return Err(timeout(&self.path, self.timeout)),
+                Ok(0) if patience.is_over() => return Err(timeout(&self.path, patience.most)),
+                Ok(0) => self.report_wait.into_iter().for_each(|report| report(patience.began.elapsed())),
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(self.socket_error(error.into())),

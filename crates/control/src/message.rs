@@ -195,6 +195,15 @@ pub enum Request {
     Stop,
 }
 
+impl Request {
+    /// Whether the daemon may need more than seconds to carry it out: it opens interfaces, and their drivers take what
+    /// time they need. What such a request has done stays, whether or not its answer is read.
+    #[must_use]
+    pub fn may_take_long(&self) -> bool {
+        matches!(self, Self::Attach { .. } | Self::Detach { .. } | Self::ApplyConfig { .. } | Self::Reload)
+    }
+}
+
 /// Copies of frames for a monitoring port. Frames that this port sends are dropped, and it gets no other frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,12 +7,14 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use opened::opened;
 use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
-use ringroad_control::message::{ErrorKind, ErrorReply, PortWish};
+use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, PortWish};
 use ringroad_control::report::{ListReport, MacEntryReport, StartedBy};
 use ringroad_control::{
     Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
@@ -275,7 +277,7 @@ fn a_daemon_that_hangs_up_in_mid_reply_is_gone() {
 
 #[test]
 fn replies_sent_before_the_daemon_hung_up_are_read() {
-    let (said, heard) = std::sync::mpsc::channel();
+    let (said, heard) = channel();
     let daemon = Daemon::new(move |mut socket| {
         let busy = ErrorReply::new(ErrorKind::Busy, "too many connections", "close some");
         socket.write_all(&encode_reply(&Reply::Error(busy)).unwrap()).unwrap();
@@ -296,6 +298,30 @@ fn a_daemon_that_does_not_answer_times_out_and_the_connection_is_unusable() {
     let error = connection.request(&Request::Status).unwrap_err();
     assert!(matches!(error, ControlError::Timeout { timeout_ms: 20, .. }), "{error}");
     assert!(matches!(connection.request(&Request::Status), Err(ControlError::ConnectionUnusable)));
+    drop(connection);
+    daemon.finish();
+}
+
+#[test]
+fn a_request_that_takes_long_is_waited_for_and_the_wait_is_reported() {
+    static REPORTS: Mutex<Option<Sender<Duration>>> = Mutex::new(None);
+    let (reported, reports) = channel();
+    *REPORTS.lock().unwrap() = Some(reported);
+    // The daemon is done once the wait was reported twice.
+    let daemon = Daemon::answering(move |_| {
+        let waits = [reports.recv().unwrap(), reports.recv().unwrap()];
+        assert!(waits[0] < waits[1]);
+        (Reply::Attached(Vec::new()), Vec::new())
+    });
+    let mut connection = daemon.connect();
+    connection.set_timeout(Duration::from_millis(20));
+    connection.report_waits(|waited| {
+        // Nobody listens any more when it is done.
+        let _ = REPORTS.lock().unwrap().as_ref().unwrap().send(waited);
+    });
+    let port = PortSpec::for_device("vale0:eth0", "eth0");
+    let request = Request::Attach { port, for_program: false, host: false, take: false };
+    assert_eq!(connection.request(&request).unwrap().0, Reply::Attached(Vec::new()));
     drop(connection);
     daemon.finish();
 }

@@ -333,15 +333,25 @@ impl Ports {
             ));
         }
         let settings = self.rules.settings(&key, &record.asked);
-        let (device, shape) = match device_of(spec)? {
+        let (device, shape) = match self.described_device(&key, spec, others)? {
             None => (None, PortShape::of(&name.options, &spec.wish)),
-            Some(named) => {
-                let share = name.options.share.as_deref();
-                let (device, shape) = self.ready_device(&key, named, share, &spec.wish, others)?;
-                (Some(device), shape)
-            }
+            Some((device, shape)) => (Some(device), shape),
         };
         Ok(ReadyPort { record, key, switch, port, settings, shape, device })
+    }
+
+    /// The first step for the device of the described port `key`, beside `others`; `None` if it has none. Returns the
+    /// port's shape, too.
+    pub(crate) fn described_device(
+        &self,
+        key: &str,
+        spec: &PortSpec,
+        others: &ReadyPorts,
+    ) -> Result<Option<(ReadyDevice, PortShape)>, Refusal> {
+        let (name, ..) = switch_port(spec)?;
+        let share = name.options.share.as_deref();
+        let ready = |named| self.ready_device(key, named, share, &spec.wish, others);
+        device_of(spec)?.map(ready).transpose()
     }
 
     fn enter(&mut self, ready: ReadyPort, take: bool) -> Result<AttachedPort, Refusal> {

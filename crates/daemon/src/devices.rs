@@ -212,27 +212,30 @@ impl Ports {
         })
     }
 
-    /// Checks all devices, and logs which have failed or recovered since the last check.
+    /// Checks all devices, logs which have failed or recovered since the last check, and tells controllers of it.
     pub(crate) fn watch_devices(&mut self) -> Result<(), FabricError> {
-        let mut faults = BTreeMap::new();
         let fabric = self.table.fabric();
-        let on_switches = self.table.on_switches().iter();
-        for (key, port) in on_switches.filter(|(_, port)| port.occupant.device().is_some()) {
-            faults.extend(fabric.port_fault(&port.switch, &port.port)?.map(|fault| (key.clone(), fault)));
-        }
         fabric.end_wires()?;
+        let on_switches = self.table.on_switches().iter();
+        let on_switches = on_switches.filter(|(_, port)| port.occupant.device().is_some());
+        let (keys, names): (Vec<_>, Vec<_>) =
+            on_switches.map(|(key, port)| (key, (port.switch.as_str(), port.port.as_str()))).unzip();
+        let found = keys.into_iter().zip(fabric.port_faults(&names)?);
+        let mut faults: BTreeMap<String, String> =
+            found.filter_map(|(key, fault)| Some((key.clone(), fault?))).collect();
         for (key, port) in self.table.devices() {
             faults.extend(fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
         }
         for (port, fault) in &faults {
             if self.known_faults.get(port) != Some(fault) {
-                warn!(%port, "{fault}");
+                warn!(visited = %port, "{fault}");
             }
         }
         for port in self.known_faults.keys().filter(|port| !faults.contains_key(*port)) {
-            info!(%port, "works again, or was removed");
+            info!(visited = %port, "works again, or was removed");
         }
         self.known_faults = faults;
+        self.follow_openflow();
         Ok(())
     }
 

@@ -24,6 +24,7 @@ mod claims;
 pub mod config;
 pub mod devices;
 mod explaining;
+mod link_following;
 pub mod listen;
 pub mod log_limit;
 pub mod logging;

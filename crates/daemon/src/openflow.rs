@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
@@ -31,6 +32,8 @@ use crate::refusal::{Refusal, fabric_refusal, refuse};
 
 /// The controllers' port; no user can give a port this name.
 const CONTROLLERS_PORT: &str = "(controllers)";
+/// How long an answer waits for the tables of a switch.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 /// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
 pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 
@@ -92,6 +95,8 @@ struct Running {
     _socket: BoundSocket,
     /// What the service knows of each port.
     known: BTreeMap<PortIndex, Known>,
+    /// Whether the service may not have taken up all of that yet.
+    is_ahead: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +143,11 @@ impl FlowSwitches {
     /// Whether no switch has, or will have, flow tables.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether settings are to be tried again.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Whether a switch has flow tables.
@@ -325,6 +335,7 @@ impl Ports {
                 if running.known.get(&index) != Some(&known) {
                     let port = Port::new(name.to_owned(), is_up, counters.to_vec(), past.clone());
                     running.service.set_port(port_number(index), port);
+                    running.is_ahead = true;
                 }
                 now.insert(index, known);
             }
@@ -341,6 +352,15 @@ impl Ports {
         if !self.openflow.is_empty() && self.openflow.revision != self.table.fabric().revision() {
             self.hold_for_openflow();
             self.follow_openflow();
+        }
+    }
+
+    /// The same, and waits until the tables know all ports: for a request whose answer tells of a new port. A thread that
+    /// does not get to it soon does so after the answer.
+    pub(crate) fn settle_openflow_ports(&mut self) {
+        self.follow_openflow_ports();
+        for running in self.openflow.running.values_mut().filter(|running| running.is_ahead) {
+            running.is_ahead = !running.service.settle(SETTLE_TIME);
         }
     }
 }

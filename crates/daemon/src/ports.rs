@@ -17,6 +17,7 @@ use ringroad_ring::eventfd;
 use crate::attaching::is_host_side_of;
 use crate::claims::holder_of;
 use crate::devices::NamedDevice;
+use crate::link_following::FollowedLinks;
 use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Kept, Opened, PortTable};
@@ -35,6 +36,8 @@ pub struct Ports {
     pub(crate) rules: PortRules,
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
+    /// The links of ports.
+    pub(crate) links: FollowedLinks,
     /// Rung when a device's peer comes, goes or changes.
     pub(crate) peer_changes: Arc<OwnedFd>,
     /// The peers' state at the last check, by port.
@@ -59,6 +62,7 @@ impl Ports {
             permissions: Arc::default(),
             rules: PortRules::default(),
             known_faults: BTreeMap::new(),
+            links: FollowedLinks::new()?,
             peer_changes: Arc::new(eventfd::create()?),
             known_peers: BTreeMap::new(),
             waiting: BTreeMap::new(),

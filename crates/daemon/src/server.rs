@@ -12,6 +12,7 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::ErrorReply;
 use ringroad_control::report::StartedBy;
 use ringroad_datapath::fabric::FabricError;
+use ringroad_ring::eventfd;
 use ringroad_switch::loop_guard::BLOCKED_S;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -46,9 +47,13 @@ const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
 const PEERS: u64 = u64::MAX - 2;
 const DEVICES: u64 = u64::MAX - 3;
+const LINKS: u64 = u64::MAX - 4;
 
-/// Time between two tries to make configured ports whose devices are not there yet.
+/// Time between two tries to make what could not be made: ports whose devices are not there, or not free.
 const RETRY: Duration = Duration::from_secs(1);
+/// The shortest time between two looks at links that changed: whoever has the other end of a link can change it at any
+/// rate.
+const LINK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Why the daemon ended without a request.
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +107,11 @@ pub struct Server {
     idle_at: Option<Instant>,
     /// When accepting resumes, if it was stopped.
     accept_at: Option<Instant>,
-    /// When configured ports are tried again whose devices were not there.
+    /// When ports are tried again whose devices were not there, or not free.
     retry_at: Option<Instant>,
+    /// When links that changed are looked at, and when that was done last.
+    links_at: Option<Instant>,
+    links_seen: Option<Instant>,
     /// When the kernel's path between veth pairs is next updated to what switches have learned; and the number of ports
     /// at the last update, `usize::MAX` if something else has changed.
     shortcuts_at: Option<Instant>,
@@ -163,6 +171,7 @@ impl Server {
             (parts.signals.as_fd(), SIGNALS),
             (parts.ports.peer_changes.as_fd(), PEERS),
             (devices.as_fd(), DEVICES),
+            (parts.ports.links.bell.as_fd(), LINKS),
         ];
         for (descriptor, name) in watched {
             epoll::add(&epoll, descriptor, EventData::new_u64(name), EventFlags::IN)
@@ -193,6 +202,9 @@ impl Server {
             idle_at: None,
             accept_at: None,
             retry_at: None,
+            // What changed before it listened.
+            links_at: Some(now),
+            links_seen: None,
             shortcuts_at: None,
             ports_at_look: 0,
             netmap: Netmap::default(),
@@ -228,6 +240,7 @@ impl Server {
             self.take_events(wait)?;
             self.keep_time(Instant::now())?;
             self.serve_next()?;
+            self.parts.ports.follow_openflow_ports();
         }
         Ok(())
     }
@@ -245,7 +258,15 @@ impl Server {
             match event.data.u64() {
                 LISTENER => self.accept(),
                 SIGNALS => self.handle_signals(),
-                PEERS => survive(self.parts.ports.follow_peers())?,
+                PEERS => {
+                    let ports = &mut self.parts.ports;
+                    survive(ports.follow_peers().and_then(|()| ports.watch_devices()))?;
+                }
+                LINKS => {
+                    eventfd::drain(&*self.parts.ports.links.bell);
+                    let now = Instant::now();
+                    self.links_at = Some(self.links_seen.map_or(now, |seen| now.max(seen + LINK_PAUSE)));
+                }
                 DEVICES => self.end_closed_devices()?,
                 client => self.line_up(client),
             }
@@ -262,7 +283,7 @@ impl Server {
 
     fn next_deadline(&self) -> Instant {
         let due = self.due.first().map(|&(at, _)| at);
-        [due, self.idle_at, self.accept_at, self.retry_at, self.shortcuts_at]
+        [due, self.idle_at, self.accept_at, self.retry_at, self.links_at, self.shortcuts_at]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min)
@@ -287,6 +308,7 @@ impl Server {
             self.next_tick = now + tick_length(&self.parts.config);
             self.parts.ports.table.fabric().tick();
             self.tell_of_loops();
+            // Faults that nothing announces: a capture file that cannot be written, a broken rule.
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
             self.refill_spares();
@@ -307,14 +329,23 @@ impl Server {
                 reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
                 self.parts.ports.revive();
             }
-            if !self.parts.ports.openflow.is_empty() {
-                survive(self.parts.ports.watch_devices())?;
-                self.parts.ports.retry_openflow();
-                self.parts.ports.follow_openflow();
+            self.parts.ports.retry_openflow();
+            if self.parts.ports.links.is_pending() {
+                self.links_at = Some(now);
             }
             self.watch_waiting_ports();
         }
-        self.parts.ports.follow_openflow_ports();
+        if self.links_at.is_some_and(|at| at <= now) {
+            self.links_at = None;
+            survive(self.parts.ports.follow_links())?;
+            // The kernel's path between veth pairs has other ends.
+            self.ports_at_look = usize::MAX;
+            self.links_seen = Some(Instant::now());
+            // A link that changes all the time does not put the next try off.
+            if self.retry_at.is_none() {
+                self.watch_waiting_ports();
+            }
+        }
         let ports = self.parts.ports.table.on_switches().len();
         if self.ports_at_look != ports || self.shortcuts_at.is_some_and(|at| at <= now) {
             self.ports_at_look = ports;
@@ -360,9 +391,10 @@ impl Server {
         !self.parts.ports.waiting.is_empty() || self.parts.ports.revival.waits()
     }
 
-    /// Retries configured ports whose devices are missing, and notifies controllers of links that go up or down.
+    /// Retries what could not be made yet.
     fn watch_waiting_ports(&mut self) {
-        let waits = self.ports_wait() || !self.parts.ports.openflow.is_empty();
+        let Ports { openflow, links, .. } = &self.parts.ports;
+        let waits = self.ports_wait() || openflow.is_waiting() || links.is_pending();
         self.retry_at = waits.then(|| Instant::now() + RETRY);
     }
 

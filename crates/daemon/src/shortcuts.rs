@@ -16,24 +16,35 @@ use crate::port_entries::PortTable;
 /// time.
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A port's place on the way, and the addresses learned there.
-type Ends<'a> = BTreeMap<u8, (&'a Arc<Shortcut>, BTreeSet<Octets>)>;
+/// A port's place on the way.
+struct End<'a> {
+    shortcut: &'a Arc<Shortcut>,
+    /// Whether frames can leave by it: those that cannot are for the datapath, which counts them.
+    is_running: bool,
+    /// The addresses learned there.
+    addresses: BTreeSet<Octets>,
+}
+
+/// The ends of a switch, by the indexes of their ports.
+type Ends<'a> = BTreeMap<u8, End<'a>>;
 
 /// Updates the kernel's tables to what the switches have learned. Returns whether there are ports that need it.
 pub(crate) fn follow(table: &PortTable) -> bool {
     let mut by_switch: BTreeMap<&str, Ends<'_>> = BTreeMap::new();
     for port in table.on_switches().values() {
-        if let Some(shortcut) = port.occupant.device().and_then(|device| device.shortcut.as_ref()) {
-            let ends = by_switch.entry(&port.switch).or_default();
-            ends.insert(port.index, (shortcut, BTreeSet::new()));
+        let Some(device) = port.occupant.device() else { continue };
+        if let Some(shortcut) = &device.shortcut {
+            let is_running = device.interface.as_ref().is_none_or(|interface| interface.link.is_running());
+            let end = End { shortcut, is_running, addresses: BTreeSet::new() };
+            by_switch.entry(&port.switch).or_default().insert(port.index, end);
         }
     }
     // One alone has nowhere to pass frames to.
-    by_switch.retain(|_, ends| ends.len() > 1 || ends.values().any(|(shortcut, _)| shortcut.is_on_way()));
+    by_switch.retain(|_, ends| ends.len() > 1 || ends.values().any(|end| end.shortcut.is_on_way()));
     for (switch, ends) in &mut by_switch {
         if let Err(error) = follow_switch(table, switch, ends) {
             warn!(switch, %error, "no frames pass within the kernel");
-            ends.values().for_each(|(shortcut, _)| shortcut.give_up());
+            ends.values().for_each(|end| end.shortcut.give_up());
         }
     }
     !by_switch.is_empty()
@@ -43,19 +54,19 @@ fn follow_switch(table: &PortTable, switch: &str, ends: &mut Ends<'_>) -> Result
     let fabric = table.fabric();
     // A mirror must see the frames, and settings of ports must hold for them.
     if !fabric.only_learns(switch) {
-        return ends.values().try_for_each(|(shortcut, _)| shortcut.leave());
+        return ends.values().try_for_each(|end| end.shortcut.leave());
     }
     let Some(number) = fabric.switch_number(switch) else { return Ok(()) };
     for entry in fabric.mac_table(switch).unwrap_or_default() {
-        if let Some((_, addresses)) = ends.get_mut(&entry.port.0) {
-            addresses.insert(entry.mac.octets());
+        if let Some(end) = ends.get_mut(&entry.port.0).filter(|end| end.is_running) {
+            end.addresses.insert(entry.mac.octets());
         }
     }
     // An address that has moved leaves its old place first.
-    for (&index, (shortcut, addresses)) in ends.iter() {
-        for mac in shortcut.keep_only(number + 1, addresses)? {
+    for (&index, end) in ends.iter() {
+        for mac in end.shortcut.keep_only(number + 1, &end.addresses)? {
             fabric.refresh(switch, Mac::from_octets(mac), PortIndex(index));
         }
     }
-    ends.values().try_for_each(|(shortcut, addresses)| shortcut.add(addresses))
+    ends.values().try_for_each(|end| end.shortcut.add(&end.addresses))
 }

@@ -13,6 +13,7 @@ use ringroad_datapath::fabric::{FabricError, Runner};
 use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::device::Device;
 use ringroad_drivers::nic::link_of;
+use ringroad_netdev::{LinkState, LinkView};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
@@ -68,9 +69,13 @@ pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
     }
 }
 
-/// The interface behind a device, as it is now.
+/// The interface behind a device: the state by which frames are sent, and what only the kernel knows.
 pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
+    let LinkView { state, mtu, .. } = interface.link.view();
+    if state == LinkState::Gone {
+        return None;
+    }
     let (link, speed_bps) = link_of(interface)?;
     Some(LinkReport {
         interface: link.name,
@@ -79,11 +84,11 @@ pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
             .as_ref()
             .filter(|netns| !netns.is_current())
             .map(|netns| netns.label().to_owned()),
-        up: link.up,
-        running: link.running,
+        up: state != LinkState::Down,
+        running: state == LinkState::Running,
         speed_bps,
         mac: link.mac.unwrap_or_default().map(|byte| format!("{byte:02x}")).join(":"),
-        mtu: link.mtu,
+        mtu,
     })
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ringroad_bpf::error::BpfError;
 use ringroad_control::guarded_file::GuardedFileError;
 use ringroad_control::listening_socket::ListenError;
+use ringroad_netdev::LinkWatch;
 use ringroad_netdev::error::NetdevError;
+use ringroad_netdev::ethtool::Rings;
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError, NamespaceId};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
@@ -240,14 +242,46 @@ pub struct Device {
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// Where a device's interface is found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a device's interface is found, and its state.
+#[derive(Debug, Clone)]
 pub struct DeviceInterface {
     pub name: String,
     /// The network namespace; `None` is the opening process's.
     pub netns: Option<HeldNamespace>,
     /// The side that the device uses.
     pub side: Option<InterfaceSide>,
+    /// The state of its link.
+    pub link: Arc<LinkWatch>,
+    /// What the device was opened for; `None` if it made its interface itself.
+    pub opened_for: Option<InterfaceSettings>,
+}
+
+/// What a device is opened for: where one of these differs, only another one serves the whole interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceSettings {
+    /// Its number, which is another one for an interface that only has the same name.
+    pub index: u32,
+    /// The longest payload of a frame, bytes.
+    pub mtu: u32,
+    /// The receive queues in use.
+    pub queues: u32,
+    /// The driver's rings; `None` if it has none.
+    pub rings: Option<Rings>,
+}
+
+impl InterfaceSettings {
+    /// How they differ from those `before`, for users.
+    #[must_use]
+    pub fn changes_since(&self, before: &Self) -> String {
+        let changed = [
+            (self.index != before.index).then(|| "it is another one of this name".to_owned()),
+            (self.queues != before.queues)
+                .then(|| format!("{} queue(s), before {}", self.queues, before.queues)),
+            (self.mtu != before.mtu).then(|| format!("MTU {}, before {}", self.mtu, before.mtu)),
+            (self.rings != before.rings).then(|| "rings of other lengths".to_owned()),
+        ];
+        changed.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
 }
 
 impl std::fmt::Debug for Device {

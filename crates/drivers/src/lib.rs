@@ -4,6 +4,7 @@
 //! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets sleep with
 //! `sleep_watch`, and poll the kernel's memory with a `look_pause`.
 
+pub mod absent;
 pub mod af_packet;
 pub mod af_xdp;
 pub mod catalogue;

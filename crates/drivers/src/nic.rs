@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
-use ringroad_netdev::ethtool::{link_speed, real_queue_count};
+use ringroad_netdev::LinkWatch;
+use ringroad_netdev::ethtool::{link_speed, real_queue_count, rings};
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
 use ringroad_netdev::xdp_features::has_zero_copy;
@@ -20,7 +21,9 @@ use crate::catalogue::port_kind::{
     Access, DeviceName, InterfaceUse, Opening, Planning, PortKind, Spelling, Target,
 };
 use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
-use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, InterfaceSide, Role};
+use crate::device::{
+    Device, DeviceError, DeviceInterface, DevicePlan, InterfaceSettings, InterfaceSide, Role,
+};
 use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
@@ -234,14 +237,44 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     within(interface.netns.as_ref(), look).ok()
 }
 
+/// The settings of the interface of this name now; `None` where there is none.
+#[must_use]
+pub fn settings_of(interface: &DeviceInterface) -> Option<InterfaceSettings> {
+    within(interface.netns.as_ref(), || settings_here(&link_by_name(&interface.name)?)).ok()
+}
+
+fn settings_here(link: &LinkInfo) -> Result<InterfaceSettings, DeviceError> {
+    Ok(InterfaceSettings {
+        index: link.index,
+        mtu: link.mtu,
+        queues: real_queue_count(&link.name)?,
+        rings: rings(&link.name).ok(),
+    })
+}
+
 /// The side of the interface with number `index` that a port uses.
 fn side_of(netns: Option<&HeldNamespace>, index: u32, host: bool) -> Option<InterfaceSide> {
     netns.map(|netns| InterfaceSide { namespace: netns.id(), index, host })
 }
 
-/// A device's report of its interface.
-fn device_interface(name: &str, plan: &DevicePlan) -> DeviceInterface {
-    DeviceInterface { name: name.to_owned(), netns: plan.netns.clone(), side: plan.side }
+/// The interface of a device that is open.
+fn device_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, DeviceError> {
+    Ok(DeviceInterface {
+        // Read last: a driver may have chosen settings of its own when it was opened.
+        opened_for: Some(settings_here(link)?),
+        ..own_interface(link, plan)?
+    })
+}
+
+/// The interface that a device has made.
+fn own_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, DeviceError> {
+    Ok(DeviceInterface {
+        name: link.name.clone(),
+        netns: plan.netns.clone(),
+        side: plan.side,
+        link: Arc::new(LinkWatch::open(link.index)?),
+        opened_for: None,
+    })
 }
 
 impl From<NamespaceError> for DeviceError {
@@ -342,7 +375,7 @@ fn open_interface(opening: Opening<'_>, mechanism: Mechanism) -> Result<Device, 
         if !link.up {
             device.notes.push(format!("{interface} is down: `ip link set {interface} up`, where it is"));
         }
-        device.interface = Some(device_interface(interface, &plan));
+        device.interface = Some(device_interface(&link, &plan)?);
         Ok(device)
     })
 }
@@ -477,7 +510,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
             return Err(DeviceError::GenericXdp(interface.to_owned()));
         }
         let wish = HostRingsWish {
-            interface: link.name,
+            interface: link.name.clone(),
             ifindex: link.index,
             mtu: link.mtu,
             queues: plan.queues,
@@ -493,7 +526,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
                 mode: host.mode,
                 max_frame_bytes: max_frame_bytes(link.mtu),
             },
-            interface: Some(device_interface(interface, &plan)),
+            interface: Some(device_interface(&link, &plan)?),
             notes: host.notes,
             keep: None,
         })
@@ -505,7 +538,7 @@ fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         let wish = VethWish {
-            interface: link.name,
+            interface: link.name.clone(),
             ifindex: link.index,
             mtu: link.mtu,
             queues: plan.queues,
@@ -515,7 +548,7 @@ fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
         let capabilities =
             Capabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
         Ok(Device {
-            interface: Some(device_interface(interface, &plan)),
+            interface: Some(device_interface(&link, &plan)?),
             shortcut: veth.shortcut,
             notes: veth.notes,
             ..Device::new(boxed(veth.queues), capabilities)
@@ -540,15 +573,14 @@ fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
         offloads: takes_offloads(options, role),
         up: true,
     };
-    let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open_or_resume(&wish, left)?))?;
-    Ok(Device {
-        peer: None,
-        shortcut: None,
-        queues: boxed(tap.queues),
-        capabilities: Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 },
-        interface: Some(device_interface(&tap.name, &plan)),
-        notes: tap.notes,
-        keep: None,
+    within(plan.netns.as_ref(), || {
+        let tap = TapDevice::open_or_resume(&wish, left)?;
+        let capabilities = Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 };
+        Ok(Device {
+            interface: Some(own_interface(&link_by_name(&tap.name)?, &plan)?),
+            notes: tap.notes,
+            ..Device::new(boxed(tap.queues), capabilities)
+        })
     })
 }
 

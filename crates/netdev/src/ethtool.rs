@@ -1,7 +1,7 @@
 //! A driver's reports through ethtool: speed, queues, rings, timestamps.
 
 use crate::error::NetdevError;
-use crate::ethtool_message::{ask, bits};
+use crate::ethtool_message::{ask, bits, number_attribute};
 use crate::generic_message::Attributes;
 use crate::link::{check_name, link_by_name};
 use crate::link_probe::{interface_ioctl, interface_request, interface_socket};
@@ -18,6 +18,7 @@ const RINGS_TX_MAX: u16 = 5;
 const RINGS_RX: u16 = 6;
 const RINGS_TX: u16 = 9;
 const CHANNELS_GET: u8 = 17;
+const CHANNELS_SET: u8 = 18;
 const CHANNELS_RX_MAX: u16 = 2;
 const CHANNELS_TX_MAX: u16 = 3;
 const CHANNELS_COMBINED_MAX: u16 = 5;
@@ -143,6 +144,16 @@ pub fn channels(interface: &str) -> Result<Channels, NetdevError> {
     })
 }
 
+/// Has `interface` use so many receive-only and transmit-only queues.
+///
+/// # Errors
+/// [`NetdevError::Unsupported`] if its driver cannot change them; [`NetdevError::Refused`] beyond what it has.
+pub fn set_channels(interface: &str, rx: u32, tx: u32) -> Result<(), NetdevError> {
+    let content = [number_attribute(CHANNELS_RX, rx), number_attribute(CHANNELS_TX, tx)];
+    let operation = || format!("set the number of queues of {interface}");
+    ask(interface, CHANNELS_SET, &content, "number of queues", &operation).map(drop)
+}
+
 /// The rings of `interface`.
 ///
 /// # Errors
@@ -210,7 +221,7 @@ pub fn real_queue_count(interface: &str) -> Result<u32, NetdevError> {
 }
 
 fn get(interface: &str, command: u8, what: &'static str) -> Result<Attributes, NetdevError> {
-    ask(interface, command, None, what, &|| format!("read the {what} of {interface}"))
+    ask(interface, command, &[], what, &|| format!("read the {what} of {interface}"))
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! The kernel's ethtool family of generic netlink: a request about an interface, and the reply's attributes. Source:
 //! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. Linux 5.6, parts of it 5.8.
 
-use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NlasIterator, parse_string};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NlasIterator, parse_string, parse_u32};
 use rustix::io::Errno;
 
 use crate::error::NetdevError;
-use crate::generic_message::{Attributes, ask_family, bytes_of, find};
+use crate::generic_message::{Attributes, FamilyMessage, ask_family, bytes_of, find};
 use crate::link::{check_name, name_missing};
 
-const FAMILY: &str = "ethtool";
+pub(crate) const FAMILY: &str = "ethtool";
 
 /// In every message, the attribute that names the interface.
 const HEADER: u16 = 1;
+const HEADER_DEVICE_INDEX: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 
 const BITSET_NOMASK: u16 = 1;
@@ -58,13 +59,13 @@ fn nested(kind: u16, parts: &[DefaultNla]) -> DefaultNla {
 pub(crate) fn ask(
     interface: &str,
     command: u8,
-    content: Option<DefaultNla>,
+    content: &[DefaultNla],
     what: &'static str,
     operation: &dyn Fn() -> String,
 ) -> Result<Attributes, NetdevError> {
     check_name(interface)?;
     let mut parts = vec![nested(HEADER, &[text(HEADER_DEVICE_NAME, interface)])];
-    parts.extend(content);
+    parts.extend_from_slice(content);
     let answer = ask_family(FAMILY, command, &parts, operation).map_err(|error| match error {
         NetdevError::Refused { source: Errno::OPNOTSUPP, .. } => {
             NetdevError::Unsupported { interface: interface.to_owned(), what }
@@ -72,4 +73,14 @@ pub(crate) fn ask(
         other => name_missing(interface, other),
     })?;
     answer.ok_or(NetdevError::NoEthtool)
+}
+
+/// Number of the interface that a message is about.
+pub(crate) fn interface_of(message: &FamilyMessage) -> Option<u32> {
+    parse_u32(find(message.attributes.value(HEADER)?, HEADER_DEVICE_INDEX)?).ok()
+}
+
+/// A number as an attribute.
+pub(crate) fn number_attribute(kind: u16, number: u32) -> DefaultNla {
+    DefaultNla::new(kind, number.to_ne_bytes().to_vec())
 }

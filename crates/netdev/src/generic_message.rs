@@ -5,7 +5,7 @@ use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized, parse_u8,
     parse_u32, parse_u64,
 };
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
@@ -16,9 +16,9 @@ use crate::netlink::Requests;
 
 /// A message of a family, either way.
 #[derive(Debug)]
-struct FamilyMessage {
+pub(crate) struct FamilyMessage {
     command: u8,
-    attributes: Vec<u8>,
+    pub(crate) attributes: Attributes,
 }
 
 impl GenlFamily for FamilyMessage {
@@ -38,21 +38,21 @@ impl GenlFamily for FamilyMessage {
 
 impl Emitable for FamilyMessage {
     fn buffer_len(&self) -> usize {
-        self.attributes.len()
+        self.attributes.0.len()
     }
 
     fn emit(&self, buffer: &mut [u8]) {
-        buffer.copy_from_slice(&self.attributes);
+        buffer.copy_from_slice(&self.attributes.0);
     }
 }
 
 impl ParseableParametrized<[u8], GenlHeader> for FamilyMessage {
     fn parse_with_param(attributes: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
-        Ok(Self { command: header.cmd, attributes: attributes.to_vec() })
+        Ok(Self { command: header.cmd, attributes: Attributes(attributes.to_vec()) })
     }
 }
 
-/// The attributes of an answer.
+/// The attributes of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<u8>);
 
@@ -102,30 +102,54 @@ pub(crate) fn ask_family(
     operation: &dyn Fn() -> String,
 ) -> Result<Option<Attributes>, NetdevError> {
     let mut requests = Requests::open(NETLINK_GENERIC)?;
-    let Some(number) = family_number(&mut requests, family)? else { return Ok(None) };
-    let mut request = GenlMessage::from_payload(FamilyMessage { command, attributes: bytes_of(attributes) });
-    request.set_resolved_family_id(number);
+    let Some(family) = Family::look(&mut requests, family)? else { return Ok(None) };
+    let attributes = Attributes(bytes_of(attributes));
+    let mut request = GenlMessage::from_payload(FamilyMessage { command, attributes });
+    request.set_resolved_family_id(family.number);
     let mut answers = requests.ask(request, 0, operation)?;
-    Ok(Some(answers.pop().map(|answer| Attributes(answer.payload.attributes)).unwrap_or_default()))
+    Ok(Some(answers.pop().map(|answer| answer.payload.attributes).unwrap_or_default()))
 }
 
-/// Queries the kernel for the number of the family, which differs from boot to boot; `None` where there is no such
-/// family.
-fn family_number(requests: &mut Requests, family: &str) -> Result<Option<u16>, NetdevError> {
-    let operation = || format!("query the kernel's {family} interface");
-    let request =
-        GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(family.to_owned())] };
-    let answers = match requests.ask(GenlMessage::from_payload(request), 0, &operation) {
-        Err(NetdevError::Refused { source: Errno::NOENT, .. }) => return Ok(None),
-        answers => answers?,
-    };
-    let mut attributes = answers.into_iter().flat_map(|answer| answer.payload.nlas);
-    let number = attributes.find_map(|attribute| match attribute {
-        GenlCtrlAttrs::FamilyId(id) => Some(id),
-        _ => None,
-    });
-    match number {
-        Some(number) => Ok(Some(number)),
-        None => Err(NetdevError::Answer { operation: operation(), reason: "it has no number".to_owned() }),
+/// A family, whose numbers differ from boot to boot.
+pub(crate) struct Family {
+    number: u16,
+    groups: Vec<Vec<McastGrpAttrs>>,
+}
+
+impl Family {
+    /// Queries the kernel for the family of this name; `None` where there is none.
+    pub(crate) fn look(requests: &mut Requests, name: &str) -> Result<Option<Self>, NetdevError> {
+        let operation = || format!("query the kernel's {name} interface");
+        let request =
+            GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };
+        let answers = match requests.ask(GenlMessage::from_payload(request), 0, &operation) {
+            Err(NetdevError::Refused { source: Errno::NOENT, .. }) => return Ok(None),
+            answers => answers?,
+        };
+        let (mut number, mut groups) = (None, Vec::new());
+        for attribute in answers.into_iter().flat_map(|answer| answer.payload.nlas) {
+            match attribute {
+                GenlCtrlAttrs::FamilyId(id) => number = Some(id),
+                GenlCtrlAttrs::McastGroups(list) => groups = list,
+                _ => {}
+            }
+        }
+        match number {
+            Some(number) => Ok(Some(Self { number, groups })),
+            None => {
+                Err(NetdevError::Answer { operation: operation(), reason: "it has no number".to_owned() })
+            }
+        }
+    }
+
+    /// Number of one of its multicast groups.
+    pub(crate) fn group(&self, name: &str) -> Option<u32> {
+        let is_it = |group: &&Vec<McastGrpAttrs>| {
+            group.iter().any(|part| matches!(part, McastGrpAttrs::Name(known) if known == name))
+        };
+        self.groups.iter().find(is_it)?.iter().find_map(|part| match part {
+            McastGrpAttrs::Id(number) => Some(*number),
+            McastGrpAttrs::Name(_) => None,
+        })
     }
 }

@@ -2,18 +2,21 @@
 //! namespaces, and a driver's reports through ethtool and of its XDP.
 //!
 //! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket: for the control
-//! path. For repeated requests drivers use a [`link_probe::LinkProbe`]. A function acts in the network namespace of the
-//! calling thread; [`namespace::in_namespace`] calls it in another one.
+//! path. Whether a link carries frames is read from a [`link_watch::LinkWatch`], which follows the kernel's notices;
+//! the statistics of a link, where they are read again and again, from a [`link_probe::LinkProbe`]. A function acts in
+//! the network namespace of the calling thread; [`namespace::in_namespace`] calls it in another one.
 
 pub mod error;
 pub mod ethtool;
 mod ethtool_message;
+mod ethtool_monitor;
 mod generic_message;
 pub mod link;
 pub mod link_change;
 pub mod link_monitor;
 pub mod link_probe;
 pub mod link_use;
+pub mod link_watch;
 pub mod namespace;
 mod netlink;
 pub mod offload;
@@ -22,7 +25,8 @@ mod test_namespace;
 pub mod xdp_features;
 
 pub use error::NetdevError;
-pub use link::{LinkInfo, link_by_name};
+pub use link::{LinkInfo, link_by_index, link_by_name};
 pub use link_monitor::{LinkEvent, LinkMonitor};
-pub use link_probe::{LinkProbe, LinkState};
+pub use link_probe::LinkProbe;
+pub use link_watch::{LinkState, LinkView, LinkWatch};
 pub use namespace::{HeldNamespace, Namespace, NamespaceError, NamespaceId, in_namespace};

@@ -125,8 +125,24 @@ pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     the_link(answers, &operation)
 }
 
+/// The link with the number `index` in the calling thread's network namespace.
+///
+/// # Errors
+/// [`NetdevError::Refused`]: there is none, among others.
+pub fn link_by_index(index: u32) -> Result<LinkInfo, NetdevError> {
+    look(&mut Requests::open(NETLINK_ROUTE)?, index)
+}
+
+/// The same by a socket that stays open.
+pub(crate) fn look(requests: &mut Requests, index: u32) -> Result<LinkInfo, NetdevError> {
+    let mut request = LinkMessage::default();
+    request.header.index = index;
+    let operation = || format!("read interface number {index}");
+    the_link(requests.ask(RouteNetlinkMessage::GetLink(request), 0, &operation)?, &operation)
+}
+
 /// The one link in the kernel's replies to `operation`.
-pub(crate) fn the_link(
+fn the_link(
     answers: Vec<RouteNetlinkMessage>,
     operation: &dyn Fn() -> String,
 ) -> Result<LinkInfo, NetdevError> {

@@ -56,6 +56,18 @@ impl LinkMonitor {
         Ok(Self { socket, buffer: receive_buffer() })
     }
 
+    /// Begins to listen to the links of this namespace and of those that it knows, as those of the other ends of its
+    /// links. An event does not tell the namespace.
+    ///
+    /// # Errors
+    /// [`NetdevError::Socket`], also without `CAP_NET_BROADCAST` in this namespace.
+    pub(crate) fn open_across_namespaces() -> Result<Self, NetdevError> {
+        let this = Self::open()?;
+        let set = this.socket.set_listen_all_namespaces(true);
+        set.map_err(|source| NetdevError::Socket { operation: "set up", source })?;
+        Ok(this)
+    }
+
     /// Gives each event that waits to `each`, oldest first, and returns how many there were. Never blocks.
     ///
     /// # Errors
@@ -79,6 +91,14 @@ impl LinkMonitor {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl LinkMonitor {
+    /// Leaves room for few events.
+    pub(crate) fn shrink_room(&self) {
+        self.socket.set_rx_buf_sz(16_384_i32).unwrap();
     }
 }
 
@@ -199,7 +219,7 @@ mod tests {
     fn lost_events_are_reported_and_later_ones_arrive() {
         in_new_namespace(|| {
             let mut monitor = LinkMonitor::open().unwrap();
-            monitor.socket.set_rx_buf_sz(16_384_i32).unwrap();
+            monitor.shrink_room();
             for round in 0..100 {
                 set_mtu("lo", 1500 + round).unwrap();
             }

@@ -149,7 +149,7 @@ impl NamespaceId {
     }
 
     /// That of the file at `path`.
-    fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino() })
     }
 

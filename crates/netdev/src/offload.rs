@@ -93,7 +93,7 @@ pub type Features = BTreeMap<String, FeatureState>;
 /// [`NetdevError`]: no such interface, among others.
 pub fn features(interface: &str) -> Result<Features, NetdevError> {
     let operation = || format!("read the features of {interface}");
-    let answer = ask(interface, FEATURES_GET, None, "features", &operation)?;
+    let answer = ask(interface, FEATURES_GET, &[], "features", &operation)?;
     let mut features = Features::new();
     for name in bits(&answer, FEATURES_ACTIVE) {
         features.entry(name).or_default().on = true;
@@ -175,7 +175,7 @@ pub fn set_features(interface: &str, settings: &[FeatureSetting]) -> Result<(), 
     }
     let known = settings.iter().filter(|setting| before.contains_key(&setting.feature));
     let wanted = bit_changes(FEATURES_WANTED, known.map(|setting| (setting.feature.as_str(), setting.on)));
-    ask(interface, FEATURES_SET, Some(wanted), "changeable features", &|| {
+    ask(interface, FEATURES_SET, &[wanted], "changeable features", &|| {
         format!("set the features of {interface}")
     })?;
     let after = features(interface)?;

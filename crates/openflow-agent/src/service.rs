@@ -65,6 +65,7 @@ pub(crate) enum Command {
     SetPort(PortNo, Box<Port>),
     RemovePort(PortNo),
     Controllers(Controllers, FailMode),
+    Settle(Sender<()>),
     Freeze(Sender<(Remains, Vec<u8>)>),
     Counts(Sender<Vec<u8>>),
     Thaw,
@@ -135,6 +136,14 @@ impl Service {
     /// A port has left.
     pub fn remove_port(&self, number: PortNo) {
         self.tell(Command::RemovePort(number));
+    }
+
+    /// Waits until the workers see all ports as they were set before, at most for this time. Whether they do.
+    #[must_use]
+    pub fn settle(&self, within: Duration) -> bool {
+        let (reply, answer) = channel();
+        self.tell(Command::Settle(reply));
+        answer.recv_timeout(within).is_ok()
     }
 
     /// Other controllers, another fail mode, or other certificates. Connections to controllers that stay configured

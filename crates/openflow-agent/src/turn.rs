@@ -111,7 +111,9 @@ impl Turn {
             for fd in ready {
                 self.serve(fd);
             }
-            self.go_on();
+            if !self.go_on() {
+                return;
+            }
             self.send_out();
             // Who has read an answer finds in the report what was done for it.
             self.tell_report();
@@ -140,6 +142,7 @@ impl Turn {
                     self.tls = controllers.tls;
                     self.change_controllers(controllers.addresses);
                 }
+                Ok(Command::Settle(reply)) => drop(reply.send(())),
                 Ok(Command::Freeze(reply)) => {
                     let image = self.frozen.insert(self.agent.state().image());
                     let records = std::mem::take(&mut image.bytes);
@@ -317,17 +320,22 @@ impl Turn {
         }
     }
 
-    /// Gives each connection a turn that has something to do.
-    fn go_on(&mut self) {
+    /// Gives each connection a turn that has something to do, and the owner's commands one between them. False: the
+    /// thread must end.
+    fn go_on(&mut self) -> bool {
         let now_ns = self.now_ns();
         let ids: Vec<SessionId> = self.links.keys().copied().collect();
         for id in ids {
-            if self.agent.session(id).is_some_and(|session| session.has_work()) {
+            if self.frozen.is_none() && self.agent.session(id).is_some_and(|session| session.has_work()) {
                 self.agent.go_on(id, now_ns);
                 // One answer can be long, and there are many connections.
                 self.bound_waiting();
+                if !self.obey() {
+                    return false;
+                }
             }
         }
+        true
     }
 
     /// Ends the connection with the most waiting answers, if all have too much together.

@@ -69,6 +69,11 @@ impl<O, K> Table<O, K> {
         &self.devices
     }
 
+    /// The same devices, to note something at them.
+    pub fn devices_mut(&mut self) -> impl Iterator<Item = (&str, &mut Device)> {
+        self.devices.iter_mut().map(|(key, port)| (key.as_str(), &mut port.device))
+    }
+
     /// Whether there is no port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -224,6 +229,32 @@ impl<O, K> Table<O, K> {
     pub fn use_queues(&mut self, key: &str, count: u16) -> Result<(), FabricError> {
         let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
         self.fabric.use_queues(&port.switch, &port.port, count)
+    }
+
+    /// Gives a port of a switch another device, with its region, if it has one. The port's place, settings and account
+    /// stay. Returns the device that it had.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], also for a port without a device; or a worker that is gone.
+    pub fn replace_device(
+        &mut self,
+        key: &str,
+        (mut device, home): (Device, Option<Arc<ShmRegion>>),
+        shape: PortShape,
+    ) -> Result<Box<Device>, FabricError> {
+        let no_port = || FabricError::NoSuchPort(key.to_owned());
+        let port = self.on_switches.get_mut(key).ok_or_else(no_port)?;
+        let Occupant::Device { device: before, .. } = &port.occupant else { return Err(no_port()) };
+        if let Some(shortcut) = &before.shortcut {
+            shortcut.give_up();
+        }
+        self.fabric.replace(&port.switch, &port.port, Share::Own, take_queues(&mut device))?;
+        port.shape = shape;
+        let occupant = Occupant::Device { device: Box::new(device), home };
+        match std::mem::replace(&mut port.occupant, occupant) {
+            Occupant::Device { device, .. } => Ok(device),
+            _ => Err(no_port()),
+        }
     }
 
     /// Takes a port off its switch, for any owner.

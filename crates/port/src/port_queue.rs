@@ -291,7 +291,7 @@ pub trait Diagnose {
     }
 
     /// Frames delivered to the queue that its device has dropped since the last call. Called for reports, never per
-    /// batch.
+    /// batch, and when the queue is closed.
     fn refused(&mut self) -> Refused {
         Refused::default()
     }

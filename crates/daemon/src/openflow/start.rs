@@ -79,6 +79,7 @@ impl Ports {
                 socket_path,
                 _socket: socket,
                 known: BTreeMap::new(),
+                is_ahead: false,
             }),
             Err(refusal) => {
                 let _ = self.table.fabric_mut().detach(name, CONTROLLERS_PORT);

@@ -37,6 +37,7 @@ impl Server {
                 let opened = permitted.and_then(|name| self.parts.ports.open(&name, &wish, &session.client));
                 match opened {
                     Ok(opened) => {
+                        self.parts.ports.settle_openflow_ports();
                         let user = session.client.peer.uid;
                         info!(port = %opened.reply.name, client = %session.client, user, "opened");
                         let reply = Reply::Opened(opened.reply.clone());
@@ -58,6 +59,7 @@ impl Server {
                 let asker = Asker { client: &session.client, permissions: &permissions, place };
                 let Answer { reply, descriptors } =
                     self.netmap.answer(&mut self.parts.ports, asker, device, request);
+                self.parts.ports.settle_openflow_ports();
                 if let NetmapReply::Failed { errno, message } = &reply {
                     let user = session.client.peer.uid;
                     debug!(client = %session.client, user, errno, reason = %message, "refused");
@@ -66,7 +68,11 @@ impl Server {
                 session.connection.send(&Reply::Netmap(reply), &borrowed);
                 return Ok(());
             }
-            Ok(request) => self.handle(session, request)?,
+            Ok(request) => {
+                let handled = self.handle(session, request)?;
+                self.parts.ports.settle_openflow_ports();
+                handled
+            }
             Err(refusal) => Err(refusal),
         };
         let reply = result.unwrap_or_else(|refusal| {

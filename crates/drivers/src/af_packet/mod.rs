@@ -24,7 +24,7 @@ use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringroad_netdev::{LinkProbe, NetdevError, ethtool};
+use ringroad_netdev::{LinkWatch, NetdevError, ethtool, link_by_index};
 
 pub use queue::PacketQueue;
 
@@ -159,12 +159,13 @@ impl PacketDevice {
             return Err(PacketError::Slots { interface: interface(), slots: wish.slots });
         }
         let failed = |step: &'static str| move |source: Error| failure(wish, step, source);
-        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
-        match link.look() {
-            Ok(link) if link.ethernet => {}
-            Ok(_) => return Err(PacketError::NotEthernet(interface())),
+        let link = match LinkWatch::open(wish.ifindex) {
+            Ok(link) => Arc::new(link),
             Err(error) if error.is_no_interface() => return Err(PacketError::NoInterface(interface())),
             Err(error) => return Err(error.into()),
+        };
+        if !link_by_index(wish.ifindex)?.ethernet {
+            return Err(PacketError::NotEthernet(interface()));
         }
         let mut notes = Vec::new();
 

@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ringroad_netdev::{LinkProbe, LinkState};
+use ringroad_netdev::{LinkState, LinkWatch};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
@@ -47,12 +47,9 @@ pub struct PacketQueue {
     receiver: AnyReceiver,
     watch: SleepWatch,
     sender: Sender,
-    link: Arc<LinkProbe>,
+    link: Arc<LinkWatch>,
     /// The interface's name when it was opened.
     name: String,
-    /// It went down, and was not seen up since.
-    suspect: bool,
-    gone: bool,
 }
 
 impl PacketQueue {
@@ -61,31 +58,30 @@ impl PacketQueue {
     pub(super) fn new(
         receiver: AnyReceiver,
         sender: Sender,
-        link: Arc<LinkProbe>,
+        link: Arc<LinkWatch>,
         name: String,
     ) -> rustix::io::Result<Self> {
         let watch = SleepWatch::new(receiver.socket())?;
-        Ok(Self { receiver, watch, sender, link, name, suspect: false, gone: false })
+        Ok(Self { receiver, watch, sender, link, name })
     }
 }
 
 impl PacketQueue {
-    /// Looks whether the interface has gone. Going down leaves an error, for which the socket would be readable until
-    /// it is taken; an interface that goes away goes down first, and leaves no other.
+    /// Looks for the error that an interface leaves when it goes down, also on its way to be deleted: the socket would be
+    /// readable until it is taken, and the worker is to know before it sleeps again.
     fn look_for_end(&mut self) {
         if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.socket()) {
-            self.suspect = true;
+            self.link.refresh();
         }
-        if self.suspect {
-            let state = self.link.state();
-            self.gone = state == LinkState::Gone;
-            self.suspect = matches!(state, LinkState::Gone | LinkState::Down);
-        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.link.state() == LinkState::Gone
     }
 
     /// Whether nothing comes any more. The kernel may still show received frames of an interface that is gone.
     fn is_over(&self) -> bool {
-        self.gone && !either!(&self.receiver, receiver => receiver.has_hidden())
+        self.is_gone() && !either!(&self.receiver, receiver => receiver.has_hidden())
     }
 }
 
@@ -110,12 +106,10 @@ impl PortQueue for PacketQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let link = &self.link;
-        let delivery = self.sender.send(batch, frames, || link.state() == LinkState::Running);
-        if delivery.dropped.of(DropCause::LinkDown) != 0 && !self.gone {
-            self.look_for_end();
+        if !self.link.is_running() {
+            return Delivery::dropped(DropCause::LinkDown, frames.len());
         }
-        delivery
+        self.sender.send(batch, frames, &self.link)
     }
 
     fn flush(&mut self) -> u32 {
@@ -146,7 +140,7 @@ impl Sleep for PacketQueue {
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
-        if sleeping && !self.gone {
+        if sleeping && !self.is_gone() {
             self.look_for_end();
             self.watch.begin(self.receiver.socket());
         }
@@ -178,19 +172,11 @@ impl Diagnose for PacketQueue {
     }
 
     fn fault(&self) -> Option<String> {
-        let name = &self.name;
-        match self.link.state() {
-            LinkState::Running => None,
-            LinkState::NoCarrier => {
-                Some(format!("interface {name} has no link: its cable or its peer is missing"))
-            }
-            LinkState::Down => Some(format!("interface {name} is down (`ip link set {name} up`)")),
-            LinkState::Gone => Some(format!("interface {name} is gone")),
-        }
+        self.link.state().fault(&self.name)
     }
 
     fn is_gone(&self) -> bool {
-        self.gone
+        self.link.state() == LinkState::Gone
     }
 
     fn missed_frames(&mut self) -> u64 {

@@ -8,6 +8,7 @@
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use ringroad_netdev::LinkWatch;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -181,16 +182,15 @@ impl Sender {
         self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge
     }
 
-    /// Sends the frames of `batch` that `frames` names. `is_running` returns whether the interface has a link at all,
-    /// if the kernel accepts not even the first.
-    pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
+    /// Sends the frames of `batch` that `frames` names on the interface of `link`.
+    pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], link: &LinkWatch) -> Delivery {
         let mut delivery = Delivery::default();
         for some in frames.chunks(BATCH_FRAMES) {
             let messages = match batch.is_single() {
                 true => self.singles.point_at(batch, some),
                 false => self.gathered.gather(batch, some),
             };
-            send_messages(&self.socket, messages, batch, some, &is_running, &mut delivery);
+            send_messages(&self.socket, messages, batch, some, link, &mut delivery);
         }
         self.on_their_way_bytes += most_charged(delivery.frames as usize, delivery.bytes as usize);
         delivery
@@ -203,7 +203,7 @@ fn send_messages(
     messages: &mut [libc::mmsghdr],
     batch: &Batch,
     frames: &[u16],
-    is_running: &impl Fn() -> bool,
+    link: &LinkWatch,
     delivery: &mut Delivery,
 ) {
     let mut done = 0;
@@ -213,7 +213,7 @@ fn send_messages(
     {
         let Some(sent) = send_some(socket, rest) else {
             let rest = frames.get(done..).unwrap_or(&[]);
-            match refusals.judge(batch, rest, is_running, delivery) {
+            match refusals.judge(batch, rest, link, delivery) {
                 Next::Again => {}
                 Next::Behind => done += 1,
                 Next::Nothing => return,
@@ -261,13 +261,7 @@ struct Refusals {
 impl Refusals {
     /// Judges why the kernel refused the first of `frames` just now, and counts what is dropped for it.
     #[cold]
-    fn judge(
-        &mut self,
-        batch: &Batch,
-        frames: &[u16],
-        is_running: &impl Fn() -> bool,
-        delivery: &mut Delivery,
-    ) -> Next {
+    fn judge(&mut self, batch: &Batch, frames: &[u16], link: &LinkWatch, delivery: &mut Delivery) -> Next {
         let left = frames.len() as u32;
         let len = frames.first().map_or(0, |&frame| batch.frame_bytes(usize::from(frame)));
         let (cause, dropped) = match Error::last_os_error().raw_os_error().unwrap_or(0) {
@@ -279,14 +273,16 @@ impl Refusals {
             }
             libc::ENETDOWN | libc::ENXIO | libc::ENODEV => (DropCause::LinkDown, left),
             libc::EAGAIN => (DropCause::NoSpace, left),
-            libc::ENOBUFS if self.count == 0 && delivery.frames == 0 && !is_running() => {
-                (DropCause::LinkDown, left)
-            }
+            libc::ENOBUFS if !link.is_running() => (DropCause::LinkDown, left),
             libc::EMSGSIZE => (DropCause::TooLong, 1),
             libc::EINVAL if len < 14 => (DropCause::TooShort, 1),
             // The card's queue is full, or the kernel short of memory.
             _ if self.count == PATIENCE => (DropCause::NoSpace, left),
-            _ => {
+            errno => {
+                // So is a frame refused for lack of a carrier, of which the kernel has not notified yet.
+                if errno == libc::ENOBUFS {
+                    link.doubt();
+                }
                 self.count += 1;
                 (DropCause::NoSpace, 1)
             }

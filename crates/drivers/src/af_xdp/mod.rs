@@ -25,7 +25,7 @@ use ringroad_bpf::attached::detach_xdp;
 use ringroad_bpf::link::{Link, XdpMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
-use ringroad_netdev::LinkProbe;
+use ringroad_netdev::LinkWatch;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
@@ -131,7 +131,7 @@ struct Attachment {
     longest_rx_bytes: usize,
     /// Length of a piece that fills a card's buffer, where no driver marks a piece as one; else none that occurs.
     full_piece_bytes: usize,
-    link: LinkProbe,
+    link: LinkWatch,
     _steering: Option<Steering>,
 }
 
@@ -352,7 +352,7 @@ fn open_as(
             true => uncut_bytes(umem.chunk_bytes()),
             false => usize::MAX,
         },
-        link: LinkProbe::open(wish.ifindex)?,
+        link: LinkWatch::open(wish.ifindex)?,
         _steering: steering.take(),
     });
     let queues = (0..).zip(sockets).zip(buffers).map(|((number, socket), list)| {

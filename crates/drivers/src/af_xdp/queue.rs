@@ -29,7 +29,7 @@ use super::socket::XdpSocket;
 use super::umem::Umem;
 use crate::look_pause::LookPause;
 use crate::sleep_watch::SleepWatch;
-use transmit::{MAX_TX_DESCRIPTORS, SingleLengths};
+use transmit::{MAX_TX_DESCRIPTORS, Refusals, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
@@ -40,7 +40,7 @@ const LOOK_EVERY_NS: u64 = 1000;
 /// How long a sleeping datapath leaves frames on the tx ring that the driver has not taken.
 const UNTAKEN_POLL: Duration = Duration::from_millis(1);
 
-/// State of the interface as the last call found it.
+/// Whether the kernel takes frames, as its last answer was. Whether the link carries them, [`Attachment::link`] tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interface {
     Up,
@@ -78,8 +78,8 @@ pub struct XdpQueue {
     missed_before: u64,
     /// Frames that came without an end, not reported yet.
     incomplete: u64,
-    /// Frames that the device dropped, not reported yet.
-    refused: Refused,
+    /// Frames that the device dropped, which count as delivered.
+    refused: Refusals,
 }
 
 impl XdpQueue {
@@ -117,11 +117,18 @@ impl XdpQueue {
             unreadable: 0,
             missed_before: 0,
             incomplete: 0,
-            refused: Refused::default(),
+            refused: Refusals::default(),
             socket,
             umem,
             attachment,
         })
+    }
+
+    /// Whether nothing comes any more, and nothing leaves.
+    fn has_ended(&self) -> bool {
+        self.interface == Interface::Gone
+            || self.attachment.link.state() == LinkState::Gone
+            || self.violation.is_some()
     }
 
     /// Whether no frame is on the rx ring, or was not just now.
@@ -388,6 +395,9 @@ impl PortQueue for XdpQueue {
                 Err(cause) => delivery.dropped.add(cause, 1),
             }
         }
+        if self.refused.frames() != 0 {
+            self.settle(&mut delivery);
+        }
         delivery
     }
 
@@ -432,7 +442,7 @@ impl PortQueue for XdpQueue {
 
 impl Sleep for XdpQueue {
     fn has_waiting(&mut self) -> bool {
-        if self.violation.is_some() || self.interface == Interface::Gone {
+        if self.has_ended() {
             return false;
         }
         // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
@@ -452,8 +462,7 @@ impl Sleep for XdpQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let quiet = self.interface == Interface::Gone || self.violation.is_some();
-        (!quiet).then(|| self.watch.descriptor())
+        (!self.has_ended()).then(|| self.watch.descriptor())
     }
 }
 
@@ -496,7 +505,7 @@ impl Diagnose for XdpQueue {
         let name = &self.attachment.interface;
         match self.violation {
             Some(violation) => Some(format!("interface {name}: {violation}")),
-            None => (self.interface == Interface::Gone).then(|| format!("interface {name} is gone")),
+            None => self.has_ended().then(|| LinkState::Gone.fault(name)).flatten(),
         }
     }
 
@@ -505,18 +514,8 @@ impl Diagnose for XdpQueue {
         if let Some(failure) = self.failure(Way::Either) {
             return Some(failure);
         }
-        // Queried again, since possibly nothing was sent after the interface changed.
-        match self.socket.send() {
-            Err(Errno::NETDOWN) => {
-                return Some(format!(
-                    "interface {name} is down: bring it up with `ip link set dev {name} up`"
-                ));
-            }
-            Err(Errno::NXIO | Errno::NODEV) => return Some(format!("interface {name} is gone")),
-            _ => {}
-        }
-        if self.interface == Interface::Down && self.attachment.link.state() == LinkState::NoCarrier {
-            return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
+        if let Some(fault) = self.attachment.link.state().fault(name) {
+            return Some(fault);
         }
         if self.is_stuck() {
             return Some(format!(
@@ -529,7 +528,7 @@ impl Diagnose for XdpQueue {
     }
 
     fn is_gone(&self) -> bool {
-        self.interface == Interface::Gone || self.violation.is_some()
+        self.has_ended()
     }
 
     fn incomplete_frames(&mut self) -> u64 {
@@ -537,7 +536,7 @@ impl Diagnose for XdpQueue {
     }
 
     fn refused(&mut self) -> Refused {
-        std::mem::take(&mut self.refused)
+        self.refused.take()
     }
 
     fn waiting(&mut self) -> Waiting {

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use ringroad_bpf::error::BpfError;
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
-use ringroad_netdev::{LinkProbe, NetdevError, link_change};
+use ringroad_netdev::{LinkWatch, NetdevError, link_change};
 use ringroad_port::port_queue::HandOver;
 
-use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
+use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
 
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
@@ -97,8 +97,6 @@ impl HostRings {
     pub fn open_or_resume(wish: &HostRingsWish, left: Vec<HandOver>) -> Result<Self, HostRingsError> {
         let interface = || wish.interface.clone();
         let bpf = |source| HostRingsError::Bpf { interface: interface(), source };
-        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
-
         let tap_wish = TapWish {
             name: tap_name(wish.ifindex),
             queues: wish.queues,
@@ -128,10 +126,18 @@ impl HostRings {
             Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
 
         let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);
+        let link = Arc::new(LinkWatch::open(wish.ifindex)?);
         let queues = tap
             .queues
             .into_iter()
-            .map(|queue| DivertedQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
+            .map(|queue| {
+                DivertedQueue::new(
+                    Arc::clone(&diversion),
+                    queue,
+                    (Arc::clone(&link), LinkNeed::Up),
+                    interface(),
+                )
+            })
             .collect();
         notes.extend(tap.notes);
         Ok(Self { queues, mode, notes })

@@ -5,7 +5,7 @@ use std::io::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ringroad_netdev::{LinkProbe, LinkState};
+use ringroad_netdev::{LinkState, LinkWatch};
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::Traffic;
 use ringroad_port::drop_cause::DropCause;
@@ -28,19 +28,37 @@ pub struct DivertedQueue {
     /// Before the TAP, so that the programs are gone before the interface to which they lead.
     diversion: Arc<dyn Diversion>,
     tap: TapQueue,
-    link: Arc<LinkProbe>,
+    link: Arc<LinkWatch>,
+    needs: LinkNeed,
     /// Name of the interface when it was opened.
     name: String,
+}
+
+/// What the interface must be for delivered frames to pass it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkNeed {
+    /// Set up: they go to the host's stack.
+    Up,
+    /// With carrier: they leave by it.
+    Carrier,
 }
 
 impl DivertedQueue {
     pub(crate) fn new(
         diversion: Arc<dyn Diversion>,
         tap: TapQueue,
-        link: Arc<LinkProbe>,
+        (link, needs): (Arc<LinkWatch>, LinkNeed),
         name: String,
     ) -> Self {
-        Self { diversion, tap, link, name }
+        Self { diversion, tap, link, needs, name }
+    }
+
+    /// Why delivered frames would not pass the interface.
+    fn obstacle(&self) -> Option<LinkState> {
+        match (self.link.state(), self.needs) {
+            (LinkState::Running, _) | (LinkState::NoCarrier, LinkNeed::Up) => None,
+            (state, _) => Some(state),
+        }
     }
 }
 
@@ -65,10 +83,8 @@ impl PortQueue for DivertedQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         // The kernel would take the frames and drop them on the way from the TAP to the interface, without an error.
-        if !self.link.is_up() {
-            let mut delivery = Delivery::default();
-            delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
-            return delivery;
+        if self.obstacle().is_some() {
+            return Delivery::dropped(DropCause::LinkDown, frames.len());
         }
         self.tap.deliver(batch, frames)
     }
@@ -84,12 +100,7 @@ impl Diagnose for DivertedQueue {
     }
 
     fn fault(&self) -> Option<String> {
-        let name = &self.name;
-        match self.link.state() {
-            LinkState::Running | LinkState::NoCarrier => self.tap.fault(),
-            LinkState::Down => Some(format!("interface {name} is down (`ip link set {name} up`)")),
-            LinkState::Gone => Some(format!("interface {name} is gone")),
-        }
+        self.obstacle().and_then(|state| state.fault(&self.name)).or_else(|| self.tap.fault())
     }
 
     fn is_gone(&self) -> bool {

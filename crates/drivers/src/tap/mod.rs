@@ -14,10 +14,11 @@ mod queue;
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use ringroad_netdev::link::check_name;
 use ringroad_netdev::link_probe::interface_request;
-use ringroad_netdev::{LinkProbe, NetdevError, link_by_name, link_change};
+use ringroad_netdev::{LinkProbe, LinkWatch, NetdevError, link_by_name, link_change};
 use ringroad_port::offload::VIRTIO_HEADER_BYTES;
 use ringroad_port::port_queue::HandOver;
 use rustix::fs::{Mode, OFlags};
@@ -213,9 +214,13 @@ impl TapDevice {
         let ifindex = link_by_name(&name)?.index;
         // The kernel counts its drops per interface: the first queue accounts for them.
         let mut account = Some(LinkProbe::open(ifindex)?);
+        let link = Arc::new(LinkWatch::open(ifindex)?);
         let queues = descriptors
             .into_iter()
-            .map(|descriptor| TapQueue::new(descriptor, name.clone(), wish.offloads, account.take()))
+            .map(|descriptor| {
+                let link = (Arc::clone(&link), account.take());
+                TapQueue::new(descriptor, name.clone(), wish.offloads, link)
+            })
             .collect::<rustix::io::Result<Vec<TapQueue>>>()
             .map_err(|source| TapError::Kernel { name: name.clone(), step: "watching it", source })?;
         let offloads = if wish.offloads { ", checksum and TCP segmentation offload" } else { "" };

@@ -3,8 +3,9 @@
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use ringroad_netdev::LinkProbe;
+use ringroad_netdev::{LinkProbe, LinkState, LinkWatch};
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -42,6 +43,7 @@ pub struct TapQueue {
     next: usize,
     /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
     borrowed: usize,
+    link: Arc<LinkWatch>,
     /// Reads the drops of the whole interface; one queue has it.
     account: Option<LinkProbe>,
     known_drops: u64,
@@ -49,7 +51,6 @@ pub struct TapQueue {
     longest_bytes: usize,
     /// Frames too long for a slot.
     cut: u64,
-    down: bool,
     gone: bool,
     refusal: Option<i32>,
 }
@@ -61,7 +62,7 @@ impl TapQueue {
         descriptor: OwnedFd,
         name: String,
         offloads: bool,
-        account: Option<LinkProbe>,
+        (link, account): (Arc<LinkWatch>, Option<LinkProbe>),
     ) -> rustix::io::Result<Self> {
         let known_drops = account.as_ref().and_then(drops).unwrap_or(0);
         Ok(Self {
@@ -72,11 +73,11 @@ impl TapQueue {
             arena: vec![0; BUFFERS * STRIDE_BYTES],
             next: 0,
             borrowed: 0,
+            link,
             account,
             known_drops,
             longest_bytes: USUAL_FRAME_BYTES,
             cut: 0,
-            down: false,
             gone: false,
             refusal: None,
         })
@@ -128,7 +129,6 @@ impl TapQueue {
             bytes += len;
             self.next = (self.next + 1) % BUFFERS;
             self.borrowed += 1;
-            self.down = false;
         }
     }
 
@@ -157,16 +157,13 @@ impl TapQueue {
             let written =
                 unsafe { libc::writev(self.descriptor.as_raw_fd(), parts.as_ptr(), count as libc::c_int) };
             if written >= 0 {
-                self.down = false;
                 return Ok(());
             }
             let code = Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(match code {
                 libc::EINTR => continue,
-                libc::EIO => {
-                    self.down = true;
-                    DropCause::LinkDown
-                }
+                // It is set down.
+                libc::EIO => DropCause::LinkDown,
                 libc::EBADFD => {
                     self.gone = true;
                     DropCause::LinkDown
@@ -271,20 +268,20 @@ impl Sleep for TapQueue {
 
 impl Diagnose for TapQueue {
     fn failure(&self, _way: Way) -> Option<String> {
-        self.gone.then(|| format!("interface {} is gone", self.name))
+        self.is_gone().then(|| LinkState::Gone.fault(&self.name)).flatten()
     }
 
     fn fault(&self) -> Option<String> {
         let name = &self.name;
         self.failure(Way::Either)
-            .or_else(|| self.down.then(|| format!("interface {name} is down (`ip link set {name} up`)")))
+            .or_else(|| if self.link.is_up() { None } else { self.link.state().fault(name) })
             .or_else(|| {
                 self.refusal.map(|code| format!("writing to {name}: {}", Error::from_raw_os_error(code)))
             })
     }
 
     fn is_gone(&self) -> bool {
-        self.gone
+        self.gone || self.link.state() == LinkState::Gone
     }
 
     fn missed_frames(&mut self) -> u64 {

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use ringroad_bpf::error::BpfError;
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
-use ringroad_netdev::{LinkProbe, NetdevError, link_change};
+use ringroad_netdev::{LinkWatch, NetdevError, link_change};
 use ringroad_port::counters::Traffic;
 use ringroad_port::port_queue::HandOver;
 
 use self::shortcut::Shortcut;
-use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
+use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
 
 /// The request for a veth pair's outer end.
@@ -99,8 +99,6 @@ impl VethDevice {
     pub fn open_or_resume(wish: &VethWish, left: Vec<HandOver>) -> Result<Self, VethError> {
         let interface = || wish.interface.clone();
         let bpf = |source| VethError::Bpf { interface: interface(), source };
-        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
-
         let tap_wish = TapWish {
             name: format!("rrv-{}", wish.ifindex),
             queues: wish.queues,
@@ -139,10 +137,18 @@ impl VethDevice {
 
         let within = if shortcut.is_some() { ", a way within the kernel to ports of this kind" } else { "" };
         let mode = format!("veth pair of {} through tcx and {}{within}", wish.interface, tap.mode);
+        let link = Arc::new(LinkWatch::open(wish.ifindex)?);
         let queues = tap
             .queues
             .into_iter()
-            .map(|queue| DivertedQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
+            .map(|queue| {
+                DivertedQueue::new(
+                    Arc::clone(&diversion),
+                    queue,
+                    (Arc::clone(&link), LinkNeed::Carrier),
+                    interface(),
+                )
+            })
             .collect();
         notes.extend(tap.notes);
         Ok(Self { queues, shortcut, mode, notes })

@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
 
 use super::*;
@@ -210,5 +211,23 @@ fn only_ends_of_veth_pairs_are_taken() {
         let second = VethDevice::open(&wish("rro1")).unwrap_err();
         assert!(matches!(second, VethError::Busy(_)), "{second}");
         drop(first);
+    });
+}
+
+#[test]
+fn an_outer_end_without_carrier_loses_frames_by_cause_until_it_has_one() {
+    in_own_namespace(|| {
+        let mut container = Container::new(1);
+        let frame = [test_frame(1, 1, 60)];
+        container.host.run(|| ip("link set rri1 down"));
+        until(|| {
+            let fault = container.queue().diagnosis().unwrap().fault();
+            fault.is_some_and(|fault| fault.contains("rro1 has no carrier"))
+        });
+        let delivery = deliver(container.queue(), &frame, 60);
+        assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 1));
+        container.host.run(|| ip("link set rri1 up"));
+        until(|| container.queue().diagnosis().unwrap().fault().is_none());
+        assert_eq!(deliver(container.queue(), &frame, 60).frames, 1);
     });
 }

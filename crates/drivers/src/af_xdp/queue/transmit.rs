@@ -1,8 +1,9 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
+use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
-use ringroad_port::counters::Waiting;
+use ringroad_port::counters::{Refused, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
 use ringroad_port::port_queue::Delivery;
@@ -52,7 +53,7 @@ impl XdpQueue {
     pub(super) fn kick(&mut self) -> u32 {
         // A driver that has no carrier takes nothing, and a call in zero-copy mode does not tell.
         let Attachment { link, zero_copy, .. } = &*self.attachment;
-        if *zero_copy && self.interface == Interface::Down && link.is_up() && !link.may_send() {
+        if *zero_copy && self.interface == Interface::Down && link.state() == LinkState::NoCarrier {
             return 0;
         }
         let mut untaken = self.socket.tx.untaken();
@@ -72,12 +73,12 @@ impl XdpQueue {
                 // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
                 // other end of a veth did not keep up.
                 Err(Errno::BUSY) => {
-                    let may_send = self.attachment.link.may_send();
-                    self.note_refused(if may_send { DropCause::Refused } else { DropCause::LinkDown });
-                    if !may_send {
+                    self.note_refused();
+                    if !self.attachment.link.is_running() {
                         self.stop();
                         return kick;
                     }
+                    self.attachment.link.doubt();
                 }
                 // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
                 // memory.
@@ -99,7 +100,8 @@ impl XdpQueue {
     }
 
     /// Notes that the device dropped the frame that the kernel took last, which counts as delivered.
-    fn note_refused(&mut self, cause: DropCause) {
+    #[cold]
+    fn note_refused(&mut self) {
         self.socket.tx.untaken();
         let mut bytes = 0;
         for back in 1..=MAX_TX_DESCRIPTORS as u32 {
@@ -110,7 +112,7 @@ impl XdpQueue {
             }
             bytes += u64::from(descriptor.len);
         }
-        self.refused.dropped.add(cause, 1);
+        self.refused.frames += 1;
         self.refused.bytes += bytes;
     }
 
@@ -130,7 +132,7 @@ impl XdpQueue {
         if self.fruitless_kicks % KICKS_PER_LOOK != 1 {
             return;
         }
-        if self.fruitless_kicks > 1 && !self.attachment.link.may_send() {
+        if self.fruitless_kicks > 1 && !self.attachment.link.is_running() {
             return self.stop();
         }
         if self.attachment.busy_poll {
@@ -157,6 +159,7 @@ impl XdpQueue {
     fn stop(&mut self) {
         self.interface = Interface::Down;
         self.unsent = false;
+        self.refused.by_link = self.refused.frames != 0;
         if self.attachment.zero_copy {
             return;
         }
@@ -190,10 +193,33 @@ impl XdpQueue {
         self.socket.tx.free(wanted)
     }
 
-    /// Whether frames can be sent. If they could not, the kernel is queried again, once per batch.
+    /// Makes up for frames that were refused before, so that no count ever falls. While the link is doubted the cause
+    /// is not known.
+    #[cold]
+    pub(super) fn settle(&mut self, delivery: &mut Delivery) {
+        if self.attachment.link.is_doubted() {
+            return;
+        }
+        let cause = self.refused.cause();
+        let frames = self.refused.frames.min(delivery.frames);
+        let bytes = self.refused.bytes.min(delivery.bytes);
+        delivery.frames -= frames;
+        delivery.bytes -= bytes;
+        delivery.dropped.add(cause, frames);
+        self.refused.frames -= frames;
+        self.refused.bytes -= bytes;
+        self.refused.by_link &= self.refused.frames != 0;
+    }
+
+    /// Whether frames can be sent. If they could not and the link carries frames, the kernel is called again, once per
+    /// batch.
+    #[inline]
     pub(super) fn is_up(&mut self) -> bool {
-        if self.interface == Interface::Down && self.attachment.link.may_send() {
-            self.kick();
+        match (self.attachment.link.is_running(), self.interface) {
+            (true, Interface::Up) => return true,
+            (true, Interface::Down) => drop(self.kick()),
+            (false, Interface::Up) => self.stop(),
+            (_, Interface::Gone) | (false, Interface::Down) => {}
         }
         self.interface == Interface::Up
     }
@@ -359,6 +385,34 @@ impl XdpQueue {
             self.put(buffer, len, piece + 1 < needed);
         }
         Ok(())
+    }
+}
+
+/// Frames that the device dropped after they were counted as delivered: the kernel reports that only when it is called
+/// for them. The next delivery makes up for them, or the next report.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    frames: u32,
+    bytes: u64,
+    /// The link was found not to carry frames since.
+    by_link: bool,
+}
+
+impl Refusals {
+    #[inline]
+    pub(super) fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    fn cause(&self) -> DropCause {
+        if self.by_link { DropCause::LinkDown } else { DropCause::Refused }
+    }
+
+    pub(super) fn take(&mut self) -> Refused {
+        let mut refused = Refused { bytes: self.bytes, ..Refused::default() };
+        refused.dropped.add(self.cause(), self.frames);
+        *self = Self::default();
+        refused
     }
 }
 

@@ -271,7 +271,6 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
         let mut device = XdpDevice::open(&open_wish, &shared, buffers(1, count, 0)).unwrap();
         let queue = &mut device.queues[0];
         let (area, _) = shared.buffer_area().unwrap();
-        ip("link set near down");
         let mut batch = Batch::new();
         batch.offer(shared.id(), Custody::Lend);
         let sent: Vec<Vec<u8>> = (0..3).map(|number| frame(number, 60 + number as usize)).collect();
@@ -289,6 +288,8 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
             batch.push(fragment.in_buffer(FIRST_BUFFER + count + number), true);
         }
         assert_eq!(queue.deliver(&mut batch, &[0, 1, 2]).frames, 3);
+        // Before the kernel is called for them.
+        ip("link set near down");
         queue.flush();
         assert_eq!((queue.lender().unwrap().lent(), queue.lender().unwrap().returned()), (3, 3));
         // Their owner may write them again, and the frames are sent as they were.

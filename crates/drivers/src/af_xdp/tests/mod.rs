@@ -120,15 +120,20 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Delivers frames from private memory, which have to be copied.
+/// Delivers frames from private memory, which have to be copied, and has the kernel send them.
 fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> Delivery {
+    let delivery = put(queue, frames);
+    queue.flush();
+    delivery
+}
+
+/// Delivers frames from private memory. The kernel is not called for them.
+fn put(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> Delivery {
     let mut batch = Batch::new();
     for frame in frames {
         // SAFETY: the frames outlive the batch.
         batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
     }
     let all: Vec<u16> = (0..frames.len() as u16).collect();
-    let delivery = queue.deliver(&mut batch, &all);
-    queue.flush();
-    delivery
+    queue.deliver(&mut batch, &all)
 }

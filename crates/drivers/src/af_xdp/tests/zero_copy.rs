@@ -144,8 +144,10 @@ fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
         };
         assert_eq!(deliver(queue, &[frame(1, 60)]).frames, 1);
         assert_eq!(waiting(queue), (0, 0));
+        assert_eq!(put(queue, &[frame(2, 60), frame(3, 100)]).frames, 2);
+        // Before the kernel is called for them.
         ip("link set near down");
-        deliver(queue, &[frame(2, 60), frame(3, 100)]);
+        queue.flush();
         assert_eq!(waiting(queue), (2, 160));
         assert_eq!(queue.due_in(), None, "an interface that is down keeps no datapath awake");
         ip("link set near up");
@@ -184,9 +186,12 @@ fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_
 fn with_untaken_frame(near: u32, busy_poll: bool) -> XdpDevice {
     let mut device = open(&wish(near, XdpMode::Native)).unwrap();
     let queue = &mut device.queues[0];
+    assert_eq!(put(queue, &[frame(1, 60)]).frames, 1);
+    // Before the kernel is called for it.
     ip("link set near down");
-    deliver(queue, &[frame(1, 60)]);
+    queue.flush();
     ip("link set near up");
+    until(|| queue.diagnosis().unwrap().fault().is_none());
     queue.pretend_zero_copy(3072, busy_poll);
     queue.note_fruitless_kick();
     device
