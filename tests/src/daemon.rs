@@ -109,7 +109,10 @@ impl Daemon {
     /// Waits until the socket accepts: it has its file before it listens, and listening makes no event.
     fn await_socket(&self) {
         let end = Instant::now() + PATIENCE.unwrap();
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+        // Before it answers it may not have opened its log, nor its ports.
+        let answers =
+            || Connection::connect(self.socket()).and_then(|mut connection| connection.hello("tests"));
+        while answers().is_err() {
             assert!(Instant::now() < end, "the daemon did not come up: {}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }

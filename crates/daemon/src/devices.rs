@@ -11,6 +11,7 @@ use ringroad_drivers::catalogue::{
     forms, is_device, is_own_device, open_device, plan_device_in, take_over_device,
 };
 use ringroad_drivers::device::{Device, DeviceError, DevicePlan, Role};
+use ringroad_drivers::nic::{link_of, reset_fault};
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_netdev::namespace::HeldNamespace;
@@ -226,6 +227,12 @@ impl Ports {
         for (key, port) in self.table.devices() {
             faults.extend(fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
         }
+        let resets: Vec<_> =
+            self.suspect_cards.iter().filter_map(|key| Some((key.clone(), self.card_fault(key)?))).collect();
+        self.suspect_cards = resets.iter().map(|(key, _)| key.clone()).collect();
+        for (key, fault) in resets {
+            faults.entry(key).or_insert(fault);
+        }
         for (port, fault) in &faults {
             if self.known_faults.get(port) != Some(fault) {
                 warn!(visited = %port, "{fault}");
@@ -237,6 +244,27 @@ impl Ports {
         self.known_faults = faults;
         self.follow_openflow();
         Ok(())
+    }
+
+    /// Has the next check look at all cards: nothing announces that one was reset, and each look asks the kernel.
+    pub(crate) fn suspect_all_cards(&mut self) {
+        let on_switches = self.table.on_switches().iter();
+        let on_switches = on_switches.filter_map(|(key, port)| Some((key, port.occupant.device()?)));
+        let devices = self.table.devices().iter().map(|(key, port)| (key, &port.device));
+        // What has no rings is no card.
+        let has_rings = |device: &Device| {
+            device.interface.as_ref().and_then(|interface| interface.opened_for?.rings).is_some()
+        };
+        let cards = on_switches.chain(devices).filter(|(_, device)| has_rings(device));
+        self.suspect_cards = cards.map(|(key, _)| key.clone()).collect();
+    }
+
+    /// What may be wrong with the card of the port `key`.
+    fn card_fault(&self, key: &str) -> Option<String> {
+        let on_switch = self.table.on_switches().get(key).and_then(|port| port.occupant.device());
+        let device = on_switch.or_else(|| self.table.devices().get(key).map(|port| &port.device))?;
+        let interface = device.interface.as_ref()?;
+        reset_fault(interface, link_of(interface)?.1)
     }
 
     /// Checks the peers of all devices: sends frames only to the queues that they use, and logs changes since the last

@@ -355,8 +355,8 @@ impl Ports {
         }
     }
 
-    /// The same, and waits until the tables know all ports: for a request whose answer tells of a new port. A thread that
-    /// does not get to it soon does so after the answer.
+    /// The same, and waits until the tables know all ports: for a request whose answer tells of a new port. A thread
+    /// that does not get to it soon does so after the answer.
     pub(crate) fn settle_openflow_ports(&mut self) {
         self.follow_openflow_ports();
         for running in self.openflow.running.values_mut().filter(|running| running.is_ahead) {

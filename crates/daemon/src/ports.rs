@@ -1,6 +1,6 @@
 //! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub struct Ports {
     pub(crate) rules: PortRules,
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
+    /// Ports whose cards are looked at: all at each tick, and those that were found reset.
+    pub(crate) suspect_cards: BTreeSet<String>,
     /// The links of ports.
     pub(crate) links: FollowedLinks,
     /// Rung when a device's peer comes, goes or changes.
@@ -62,6 +64,7 @@ impl Ports {
             permissions: Arc::default(),
             rules: PortRules::default(),
             known_faults: BTreeMap::new(),
+            suspect_cards: BTreeSet::new(),
             links: FollowedLinks::new()?,
             peer_changes: Arc::new(eventfd::create()?),
             known_peers: BTreeMap::new(),

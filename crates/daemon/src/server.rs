@@ -308,7 +308,8 @@ impl Server {
             self.next_tick = now + tick_length(&self.parts.config);
             self.parts.ports.table.fabric().tick();
             self.tell_of_loops();
-            // Faults that nothing announces: a capture file that cannot be written, a broken rule.
+            // Faults that nothing announces: a capture file that cannot be written, a broken rule, a card's reset.
+            self.parts.ports.suspect_all_cards();
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
             self.refill_spares();

@@ -12,7 +12,7 @@ use ringroad_control::report::{
 use ringroad_datapath::fabric::{FabricError, Runner};
 use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::device::Device;
-use ringroad_drivers::nic::link_of;
+use ringroad_drivers::nic::{link_of, reset_fault};
 use ringroad_netdev::{LinkState, LinkView};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
@@ -69,8 +69,17 @@ pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
     }
 }
 
+/// The interface behind a device, and what may be wrong with its card.
+pub(crate) fn link_and_fault(device: &Device) -> (Option<LinkReport>, Option<String>) {
+    let link = link_report(device);
+    let speed_bps = link.as_ref().map(|link| link.speed_bps);
+    let fault =
+        device.interface.as_ref().zip(speed_bps).and_then(|(interface, speed)| reset_fault(interface, speed));
+    (link, fault)
+}
+
 /// The interface behind a device: the state by which frames are sent, and what only the kernel knows.
-pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
+fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
     let LinkView { state, mtu, .. } = interface.link.view();
     if state == LinkState::Gone {
@@ -234,6 +243,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             break;
         }
         let occupant = &port.occupant;
+        let (link, card_error) = occupant.device().map(link_and_fault).unwrap_or_default();
         let fabric = ports.table.fabric();
         let counters = fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
         let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| counter_report(&queue));
@@ -254,15 +264,15 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             settings: settings_report(&port.settings),
             counters: counter_report(&counters),
             queue_counters,
-            error: None,
+            error: card_error,
             notes: occupant.notes().to_vec(),
-            link: occupant.device().and_then(link_report),
+            link,
             peer: occupant.device().and_then(peer_report),
         });
     }
     let faults = ports.table.fabric().port_faults(&names)?;
     for (report, fault) in page.ports.iter_mut().zip(faults) {
-        report.error = fault;
+        report.error = fault.or(report.error.take());
     }
     Ok(())
 }
@@ -273,6 +283,7 @@ fn device_port_report(
     port: &DevicePort<Client, Kept>,
 ) -> Result<PortReport, FabricError> {
     let [program, device] = ports.table.fabric().wire_counters(port.wire).unwrap_or_default();
+    let (link, card_error) = link_and_fault(&port.device);
     let shape = port.shm.home().shape();
     Ok(PortReport {
         name: name.to_owned(),
@@ -284,9 +295,9 @@ fn device_port_report(
         slots: shape.slots,
         buffer_bytes: shape.buffer_bytes,
         counters: wire_report(&program, &device),
-        error: ports.table.fabric().wire_fault(port.wire)?,
+        error: ports.table.fabric().wire_fault(port.wire)?.or(card_error),
         notes: port.device.notes.clone(),
-        link: link_report(&port.device),
+        link,
         peer: peer_report(&port.device),
         ..PortReport::default()
     })

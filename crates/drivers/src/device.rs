@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ringroad_bpf::error::BpfError;
 use ringroad_control::guarded_file::GuardedFileError;
@@ -254,6 +255,8 @@ pub struct DeviceInterface {
     pub link: Arc<LinkWatch>,
     /// What the device was opened for; `None` if it made its interface itself.
     pub opened_for: Option<InterfaceSettings>,
+    /// Whether its driver has told the speed of the link since the device was opened.
+    pub had_speed: Arc<AtomicBool>,
 }
 
 /// What a device is opened for: where one of these differs, only another one serves the whole interface.

@@ -4,6 +4,7 @@
 //! nothing of port names or of each other. Everything here runs in the interface's network namespace.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
@@ -232,9 +233,32 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     let look = || {
         let link = link_by_name(&interface.name)?;
         let speed = link_speed(&interface.name).ok().and_then(|speed| speed.bits_per_s);
+        interface.had_speed.fetch_or(speed.is_some(), Ordering::Relaxed);
         Ok((link, speed))
     };
     within(interface.netns.as_ref(), look).ok()
+}
+
+/// Why no frame may pass a card whose link seems to run, with the remedy: a driver that is not notified of its card's
+/// reset believes that all is as before, but the card no longer tells it the speed. `speed_bps` is what [`link_of`] has
+/// read.
+#[must_use]
+pub fn reset_fault(interface: &DeviceInterface, speed_bps: Option<u64>) -> Option<String> {
+    let is_suspect =
+        speed_bps.is_none() && interface.link.is_running() && interface.had_speed.load(Ordering::Relaxed);
+    is_suspect.then(|| {
+        let name = &interface.name;
+        format!(
+            "interface {name}: its driver no longer knows the speed of the link, which is up, as after a reset of the \
+             card: {}",
+            set_up_again(name)
+        )
+    })
+}
+
+/// The remedy for a card that was reset below its driver.
+pub(crate) fn set_up_again(interface: &str) -> String {
+    format!("`ip link set dev {interface} down`, then `up`, sets it up again")
 }
 
 /// The settings of the interface of this name now; `None` where there is none.
@@ -274,6 +298,7 @@ fn own_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, 
         side: plan.side,
         link: Arc::new(LinkWatch::open(link.index)?),
         opened_for: None,
+        had_speed: Arc::default(),
     })
 }
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import create_autospec
+
 import pytest
 
 from ringroad_lab.errors import GeneratorError
+from ringroad_lab.host.interface import Completed
 from ringroad_lab.message_size.netpipe import parse_netpipe
-from ringroad_lab.message_size.sockperf import parse_sockperf
+from ringroad_lab.message_size.sockperf import measure_by_sockperf, parse_sockperf
+from ringroad_lab.message_size.station import Station
 
 SOCKPERF = """\
 sockperf: [Valid Duration] RunTime=0.549 sec; SentMessages=6728; ReceivedMessages=6728
@@ -38,3 +42,21 @@ def test_sockperf_reports_the_median() -> None:
 def test_output_without_a_response_is_never_a_latency(text: str) -> None:
     with pytest.raises(GeneratorError, match="sockperf"):
         parse_sockperf(text)
+
+
+@pytest.mark.parametrize(("lost", "seconds"), [(0, ["1"]), (1, ["1", "2"]), (2, ["1", "2", "4"])])
+def test_a_ping_pong_whose_message_was_lost_is_repeated_for_longer(lost: int, seconds: list[str]) -> None:
+    outputs = ["sockperf: No valid observations found. Try tune parameters: --time/--mps/--reply-every\n"] * lost + [SOCKPERF]
+    sender, receiver = (create_autospec(Station, instance=True, address="192.0.2.1") for _ in range(2))
+    sender.run.side_effect = [Completed((), 0, output, "") for output in outputs]
+    (point,) = measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1)
+    assert point.latency_ns == pytest.approx(9743)
+    assert [call.args[0][-1] for call in sender.run.call_args_list] == seconds
+
+
+def test_a_ping_pong_without_any_answer_fails() -> None:
+    sender, receiver = (create_autospec(Station, instance=True, address="192.0.2.1") for _ in range(2))
+    sender.run.return_value = Completed((), 0, "sockperf: No valid observations found.", "")
+    with pytest.raises(GeneratorError, match="No valid observations"):
+        measure_by_sockperf(sender, receiver, "udp", [64], seconds_each=1)
+    receiver.serve.return_value.stop.assert_called_once()

@@ -9,7 +9,7 @@ use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
 use super::service::{OpenSide, Service};
 use crate::port_entries::Client;
-use crate::status::{filled_report, link_report, owner_report, wire_report};
+use crate::status::{filled_report, link_and_fault, owner_report, wire_report};
 
 impl NetmapPort {
     /// Whether it is on no switch.
@@ -67,15 +67,17 @@ impl NetmapPort {
                 ..report
             })
         };
-        let of_side = |report: PortReport, side: &OpenSide| {
+        let of_side = |report: PortReport, side: &OpenSide| -> Result<PortReport, FabricError> {
             let device = &side.device;
+            let (link, card_error) = link_and_fault(device);
             let report = PortReport {
                 mode: device.capabilities.mode.clone(),
                 notes: device.notes.clone(),
-                link: link_report(device),
+                link,
                 ..report
             };
-            of_wire(report, side.wire)
+            let report = of_wire(report, side.wire)?;
+            Ok(PortReport { error: report.error.or(card_error), ..report })
         };
         match &self.service {
             Service::Drain(wire) => Ok(vec![of_wire(report, *wire)?]),

@@ -3,9 +3,10 @@
 
 mod transmit;
 
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
@@ -28,8 +29,9 @@ use super::ledger::Ledger;
 use super::socket::XdpSocket;
 use super::umem::Umem;
 use crate::look_pause::LookPause;
+use crate::nic::set_up_again;
 use crate::sleep_watch::SleepWatch;
-use transmit::{MAX_TX_DESCRIPTORS, Refusals, SingleLengths};
+use transmit::{CardLook, MAX_TX_DESCRIPTORS, Refusals, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
@@ -67,6 +69,7 @@ pub struct XdpQueue {
     /// In zero-copy mode, the calls since the driver last took a frame, and how far it had come.
     fruitless_kicks: u32,
     taken_before: u32,
+    card_look: Cell<Option<CardLook>>,
     /// Most bytes of a received frame that needs no closer look.
     plain_bytes: u64,
     /// What comes next is the rest of a frame that was dropped.
@@ -111,6 +114,7 @@ impl XdpQueue {
             unsent: false,
             fruitless_kicks: 0,
             taken_before: 0,
+            card_look: Cell::new(None),
             plain_bytes: umem.capacity().min(attachment.full_piece_bytes.saturating_sub(1)) as u64,
             in_dropped_frame: false,
             violation: None,
@@ -518,10 +522,14 @@ impl Diagnose for XdpQueue {
             return Some(fault);
         }
         if self.is_stuck() {
+            let waiting = self.untaken_frames().frames;
+            let remedy = set_up_again(name);
             return Some(format!(
-                "interface {name}: its driver takes no frames off the ring, {} wait",
-                self.untaken_frames().frames
+                "interface {name}: its driver takes no frames off the ring, {waiting} wait: {remedy}"
             ));
+        }
+        if let Some(fault) = self.card_fault(Instant::now()) {
+            return Some(fault);
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
         (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))
@@ -574,6 +582,16 @@ impl XdpQueue {
         attachment.full_piece_bytes = full_piece_bytes;
         self.plain_bytes = full_piece_bytes as u64 - 1;
         self.interface = Interface::Up;
+    }
+
+    /// Has a card that holds so many buffers to send, and sends none.
+    pub(super) fn pretend_silent_card(&mut self, held: u32) {
+        self.socket.tx.take_as_kernel(held);
+    }
+
+    /// What [`Diagnose::fault`] tells of the card at this time.
+    pub(super) fn card_fault_at(&self, now: Instant) -> Option<String> {
+        self.card_fault(now)
     }
 
     /// Accounts for a call that the driver took nothing after.

@@ -217,6 +217,11 @@ impl<T: Copy> ProducerRing<T> {
         self.consumed
     }
 
+    /// The counter up to which the kernel has taken entries by now.
+    pub(super) fn taken_now(&self) -> u32 {
+        self.ring.consumer().load(Ordering::Acquire)
+    }
+
     /// The entry that the kernel took `back` before the next one it takes, if nothing was put since then.
     pub(super) fn taken_entry(&self, back: u32) -> T {
         // SAFETY: a mapped entry, written when it was put or by the kernel when it made the ring.
@@ -225,7 +230,7 @@ impl<T: Copy> ProducerRing<T> {
 
     /// Published entries that the kernel has not taken yet, oldest first. It may take some while they are read.
     pub(super) fn waiting(&self) -> impl Iterator<Item = T> + '_ {
-        let first = self.ring.consumer().load(Ordering::Acquire);
+        let first = self.taken_now();
         // A counter that the kernel never writes gives no more than the ring holds.
         let count = self.published.wrapping_sub(first).min(self.ring.mask + 1);
         (0..count).map(move |ahead| {
@@ -247,6 +252,12 @@ impl<T: Copy> ProducerRing<T> {
             // SAFETY: mapped, and the caller vouches that the kernel does not read it now.
             unsafe { place.write(changed) };
         }
+    }
+
+    /// Takes entries off the ring as the kernel would; the kernel must take none.
+    #[cfg(test)]
+    pub(super) fn take_as_kernel(&mut self, count: u32) {
+        self.ring.consumer().store(self.taken_now().wrapping_add(count), Ordering::Release);
     }
 
     /// Whether the kernel must be called before it continues with this ring.
@@ -326,6 +337,11 @@ impl<T: Copy> ConsumerRing<T> {
             self.published = self.taken;
             self.ring.consumer().store(self.taken, Ordering::Release);
         }
+    }
+
+    /// The counter up to which the kernel has put entries by now.
+    pub(super) fn produced_now(&self) -> u32 {
+        self.ring.producer().load(Ordering::Acquire)
     }
 
     /// Puts entries on the ring as the kernel would; the kernel must put none.

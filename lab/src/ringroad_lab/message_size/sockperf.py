@@ -17,6 +17,8 @@ MAX_BYTES = 65507
 """Largest message of UDP over IPv4."""
 # Time limit in addition to the measurement: some seconds, and many times that in an emulated guest on a busy machine.
 _OVERHEAD_S = 60.0
+_MORE_TRIES = 2
+_NO_ANSWERS = "No valid observations found"
 _MEDIAN = re.compile(r"percentile 50\.000 =\s*([\d.]+)")
 _COUNTS = re.compile(r"\[Valid Duration\].*SentMessages=(\d+); ReceivedMessages=(\d+)")
 
@@ -38,18 +40,29 @@ def measure_by_sockperf(
     tcp = ["--tcp"] if protocol == "tcp" else []
     where = ["-i", receiver.address, "-p", str(PORT), *tcp]
     server = receiver.serve("sockperf server", ["sockperf", "server", *where], protocol, PORT)
-    points = []
     try:
-        for size in sizes_bytes:
-            argv = ["sockperf", "ping-pong", *where, "-m", str(size), "-t", str(seconds_each)]
-            try:
-                output = sender.run(argv, timeout_s=seconds_each + _OVERHEAD_S).stdout
-            except HostError as error:
-                raise GeneratorError(f"sockperf from {sender.name} to {receiver.name}, {size} bytes: {error}") from error
-            points.append(Point(size, parse_sockperf(output)))
+        return [Point(size, _measure(sender, where, size, seconds_each)) for size in sizes_bytes]
     finally:
         server.stop()
-    return points
+
+
+def _measure(sender: Station, where: Sequence[str], size: int, seconds: int) -> float:
+    output = _ping_pong(sender, where, size, seconds)
+    # A datagram that is lost stops sockperf's ping-pong, and a busy machine may not have answered when the time is over.
+    for _ in range(_MORE_TRIES):
+        if _NO_ANSWERS not in output:
+            break
+        seconds *= 2
+        output = _ping_pong(sender, where, size, seconds)
+    return parse_sockperf(output)
+
+
+def _ping_pong(sender: Station, where: Sequence[str], size: int, seconds: int) -> str:
+    argv = ["sockperf", "ping-pong", *where, "-m", str(size), "-t", str(seconds)]
+    try:
+        return sender.run(argv, timeout_s=seconds + _OVERHEAD_S).stdout
+    except HostError as error:
+        raise GeneratorError(f"sockperf from {sender.name}, {size} bytes: {error}") from error
 
 
 def parse_sockperf(text: str) -> float:

@@ -1,6 +1,8 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::{Refused, Waiting};
@@ -13,6 +15,7 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::super::rings::ProducerRing;
 use super::{Attachment, Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
+use crate::nic::set_up_again;
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
@@ -21,6 +24,8 @@ const KICKS_PER_LOOK: u32 = 64;
 /// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`;
 /// one per frame where the device drops them all.
 const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
+/// How long a card that has frames may send none. Pause frames of its peer take milliseconds.
+const SILENCE: Duration = Duration::from_secs(2);
 
 impl XdpQueue {
     /// Takes what the kernel is done with off the completion ring.
@@ -138,6 +143,27 @@ impl XdpQueue {
         if self.attachment.busy_poll {
             self.socket.wake_driver();
         }
+    }
+
+    /// Why nothing leaves the card, for people: in zero-copy mode it has frames, and sent none between two looks that lie
+    /// [`SILENCE`] apart. A card that was reset below its driver does that, and its link seems to run.
+    pub(super) fn card_fault(&self, now: Instant) -> Option<String> {
+        if !self.attachment.zero_copy {
+            return None;
+        }
+        let sent = self.socket.completion.produced_now();
+        let invalid = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs) as u32;
+        let held = self.socket.tx.taken_now().wrapping_sub(sent).wrapping_sub(invalid);
+        let before = self.card_look.get().filter(|before| held != 0 && before.sent == sent);
+        let look = before.unwrap_or(CardLook { sent, since: now });
+        self.card_look.set(Some(look));
+        let name = &self.attachment.interface;
+        (now.saturating_duration_since(look.since) >= SILENCE).then(|| {
+            format!(
+                "interface {name}: its card holds {held} buffers to send, and sends none: {}",
+                set_up_again(name)
+            )
+        })
     }
 
     /// Whether the driver has taken nothing for long.
@@ -386,6 +412,15 @@ impl XdpQueue {
         }
         Ok(())
     }
+}
+
+/// How far a card had come when a report was last made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CardLook {
+    /// The completion ring's counter.
+    sent: u32,
+    /// The first look at which it was this one.
+    since: Instant,
 }
 
 /// Frames that the device dropped after they were counted as delivered: the kernel reports that only when it is called

@@ -1,6 +1,8 @@
 //! What only drivers with zero copy do, shown to a queue by hand: a veth has none.
 #![allow(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
 use ringroad_port::counters::Refused;
 
 use super::*;
@@ -224,5 +226,24 @@ fn a_queue_that_does_not_poll_leaves_the_driver_its_time_and_looks_again() {
         }
         let fault = queue.diagnosis().unwrap().fault().unwrap();
         assert!(fault.contains("interface near: its driver takes no frames off the ring"), "{fault}");
+    });
+}
+
+#[test]
+fn a_card_that_holds_frames_and_sends_none_is_reported_with_the_remedy() {
+    in_own_namespace(|| {
+        let (near, _) = veth(1, 1500);
+        let mut device = with_untaken_frame(near, false);
+        let queue = &mut device.queues[0];
+        let began = Instant::now();
+        let fault_after =
+            |queue: &XdpQueue, seconds| queue.card_fault_at(began + Duration::from_secs(seconds));
+        // The frame waits on the ring: the card has none.
+        assert_eq!((fault_after(queue, 0), fault_after(queue, 10)), (None, None));
+        queue.pretend_silent_card(1);
+        assert_eq!((fault_after(queue, 10), fault_after(queue, 11)), (None, None));
+        let fault = fault_after(queue, 13).unwrap();
+        assert!(fault.contains("holds 1 buffers to send, and sends none"), "{fault}");
+        assert!(fault.contains("`ip link set dev near down`, then `up`"), "{fault}");
     });
 }
