@@ -4,7 +4,7 @@
 //! nothing of port names or of each other. Everything here runs in the interface's network namespace.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
@@ -232,11 +232,16 @@ pub(crate) fn within<T: Send>(
 pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     let look = || {
         let link = link_by_name(&interface.name)?;
-        let speed = link_speed(&interface.name).ok().and_then(|speed| speed.bits_per_s);
+        let speed = speed_here(&interface.name);
         interface.had_speed.fetch_or(speed.is_some(), Ordering::Relaxed);
         Ok((link, speed))
     };
     within(interface.netns.as_ref(), look).ok()
+}
+
+/// The speed of an interface of the present namespace, bit/s, if it has one.
+fn speed_here(interface: &str) -> Option<u64> {
+    link_speed(interface).ok().and_then(|speed| speed.bits_per_s)
 }
 
 /// Why no frame may pass a card whose link seems to run, with the remedy: a driver that is not notified of its card's
@@ -286,6 +291,7 @@ fn device_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterfac
     Ok(DeviceInterface {
         // Read last: a driver may have chosen settings of its own when it was opened.
         opened_for: Some(settings_here(link)?),
+        had_speed: Arc::new(AtomicBool::new(speed_here(&link.name).is_some())),
         ..own_interface(link, plan)?
     })
 }

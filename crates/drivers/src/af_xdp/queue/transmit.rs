@@ -185,6 +185,7 @@ impl XdpQueue {
     fn stop(&mut self) {
         self.interface = Interface::Down;
         self.unsent = false;
+        self.fruitless_kicks = 0;
         self.refused.by_link = self.refused.frames != 0;
         if self.attachment.zero_copy {
             return;
