@@ -63,9 +63,8 @@ pub(crate) struct WayCache {
     used: Words,
     numbers: [u8; WORDS],
     count: usize,
-    /// The words of this packet and of the one before, and which of the two is this one's.
-    recent: [Words16; 2],
-    this: usize,
+    /// The words of the last packet.
+    recent: Words16,
     hash: u64,
     /// Whether there was one before, in the same batch; and its way.
     last: Option<Way>,
@@ -117,13 +116,10 @@ impl WayCache {
     /// What is known of a packet with this key.
     #[inline]
     pub fn find(&mut self, key: &FlowKey) -> Known<'_> {
-        let this = self.this ^ 1;
-        let [first, second] = &mut self.recent;
-        let (words, before) = if this == 0 { (first, second) } else { (second, first) };
+        let Some(words) = self.recent.get_mut(..self.count) else { return Known::Nothing };
         let mut differs = 0;
-        let numbers = self.numbers.iter().take(self.count);
-        for ((place, &before), &number) in words.iter_mut().zip(before.iter()).zip(numbers) {
-            *place = key.word(number.into());
+        for (place, &number) in words.iter_mut().zip(&self.numbers) {
+            let before = std::mem::replace(place, key.word(number.into()));
             differs |= *place ^ before;
         }
         if differs == 0
@@ -131,9 +127,7 @@ impl WayCache {
         {
             return Known::Last(way);
         }
-        self.this = this;
         self.last = None;
-        let Some(words) = words.get(..self.count) else { return Known::Nothing };
         self.hash = hash(words, self.seed);
         self.looks += 1;
         let set = (self.hash as usize % SETS) * WAYS;
@@ -176,8 +170,6 @@ impl WayCache {
         for (place, &step) in remembered.others.iter_mut().zip(others) {
             *place = step;
         }
-        if let Some(recent) = self.recent.get(self.this) {
-            *words = *recent;
-        }
+        *words = self.recent;
     }
 }

@@ -98,14 +98,14 @@ impl Classifier {
 
     #[inline(always)]
     fn find_in_parts(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
-        let mut best = Step::nothing(table);
+        let (mut best, mut rank) = (Step::nothing(table), 0);
         for (number, part) in self.parts.iter().enumerate() {
-            if part.top() <= best.brief.rank() {
+            if part.top() <= rank {
                 break;
             }
             effort.search();
             let (bucket, brief) = if part.is_merged() {
-                let found = part.find_merged(key, best.brief.rank(), effort);
+                let found = part.find_merged(key, rank, effort);
                 // Weighed here alone: parts of one shape are few, or have thousands of entries each. What was not
                 // searched may have a better one.
                 if !effort.has_found() {
@@ -115,8 +115,8 @@ impl Classifier {
             } else {
                 part.find(key)
             };
-            if brief.rank() > best.brief.rank() {
-                best = Step { place: Place::new(table, number, bucket), brief };
+            if brief.rank() > rank {
+                (best, rank) = (Step { place: Place::new(table, number, bucket), brief }, brief.rank());
             }
         }
         best

@@ -123,7 +123,7 @@ impl Decide for FlowDecider {
         // What the frames take beside searches, and of that what their copies will cost: more than the owner can pay is
         // not decided now.
         let (mut beside, mut of_copies) = (0, 0);
-        let (mut searches_budget, mut decided_end) = (budget, end);
+        let mut decided_end = end;
 
         // What does not depend on the frames is decided once for all of them.
         packet.enter(in_port);
@@ -156,11 +156,15 @@ impl Decide for FlowDecider {
             plan.set_common(first..end, Fate::Port(port));
             return Decided { end, steps: effort.searched() };
         }
-        for frame in first..end {
-            if effort.searched() >= searches_budget && frame > first {
-                decided_end = frame;
-                break;
-            }
+        let mut next = first;
+        // A frame whose way is cached takes nothing that is weighed: the end is looked for behind the others.
+        let is_spent = |effort: &Effort, beside| effort.searched() + beside >= budget;
+        if is_spent(&effort, beside) {
+            decided_end = end.min(first + 1);
+        }
+        while next < decided_end {
+            let frame = next;
+            next += 1;
             let (fragments, bytes) = of_frame(frame);
             if bytes < ETHERNET_HEADER_BYTES {
                 fates.set(plan, frame, Fate::Drop(DropCause::TooShort));
@@ -175,7 +179,6 @@ impl Decide for FlowDecider {
                         if !ahead.has_looked(frame) {
                             let frames = (frame..end).map(of_frame);
                             beside += ahead.look((&tables, needs.worker), (packet, words), frame, frames);
-                            searches_budget = budget.saturating_sub(beside);
                         }
                         ahead.get(frame)
                     } =>
@@ -184,6 +187,9 @@ impl Decide for FlowDecider {
                     let way = tables.way_behind(first, key, ends, tally.more_mut(), &mut effort);
                     if matches!(way, Way::Normal | Way::Other) {
                         packet.enter_frame(fragments, bytes, words);
+                    }
+                    if is_spent(&effort, beside) {
+                        decided_end = next;
                     }
                     (way, Some(first))
                 }
@@ -200,6 +206,9 @@ impl Decide for FlowDecider {
                             is_new = is_cached;
                             effort.begin();
                             let (way, first) = tables.way(packet.last_key(), ends, more, &mut effort);
+                            if is_spent(&effort, beside) {
+                                decided_end = next;
+                            }
                             (way, Some(first))
                         }
                         Known::Way(way, first, others) => {
@@ -222,7 +231,9 @@ impl Decide for FlowDecider {
                         noted.normal_flood.get_or_insert(frame);
                         let copies = plan.ports(set).len() as u64 * STEPS_PER_COST;
                         (beside, of_copies) = (beside + copies, of_copies + copies);
-                        searches_budget = budget.saturating_sub(beside);
+                        if is_spent(&effort, beside) {
+                            decided_end = next;
+                        }
                     }
                     fate
                 }
@@ -242,7 +253,9 @@ impl Decide for FlowDecider {
                     }
                     beside += effort.acted() + copies;
                     of_copies += copies;
-                    searches_budget = budget.saturating_sub(beside);
+                    if is_spent(&effort, beside) {
+                        decided_end = next;
+                    }
                     packet.enter(in_port);
                     // A cached path is not searched again, so it must not be one that a frame may not search.
                     if is_new

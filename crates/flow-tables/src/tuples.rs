@@ -226,8 +226,8 @@ impl<const N: usize> Tuples<N, Alone> {
 }
 
 impl<const N: usize> Tuples<N, Several<N>> {
-    /// The entry of the highest priority for a packet, if its rank is beyond this one; nothing where the packet may not
-    /// search so many. (Apart, so that a table of few shapes does not pay for it.)
+    /// The entry of the highest priority for a packet, if its rank is beyond this one; where the packet may not search so
+    /// many ([`Effort::has_found`]), one of no meaning. (Apart, so that a table of few shapes does not pay for it.)
     #[inline(never)]
     pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
         let words = self.words_of(key);
@@ -247,7 +247,7 @@ impl<const N: usize> Tuples<N, Several<N>> {
             }
             false
         });
-        if !best.is_entry() || !effort.has_found() {
+        if !best.is_entry() {
             return (0, Brief::NOTHING);
         }
         // No two entries have the same counter.

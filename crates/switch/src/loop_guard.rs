@@ -165,7 +165,7 @@ impl LoopGuard {
             self.forget_after.store(0, Ordering::Relaxed);
             table.forget_learned(None);
         }
-        if second >= self.blocked_until.load(Ordering::Relaxed) {
+        if second >= self.blocked_until.load(Ordering::Relaxed) && !self.blocked.is_empty() {
             self.blocked.iter().for_each(|port| self.release(port));
         }
         let awaited = self.awaited.load(Ordering::Relaxed);
