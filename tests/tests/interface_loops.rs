@@ -28,14 +28,16 @@ fn received(status: &StatusReport) -> u64 {
     status.switches.iter().map(|switch| switch.totals.received_frames).sum()
 }
 
-/// Waits until frames have moved and no frame moves any more.
+/// Waits until frames have moved, no frame moves any more, and a port was reported as blocked.
 fn await_end_of_storm(daemon: &Daemon, least: u64) {
-    let (mut last, mut still) = (0, 0);
+    let (mut last, mut still, mut has_blocked) = (0, 0, false);
     daemon.await_status("storm and its end", |status| {
         let now = received(status);
         still = if now == last { still + 1 } else { 0 };
         last = now;
-        now >= least && still >= 20 && is_conserved(status)
+        let mut errors = status.ports.iter().filter_map(|port| port.error.as_deref());
+        has_blocked |= errors.any(|error| error.contains("a loop is behind this port"));
+        has_blocked && now >= least && still >= 20 && is_conserved(status)
     });
 }
 

@@ -248,6 +248,8 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
         let counters = fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
         let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| counter_report(&queue));
         let queue_counters = if port.shape.queues > 1 { queues.collect() } else { Vec::new() };
+        let is_blocked = fabric.is_blocked(&port.switch, PortIndex(port.index));
+        let blocked = is_blocked.then(|| "a loop is behind this port: flooded frames do not pass it".to_owned());
         names.push((port.switch.as_str(), port.port.as_str()));
         page.push(PortReport {
             name: name.clone(),
@@ -264,7 +266,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             settings: settings_report(&port.settings),
             counters: counter_report(&counters),
             queue_counters,
-            error: card_error,
+            error: card_error.or(blocked),
             notes: occupant.notes().to_vec(),
             link,
             peer: occupant.device().and_then(peer_report),

@@ -119,6 +119,12 @@ impl LoopGuard {
         self.blocked.mask()
     }
 
+    /// Whether a port is blocked for flooded frames.
+    #[must_use]
+    pub fn is_blocked(&self, port: PortIndex) -> bool {
+        self.blocked.contains(port) && self.second() < self.blocked_until.load(Ordering::Relaxed)
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

@@ -78,6 +78,12 @@ impl Fabric {
             .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_blocked()?)))
     }
 
+    /// Whether flooded frames neither enter nor leave by a port, since there is a loop behind it.
+    #[must_use]
+    pub fn is_blocked(&self, switch: &str, port: PortIndex) -> bool {
+        self.switches.get(switch).is_some_and(|switch| switch.learning.loops.is_blocked(port))
+    }
+
     /// Moves the ageing clock of every switch on by one tick.
     pub fn tick(&self) {
         for switch in self.switches.values() {
