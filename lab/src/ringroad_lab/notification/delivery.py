@@ -67,9 +67,18 @@ def notify(recipients: Sequence[Target], notice: Notice, *, first_wait_s: float 
 
 
 def _send(sending: _Sending, notice: Notice, first_wait_s: float) -> None:
+    target = sending.target
+
+    def attempt(left_s: float) -> None:
+        try:
+            target.sender.deliver(notice, sending.delivery, left_s)
+        except TemporaryError as error:
+            # The caller may not wait for the next try.
+            sending.problem = f"delivery timed out; the last try: {error}"
+            raise
+
     try:
-        target = sending.target
-        retry(lambda left_s: target.sender.deliver(notice, sending.delivery, left_s), target.notifier.within_s, first_wait_s)
+        retry(attempt, target.notifier.within_s, first_wait_s)
         sending.problem = ""
     except UnsentError as error:
         sending.problem = str(error)
