@@ -249,7 +249,8 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
         let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| counter_report(&queue));
         let queue_counters = if port.shape.queues > 1 { queues.collect() } else { Vec::new() };
         let is_blocked = fabric.is_blocked(&port.switch, PortIndex(port.index));
-        let blocked = is_blocked.then(|| "a loop is behind this port: flooded frames do not pass it".to_owned());
+        let blocked =
+            is_blocked.then(|| "a loop is behind this port: flooded frames do not pass it".to_owned());
         names.push((port.switch.as_str(), port.port.as_str()));
         page.push(PortReport {
             name: name.clone(),
