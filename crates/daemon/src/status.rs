@@ -72,9 +72,11 @@ pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
 /// The interface behind a device, and what may be wrong with its card.
 pub(crate) fn link_and_fault(device: &Device) -> (Option<LinkReport>, Option<String>) {
     let link = link_report(device);
-    let speed_bps = link.as_ref().map(|link| link.speed_bps);
-    let fault =
-        device.interface.as_ref().zip(speed_bps).and_then(|(interface, speed)| reset_fault(interface, speed));
+    let fault = device
+        .interface
+        .as_ref()
+        .zip(link.as_ref())
+        .and_then(|(interface, link)| reset_fault(interface, link.speed_bps));
     (link, fault)
 }
 

@@ -12,7 +12,7 @@ use ringroad_flow_tables::state::{FlowState, Limits};
 use ringroad_flow_tables::tables::{Fragments, PortState};
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowStatsRequest, PortConfig};
+use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStatsRequest, PortConfig};
 use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
 use ringroad_openflow::{group_id, table_id};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
@@ -96,21 +96,8 @@ impl Pair {
             return;
         }
         let cookie = self.oracle.entries.len() as u64;
-        let request = FlowMod {
-            cookie,
-            cookie_mask: 0,
-            table,
-            command,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            priority,
-            buffer_id: None,
-            out_port: PortNo::ANY,
-            out_group: group_id::ANY,
-            flags: FlowFlags::default(),
-            matching: matching.clone(),
-            instructions: instructions.clone(),
-        };
+        let add = FlowMod::add(table, priority, matching.clone(), instructions.clone());
+        let request = FlowMod { cookie, command, ..add };
         // A switch refuses some requests, such as one that sets a field without the match that makes it present.
         if self.state.flow_mod(&request, 0).is_err() {
             return;

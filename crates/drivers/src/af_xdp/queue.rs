@@ -31,7 +31,7 @@ use super::umem::Umem;
 use crate::look_pause::LookPause;
 use crate::nic::set_up_again;
 use crate::sleep_watch::SleepWatch;
-use transmit::{CardLook, MAX_TX_DESCRIPTORS, Refusals, SingleLengths};
+use transmit::{CardLook, LateRefusals, MAX_TX_DESCRIPTORS, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
@@ -82,7 +82,7 @@ pub struct XdpQueue {
     /// Frames that came without an end, not reported yet.
     incomplete: u64,
     /// Frames that the device dropped, which count as delivered.
-    refused: Refusals,
+    refused: LateRefusals,
 }
 
 impl XdpQueue {
@@ -121,7 +121,7 @@ impl XdpQueue {
             unreadable: 0,
             missed_before: 0,
             incomplete: 0,
-            refused: Refusals::default(),
+            refused: LateRefusals::default(),
             socket,
             umem,
             attachment,

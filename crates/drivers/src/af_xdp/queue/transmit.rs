@@ -427,14 +427,14 @@ pub(super) struct CardLook {
 /// Frames that the device dropped after they were counted as delivered: the kernel reports that only when it is called
 /// for them. The next delivery makes up for them, or the next report.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct LateRefusals {
     frames: u32,
     bytes: u64,
     /// The link was found not to carry frames since.
     by_link: bool,
 }
 
-impl Refusals {
+impl LateRefusals {
     #[inline]
     pub(super) fn frames(&self) -> u32 {
         self.frames
