@@ -584,6 +584,11 @@ impl XdpQueue {
         self.interface = Interface::Up;
     }
 
+    /// Polls the socket, as a datapath that waits for frames does.
+    pub(super) fn poll_socket(&self) {
+        self.socket.wake_driver();
+    }
+
     /// Has a card that holds so many buffers to send, and sends none.
     pub(super) fn pretend_silent_card(&mut self, held: u32) {
         self.socket.tx.take_as_kernel(held);

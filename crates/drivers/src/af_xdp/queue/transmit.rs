@@ -179,17 +179,27 @@ impl XdpQueue {
         })
     }
 
-    /// The interface is down. What waits on the tx ring is sent when it is up again; lent buffers are not held until
-    /// then: their frames move to buffers of ours.
+    /// The interface carries no frames.
     #[cold]
     fn stop(&mut self) {
         self.interface = Interface::Down;
         self.unsent = false;
         self.fruitless_kicks = 0;
-        self.refused.by_link = self.refused.frames != 0;
-        if self.attachment.zero_copy {
-            return;
+        if !self.attachment.zero_copy {
+            self.give_up_untaken();
         }
+        self.refused.by_link = self.refused.frames != 0;
+    }
+
+    /// Has the kernel drop what waits on the tx ring of an interface without carrier: a frame a call, in copy mode. Left
+    /// there, the kernel would drop it whenever the socket is polled, and a poll does not report that (`xsk_poll` of
+    /// net/xdp/xsk.c). If the interface is set down, the kernel takes nothing, and what waits is sent when it is up
+    /// again; lent buffers are not held until then: their frames move to buffers of ours.
+    fn give_up_untaken(&mut self) {
+        while self.socket.tx.untaken() != 0 && self.socket.send() == Err(Errno::BUSY) {
+            self.note_refused();
+        }
+        self.reap();
         let (umem, ledger) = (&self.umem, &mut self.ledger);
         let move_out = |descriptor: XdpDesc| {
             let lent = umem.buffer_at(descriptor.addr).filter(|&buffer| ledger.is_lent(buffer));
@@ -200,7 +210,8 @@ impl XdpQueue {
             ledger.complete(lent);
             Some(XdpDesc { addr: umem.address(own), ..descriptor })
         };
-        // SAFETY: in copy mode the kernel reads the tx ring only when this queue calls it, and it serves one thread.
+        // SAFETY: in copy mode the kernel reads the tx ring only when this queue calls it or its thread polls the
+        // socket, and both serve one thread.
         unsafe { self.socket.tx.change_untaken(move_out) };
     }
 

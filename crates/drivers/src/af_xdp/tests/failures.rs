@@ -62,6 +62,25 @@ fn an_interface_without_carrier_loses_nothing_silently() {
 }
 
 #[test]
+fn what_waits_for_an_interface_that_loses_its_carrier_is_refused_and_not_left_to_a_poll() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        let mut device = open(&wish(near, XdpMode::Generic)).unwrap();
+        let queue = &mut device.queues[0];
+        let sent_before = link_by_name("near").unwrap().statistics.tx_packets;
+        assert_eq!(put(queue, &[frame(1, 60), frame(2, 61), frame(3, 62)]).frames, 3);
+        ip("link set far down");
+        until(|| queue.diagnosis().unwrap().fault().is_some());
+        queue.flush();
+        assert_eq!(queue.diagnosis().unwrap().waiting().frames, 0);
+        queue.poll_socket();
+        let refused = queue.diagnosis().unwrap().refused();
+        assert_eq!((refused.dropped.of(DropCause::LinkDown), refused.bytes), (3, 183));
+        assert_eq!(link_by_name("near").unwrap().statistics.tx_packets, sent_before);
+    });
+}
+
+#[test]
 fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
