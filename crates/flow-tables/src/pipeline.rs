@@ -400,6 +400,7 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn on_headers(&mut self, packet: &mut Packet, action: &Action) -> Option<()> {
+        self.take(Effort::change)?;
         if !keeps_trail(action) {
             self.trail.close();
         }

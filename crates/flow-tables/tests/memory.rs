@@ -102,6 +102,9 @@ const CHARGED_FOR_USED: f64 = 4.0;
 /// What empty tables keep of their former room.
 const KEPT_BYTES: usize = 512 << 10;
 
+/// Actions of a list that is nearly as long as it may be.
+const LONG: u32 = 500;
+
 fn actions(count: u32, from: u32) -> Vec<Action> {
     let set = |value: u32| FieldValue { field: Field::EthDst, value: value.into() };
     (from..from + count).map(|value| Action::SetField(set(value))).collect()
@@ -119,8 +122,8 @@ const FILLS: [(&str, u32, Fill); 8] = [
     ("flows that end", 20_000, |state, number| {
         state.flow_mod(&FlowMod { idle_timeout_s: 60, ..flow(number) }, 0).map(drop)
     }),
-    ("long lists of actions", 300, |state, number| {
-        let apply = Some(actions(2000, number));
+    ("long lists of actions", 1200, |state, number| {
+        let apply = Some(actions(LONG, number));
         let instructions = Instructions { apply, ..Instructions::default() };
         state.flow_mod(&FlowMod { instructions, ..flow(number) }, 0).map(drop)
     }),
@@ -249,7 +252,7 @@ fn switches_share_memory_and_each_has_a_little_in_any_case() {
 fn changed_and_replaced_entries_are_charged_once() {
     let _alone = alone();
     let (mut state, _needs) = FlowState::new(1, Limits::default());
-    let long = |from| Instructions { apply: Some(actions(1000, from)), ..Instructions::default() };
+    let long = |from| Instructions { apply: Some(actions(LONG, from)), ..Instructions::default() };
     state.flow_mod(&flow(1), 0).unwrap();
     state.flow_mod(&flow(5), 0).unwrap();
     settle(&mut state);
@@ -262,7 +265,7 @@ fn changed_and_replaced_entries_are_charged_once() {
         state.flow_mod(&FlowMod { instructions: long(round), ..flow(1) }, 0).unwrap();
         settle(&mut state);
         let added = state.memory_bytes() - short;
-        assert!((1000 * 31..1000 * 48).contains(&added), "{added}");
+        assert!((u64::from(LONG) * 31..u64::from(LONG) * 48).contains(&added), "{added}");
     }
     state.flow_mod(&flow(1), 0).unwrap();
     state.flow_mod(&flow(5), 0).unwrap();

@@ -234,9 +234,9 @@ contact = {{team = "switches", email = "switches@example.org", docs = "https://l
         for build in builds:
             self.await_told(build, 3)
         messages = self.ci_messages()
-        assert {key: len(set(sent)) for key, sent in messages.items()} == {
-            (*key, stage): 1 for key in wanted for stage in ("queued", "running", "complete")
-        }
+        numbers = {key: len(set(sent)) for key, sent in messages.items()}
+        once = {(*key, stage): 1 for key in wanted for stage in ("queued", "running", "complete")}
+        assert numbers == once, f"{numbers.items() ^ once.items()}\n{self.said()}"
         for each in requests:
             assert (each.state, each.lease_holder) == (RequestState.DONE, ""), self.said()
             # The same message again, and another of the same build.
