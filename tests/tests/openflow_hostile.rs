@@ -160,14 +160,14 @@ fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
     let mut tool = Tool::connect(&switch.socket());
     let before = resident_bytes(&switch);
     let set = |value: u128| Action::SetField(FieldValue { field: Field::EthDst, value });
-    // Each has a list of its own, of 8 KB.
+    // Each has a list of its own, of 6 KB.
     for number in 0.. {
-        let apply = Some((number..number + 500).map(set).collect());
+        let apply = Some((number..number + 380).map(set).collect());
         let instructions = Instructions { apply, ..Instructions::default() };
         tool.send(&Request::FlowMod(FlowMod { instructions, ..add(number, PortNo(2)) })).unwrap();
         tool.send(&Request::Barrier).unwrap();
         match tool.receive() {
-            Reply::Barrier => assert!(u64::try_from(number).unwrap() < LIMIT / 8_000, "{number} entries"),
+            Reply::Barrier => assert!(u64::try_from(number).unwrap() < LIMIT / 6_000, "{number} entries"),
             Reply::Error(error) => {
                 assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL);
                 break;

@@ -6,10 +6,12 @@ use ringroad_openflow::action::Action;
 /// Hash tables that the lookups of one frame may search, entries of merged ones that they may compare, and tables that the
 /// interpreter of instructions may go through.
 const MAX_SEARCHES: u64 = 2048;
-/// Actions, buckets and meters that one frame may go through, and actions of one list; an action that changes headers
-/// counts twice, as it takes about twice the time. Each group can multiply those of the groups behind it. It is enough for
-/// a group that sends a frame with another header to each port of a switch ([`ringroad_port::port_index::MAX_PORTS`]).
-pub(crate) const MAX_ACTIONS: usize = 1024;
+/// What an action on headers counts, in actions of other kinds: it takes about as many times longer.
+const CHANGE: usize = 4;
+/// Actions, buckets and meters that one frame may go through, and actions of one list. Each group can multiply those of
+/// the groups behind it. It is enough for a group that sends a frame with another header to each port of a switch
+/// ([`ringroad_port::port_index::MAX_PORTS`]).
+pub(crate) const MAX_ACTIONS: usize = 1536;
 /// Buckets that are compared, and bands that measure, in the time of an action.
 const BUCKETS_PER_ACTION: usize = 16;
 const BANDS_PER_ACTION: usize = 4;
@@ -18,7 +20,7 @@ const BANDS_PER_ACTION: usize = 4;
 pub(crate) fn of_list(actions: &[Action]) -> usize {
     let is_on_headers =
         |action: &&Action| !matches!(action, Action::Output { .. } | Action::Group(_) | Action::SetQueue(_));
-    actions.len() + actions.iter().filter(is_on_headers).count()
+    actions.len() + actions.iter().filter(is_on_headers).count() * (CHANGE - 1)
 }
 
 /// What the frames of a batch have taken, and what the present one may still take. (Counters in memory: the common path
@@ -84,10 +86,10 @@ impl Effort {
         None
     }
 
-    /// Changes headers: the second count of an action that [`Self::act`] has counted once.
+    /// Changes headers, by an action that [`Self::act`] has counted once.
     #[inline]
     pub fn change(&mut self) -> Option<()> {
-        self.act(1)
+        self.act(CHANGE - 1)
     }
 
     /// Compares so many buckets, to choose one.

@@ -315,9 +315,12 @@ impl Packet {
     /// Writes bytes of a header, at most those of an address, and has the checksums follow.
     fn write(&mut self, at: usize, new: &[u8]) {
         (self.is_changed, self.is_key_old) = (true, true);
+        let Layout { network, network_at, .. } = self.layout;
+        if at < network_at || !matches!(network, Network::Ipv4 | Network::Ipv6) {
+            return self.store(at, new);
+        }
         // Checksums sum up pairs of bytes, counted from the network header's first.
-        let network_at = self.layout.network_at;
-        let is_odd = at.checked_sub(network_at).is_some_and(|offset| offset % 2 == 1);
+        let is_odd = (at - network_at) % 2 == 1;
         let window = at - usize::from(is_odd)..(at + new.len()).min(self.head.len());
         let mut buffers = [[0; MAX_FIELD_BYTES + 1]; 2];
         let mut copy = |head: &Head, number: usize| {

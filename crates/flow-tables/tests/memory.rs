@@ -103,7 +103,7 @@ const CHARGED_FOR_USED: f64 = 4.0;
 const KEPT_BYTES: usize = 512 << 10;
 
 /// Actions of a list that is nearly as long as it may be.
-const LONG: u32 = 500;
+const LONG: u32 = 380;
 
 fn actions(count: u32, from: u32) -> Vec<Action> {
     let set = |value: u32| FieldValue { field: Field::EthDst, value: value.into() };
@@ -122,7 +122,7 @@ const FILLS: [(&str, u32, Fill); 8] = [
     ("flows that end", 20_000, |state, number| {
         state.flow_mod(&FlowMod { idle_timeout_s: 60, ..flow(number) }, 0).map(drop)
     }),
-    ("long lists of actions", 1200, |state, number| {
+    ("long lists of actions", 1600, |state, number| {
         let apply = Some(actions(LONG, number));
         let instructions = Instructions { apply, ..Instructions::default() };
         state.flow_mod(&FlowMod { instructions, ..flow(number) }, 0).map(drop)

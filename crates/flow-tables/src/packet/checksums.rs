@@ -5,14 +5,10 @@ use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
 use crate::layout::{Layout, Network, ip_proto, u16_at};
 
 impl Packet {
-    /// Updates checksums after a change of bytes; `at` is the place of the first byte that may differ.
+    /// Updates checksums after a change of bytes of an IP packet; `at` is the place of the first byte that may differ.
     pub(super) fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport, .. } = self.layout;
-        let Some(offset) =
-            at.checked_sub(network_at).filter(|_| matches!(network, Network::Ipv4 | Network::Ipv6))
-        else {
-            return;
-        };
+        let offset = at - network_at;
         let change = difference(old, new);
         let header_bytes = match network {
             Network::Ipv4 => usize::from(self.head.get(network_at).map_or(0, |&first| first & 0xf)) * 4,
