@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from free_ports import free_ports
 from ringroad_lab.deadline import wait_until
 
 HOST = "127.0.0.1"
@@ -44,7 +45,7 @@ class RabbitMq:
         """Prepare the server's files in a folder."""
         self.folder = folder
         self.authority, self.certificate = _write_certificates(folder)
-        self.port, self.tls_port, dist_port, epmd_port = _free_ports(4)
+        self.port, self.tls_port, dist_port, epmd_port = free_ports(4)
         (homes,) = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))[-1:]
         self._program = homes / "sbin" / "rabbitmq-server"
         (folder / ".erlang.cookie").write_text(secrets.token_hex(16))
@@ -232,14 +233,6 @@ def _write_certificates(folder: Path) -> tuple[Path, Path]:
     paths[0].write_bytes(made[0])
     paths[1].write_bytes(private + made[1])
     return paths
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture(scope="session")

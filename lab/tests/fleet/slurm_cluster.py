@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import getpass
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from free_ports import free_ports
 from ringroad_lab.deadline import wait_until
 
 PATIENCE_S = 300.0
@@ -93,7 +93,7 @@ class SlurmCluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         (self.folder / "state").mkdir()
         host = socket.gethostname().partition(".")[0]
-        port, *ports = _free_ports([address, *(node.address for node in nodes)])
+        port, *ports = free_ports(1 + len(nodes))
         lines = [_CONFIG.format(host=host, address=address, port=port, user=getpass.getuser(), folder=self.folder)]
         for node, its_port in zip(nodes, ports, strict=True):
             (self.folder / "spool" / node.name).mkdir(parents=True)
@@ -198,17 +198,3 @@ class SlurmCluster:
                 if process.cwd() == str(self.folder) or process.environ().get("SLURM_CONF") == str(self.config):
                     found |= {process, *process.children(recursive=True)}
         return [each for each in found if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-
-
-def _free_ports(addresses: Sequence[str]) -> list[int]:
-    """Return a port for each address, below the kernel's range of ephemeral ports."""
-    with ExitStack() as stack:
-        ports: list[int] = []
-        while len(ports) < len(addresses):
-            port = random.randrange(10000, 32000)
-            listener = stack.enter_context(socket.socket())
-            with suppress(OSError):
-                # An address of a namespace cannot be bound here, and has no other users.
-                listener.bind(("127.0.0.1", port))
-                ports.append(port)
-        return ports

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from notified_requests import COMMIT, ask, have_run, make_dead
 from receivers import ADDRESS, HttpReceiver, MailReceiver, http_receiver, mail_receiver, write_certificate
+from simulated_engine import tiny_run
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.outbox import DeliveryState, Notification, Outbox
 from ringroad_lab.fleet.outbox_sender import OutboxSender
 from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.notification.delivery import targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.interface import Notifier, Sender
@@ -93,6 +95,20 @@ def test_a_failed_notification_is_retried_unchanged_until_it_is_delivered(store:
     assert row(store, request_id).delivery == deliveries(server)[0]
     # The failure is printed once.
     assert output == [f"request {request_id}: hook was not notified of error: the server answers with status 503"]
+
+
+def test_a_notification_is_retried_unchanged_when_the_run_has_begun_meanwhile(
+    store: ResultStore, servers: Callable[..., HttpReceiver]
+) -> None:
+    server = servers(503)
+    request_id = ask(store)
+    have_run(store)
+    sender = outbox_sender(store, hook(server, stages=["running"], web_url="https://lab.example"))
+    assert send_until(sender, lambda: bool(server.got))
+    store.add_run(tiny_run(str(Requests(store).get(request_id).run_id)))
+    server.statuses = [200]
+    assert send_until(sender, lambda: sender.is_done and row(store, request_id).state is DeliveryState.DELIVERED)
+    assert len({body for _, _, body in server.got}) == 1
 
 
 def test_a_rejected_notification_is_retried_only_on_request(store: ResultStore, servers: Callable[..., HttpReceiver]) -> None:

@@ -126,12 +126,14 @@ class Outbox:
         """Return the content of a notification."""
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
+        # Before the end, whether the run is in the store depends on the time, and each try must have the same content.
+        has_ended = notification.stage in (Stage.COMPLETE, Stage.ERROR)
         try:
-            record = store.get_run(notification.run_id) if notification.run_id else None
+            record = store.get_run(notification.run_id) if notification.run_id and has_ended else None
         except StoreFailedError:
             raise
         except StoreError:
-            # The run has not begun, or its job ended before that.
+            # Its job ended before the run began.
             record = None
         compared = record and notification.stage is Stage.COMPLETE and request.order.baseline
         comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
