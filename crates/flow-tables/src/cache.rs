@@ -54,9 +54,9 @@ type Words16 = [u64; WORDS];
 #[derive(Debug, Default)]
 pub(crate) struct WayCache {
     /// Empty until the first use.
-    remembered: Box<[Remembered]>,
+    remembered: Box<[[Remembered; WAYS]]>,
     /// The words of each.
-    words: Box<[Words16]>,
+    words: Box<[[Words16; WAYS]]>,
     seed: Seed,
     /// Which words count, in the tables of this generation.
     generation: u64,
@@ -94,8 +94,8 @@ impl WayCache {
             let step = Step::nothing(0);
             let (way, others) = (Way::Other, [step; MAX_STEPS]);
             let nothing = Remembered { generation: 0, hash: 0, way, first: step, count: 0, others };
-            self.remembered = vec![nothing; SETS * WAYS].into();
-            self.words = vec![[0; WORDS]; SETS * WAYS].into();
+            self.remembered = vec![[nothing; WAYS]; SETS].into();
+            self.words = vec![[[0; WORDS]; WAYS]; SETS].into();
         }
         // Not zero, which stands for nothing.
         self.generation = tables.generation + 1;
@@ -130,11 +130,11 @@ impl WayCache {
         self.last = None;
         self.hash = hash(words, self.seed);
         self.looks += 1;
-        let set = (self.hash as usize % SETS) * WAYS;
-        for place in set..set + WAYS {
-            let (Some(remembered), Some(known)) = (self.remembered.get(place), self.words.get(place)) else {
-                break;
-            };
+        let set = self.hash as usize % SETS;
+        let (Some(remembered), Some(known)) = (self.remembered.get(set), self.words.get(set)) else {
+            return Known::Nothing;
+        };
+        for (remembered, known) in remembered.iter().zip(known) {
             // Word by word: a call would cost more.
             let differs = || {
                 known.iter().zip(words.iter()).fold(0, |differs, (one, other)| differs | (one ^ other)) != 0
@@ -155,14 +155,14 @@ impl WayCache {
         if others.len() > MAX_STEPS {
             return;
         }
-        let set = (self.hash as usize % SETS) * WAYS;
-        // What belongs to other tables goes first, then one of the two by a bit of the hash.
-        let is_old = |place: &usize| {
-            self.remembered.get(*place).is_some_and(|remembered| remembered.generation != self.generation)
+        let set = self.hash as usize % SETS;
+        let (Some(remembered), Some(words)) = (self.remembered.get_mut(set), self.words.get_mut(set)) else {
+            return;
         };
-        let place = (set..set + WAYS).find(is_old).unwrap_or(set + (self.hash >> 63) as usize);
-        let (Some(remembered), Some(words)) = (self.remembered.get_mut(place), self.words.get_mut(place))
-        else {
+        // What belongs to other tables goes first, then one of the two by a bit of the hash.
+        let old = remembered.iter().position(|remembered| remembered.generation != self.generation);
+        let place = old.unwrap_or((self.hash >> 63) as usize);
+        let (Some(remembered), Some(words)) = (remembered.get_mut(place), words.get_mut(place)) else {
             return;
         };
         (remembered.generation, remembered.hash, remembered.way) = (self.generation, self.hash, way);
