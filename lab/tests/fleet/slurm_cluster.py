@@ -51,7 +51,7 @@ SwitchType=switch/none
 MpiDefault=none
 MailProg=/bin/true
 ReturnToService=2
-SlurmdTimeout=3
+SlurmdTimeout=15
 KillWait=2
 SlurmdParameters=config_overrides
 Licenses=ixia:1
@@ -179,10 +179,20 @@ class SlurmCluster:
         return {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.config)}
 
     def said(self) -> str:
-        """Return the end of the daemons' logs, without messages about MPI plugins, which the tests do not use."""
-        return "\n".join(
-            f"{path.name}:\n" + "".join(line for line in path.read_text().splitlines(keepends=True) if "mpi" not in line.lower())[-2000:]
-            for path in sorted(self.folder.glob("*.log"))
+        """Return jobs, nodes, and the end of the daemons' logs, without messages about MPI plugins, which the tests do not use."""
+
+        def show(what: str) -> str:
+            argv = ["scontrol", "show", what]
+            return subprocess.run(argv, env=self.environment(), capture_output=True, text=True, check=False, timeout=PATIENCE_S).stdout
+
+        return (
+            show("jobs")
+            + show("nodes")
+            + "\n".join(
+                f"{path.name}:\n"
+                + "".join(line for line in path.read_text().splitlines(keepends=True) if "mpi" not in line.lower())[-2000:]
+                for path in sorted(self.folder.glob("*.log"))
+            )
         )
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
