@@ -6,7 +6,8 @@ Observed behaviour of Slurm, and its consequences:
   was lost, and is submitted again. With `--dependency=singleton`, two jobs of one name run one after the other.
 - After the loss of a node's slurmd, Slurm requeues the job, while its first copy may continue. So a job continues only on the nodes where
   it began, which the batch script records once; and a run takes a lease on its bed.
-- A requeued job waits for two minutes. The engine releases it as soon as its nodes are back: their slurmd has ended the first copy.
+- A requeued job waits for two minutes (`cred_expire`), in which its first copy ends. Released before that, it can meet its first copy:
+  then Slurm drains the node for a duplicate job, and holds the job.
 - A heterogeneous job cannot request that all its parts come from one bed; a matching OR of features (`[bed-a|bed-b]`) can. The batch
   script runs on the first node by name, which must be the generator. `--batch=generator` would select the generator regardless of names.
   But when nodes register, Slurm 22.05 still expects the script on the first node, does not find it there, and requeues the job.
@@ -231,11 +232,7 @@ class SlurmEngine(Engine):
             self._without_bed_since.pop(job.name, None)
         if job.restart_cnt and not job.required_nodes:
             self._programs.call("scontrol", "update", f"JobId={job.job_id}", f"ReqNodeList={nodes}")
-        elif job.restart_cnt and job.state_reason == "BeginTime" and job.name not in self._without_bed_since:
-            self._programs.call("scontrol", "update", f"JobId={job.job_id}", "StartTime=now")
-        else:
-            return None
-        self._queue.forget()
+            self._queue.forget()
         return None
 
     def _cancel_waiting(self, job: QueuedJob, why: str) -> str:
