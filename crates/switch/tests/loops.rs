@@ -199,7 +199,10 @@ fn while_a_loop_is_cut_stations_lose_nothing() {
         bed.send(4, &frame(BROADCAST, station(4), number + 1000));
         let laps = bed.settle();
         assert!(laps < 10, "{laps}");
-        assert_eq!((bed.got_by(3, number), bed.got_by(0, number)), (1, 1), "{number}");
+        // Two seconds after the cut the switch forgets addresses once more: the first frame then is flooded, and its copy
+        // in the cable follows the answer, so a station can get it twice.
+        let got = [3, 0].map(|port| bed.got_by(port, number));
+        assert!(got.iter().all(|&times| (1..=2).contains(&times)), "{number}: {got:?}");
         let everybody = [0, 3].map(|port| bed.got_by(port, number + 1000));
         assert_eq!(everybody, [1, 1], "{number}");
     }
