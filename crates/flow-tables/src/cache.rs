@@ -159,7 +159,7 @@ impl WayCache {
         let (Some(remembered), Some(words)) = (self.remembered.get_mut(set), self.words.get_mut(set)) else {
             return;
         };
-        // What belongs to other tables goes first, then one of the two by a bit of the hash.
+        // Replaces a way through other tables, if one is there; else one of the two, by a bit of the hash.
         let old = remembered.iter().position(|remembered| remembered.generation != self.generation);
         let place = old.unwrap_or((self.hash >> 63) as usize);
         let (Some(remembered), Some(words)) = (remembered.get_mut(place), words.get_mut(place)) else {

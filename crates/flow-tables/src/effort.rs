@@ -6,8 +6,8 @@ use ringroad_openflow::action::Action;
 /// Hash tables that the lookups of one frame may search, entries of merged ones that they may compare, and tables that the
 /// interpreter of instructions may go through.
 const MAX_SEARCHES: u64 = 2048;
-/// What an action on headers counts, in actions of other kinds: it takes about as many times longer.
-const CHANGE: usize = 4;
+/// Other actions that take about the time of one on headers, which counts as so many.
+const ACTIONS_PER_CHANGE: usize = 4;
 /// Actions, buckets and meters that one frame may go through, and actions of one list. Each group can multiply those of
 /// the groups behind it. It is enough for a group that sends a frame with another header to each port of a switch
 /// ([`ringroad_port::port_index::MAX_PORTS`]).
@@ -16,11 +16,11 @@ pub(crate) const MAX_ACTIONS: usize = 1536;
 const BUCKETS_PER_ACTION: usize = 16;
 const BANDS_PER_ACTION: usize = 4;
 
-/// What all actions of a list count.
-pub(crate) fn of_list(actions: &[Action]) -> usize {
+/// Counts the actions of a list, as a frame that goes through all of them does.
+pub(crate) fn count_actions(actions: &[Action]) -> usize {
     let is_on_headers =
         |action: &&Action| !matches!(action, Action::Output { .. } | Action::Group(_) | Action::SetQueue(_));
-    actions.len() + actions.iter().filter(is_on_headers).count() * (CHANGE - 1)
+    actions.len() + actions.iter().filter(is_on_headers).count() * (ACTIONS_PER_CHANGE - 1)
 }
 
 /// What the frames of a batch have taken, and what the present one may still take. (Counters in memory: the common path
@@ -89,7 +89,7 @@ impl Effort {
     /// Changes headers, by an action that [`Self::act`] has counted once.
     #[inline]
     pub fn change(&mut self) -> Option<()> {
-        self.act(CHANGE - 1)
+        self.act(ACTIONS_PER_CHANGE - 1)
     }
 
     /// Compares so many buckets, to choose one.

@@ -21,7 +21,7 @@ pub use self::reports::FlowList;
 use crate::account::{self, Account, SharedBudget};
 use crate::classifier::Classifier;
 use crate::counters::{CounterBank, CounterId};
-use crate::effort::{MAX_ACTIONS, of_list};
+use crate::effort::{MAX_ACTIONS, count_actions};
 use crate::flow::{Flow, covers, overlap};
 use crate::packed_match::PackedMatch;
 use crate::part::compiled;
@@ -632,7 +632,7 @@ impl FlowState {
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
         // What a pushed or popped tag uncovers is unknown before the packet is there.
         let mut is_known = matching.is_some();
-        if of_list(list) > MAX_ACTIONS {
+        if count_actions(list) > MAX_ACTIONS {
             return Err(ErrorCode::ACTION_TOO_MANY);
         }
         for action in list {

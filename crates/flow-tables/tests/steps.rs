@@ -134,7 +134,7 @@ impl Site {
             let leaves = apply.iter().chain(write).flatten().all(|one| matches!(one, Action::Output { .. }));
             is_plain &= meter.is_none() && (actions == 0 || actions == 1 && goto.is_none() && leaves);
             acts += meter.map_or(0, |meter| 1 + self.bands[&meter].div_ceil(4) as u64) + actions as u64;
-            // An action on headers counts three times more where it is done.
+            // An action on headers counts four times: once as one of the list, three times where it is done.
             let changes = apply.iter().flatten().filter(|action| matches!(action, Action::SetField(_)));
             acts += 3 * changes.count() as u64;
             acts += self.of_groups(apply.iter().flatten());
@@ -176,7 +176,7 @@ impl Site {
     }
 }
 
-/// What the changes of fields in an action set count beside the actions: one for each field.
+/// Counts the fields that an action set changes, three times each: once more each action counts as one of the set.
 fn changes_of_set(set: &[Action]) -> u64 {
     let of = |action: &Action| match action {
         Action::SetField(set) => Some(set.field),
@@ -360,7 +360,8 @@ fn a_frame_may_leave_by_each_port_of_a_switch_with_a_header_of_its_own() {
     site.flow(0, 1, by_mask(0, 0), does);
     site.state.publish();
     let decided = site.decide(&[1], 0, u64::MAX);
-    // A hash table, a table, the entry's action; and for each port a bucket, an output, and a change that counts four times.
+    // A hash table, a table and the entry's action. For each port a bucket, an output, and a change that counts four
+    // times.
     assert_eq!(decided, Decided { end: 1, steps: 3 + 6 * MAX_PORTS as u64 });
     assert_ne!(site.plan.fate(0), Fate::Drop(DropCause::TooManySteps));
 }
@@ -404,7 +405,8 @@ fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
         for round in 0..2 {
             let Decided { end, steps } = site.decide(&[1, 2, 3], 0, 1);
             assert_eq!((end, site.plan.fate(0)), (1, Fate::Drop(DropCause::TooManySteps)), "round {round}");
-            // Beside the searches: the actions of 40 tables, each four times, and what is decided for all frames at once, of one table.
+            // Beside the searches: the actions of 40 tables, each four times, and what is decided for all frames at
+            // once, of one table.
             assert!((2048..=2048 + 4 * 40 + 65 + 1).contains(&steps), "{steps}");
         }
     }

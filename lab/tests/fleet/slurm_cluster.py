@@ -160,7 +160,7 @@ class SlurmCluster:
 
     def call(self, *argv: str) -> str:
         """Run a Slurm program as an administrator."""
-        done = subprocess.run(argv, env=self.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = self._run(*argv)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
@@ -173,7 +173,7 @@ class SlurmCluster:
         return {line.split()[0]: line.split()[1] for line in lines}
 
     def is_controller_up(self) -> bool:
-        done = subprocess.run(["scontrol", "ping"], env=self.environment(), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        done = self._run("scontrol", "ping")
         return done.returncode == 0 and "is UP" in done.stdout
 
     def environment(self) -> dict[str, str]:
@@ -181,20 +181,14 @@ class SlurmCluster:
 
     def said(self) -> str:
         """Return jobs, nodes, and the end of the daemons' logs, without messages about MPI plugins, which the tests do not use."""
+        said = [self._run("scontrol", "show", what).stdout for what in ("jobs", "nodes")]
+        for path in sorted(self.folder.glob("*.log")):
+            lines = path.read_text().splitlines(keepends=True)
+            said.append(f"{path.name}:\n" + "".join(line for line in lines if "mpi" not in line.lower())[-2000:])
+        return "\n".join(said)
 
-        def show(what: str) -> str:
-            argv = ["scontrol", "show", what]
-            return subprocess.run(argv, env=self.environment(), capture_output=True, text=True, check=False, timeout=PATIENCE_S).stdout
-
-        return (
-            show("jobs")
-            + show("nodes")
-            + "\n".join(
-                f"{path.name}:\n"
-                + "".join(line for line in path.read_text().splitlines(keepends=True) if "mpi" not in line.lower())[-2000:]
-                for path in sorted(self.folder.glob("*.log"))
-            )
-        )
+    def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=self.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / f"{name}.output.log").open("ab") as log:

@@ -5,7 +5,8 @@ use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
 use crate::layout::{Layout, Network, ip_proto, u16_at};
 
 impl Packet {
-    /// Updates checksums after a change of bytes of an IP packet; `at` is the place of the first byte that may differ.
+    /// Updates checksums after a change of bytes of an IP packet. `at` is the place of the first byte that may differ, not
+    /// before the IP header.
     pub(super) fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport, .. } = self.layout;
         let offset = at - network_at;

@@ -127,9 +127,8 @@ class Outbox:
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
         # Before the end, whether the run is in the store depends on the time, and each try must have the same content.
-        has_ended = notification.stage in (Stage.COMPLETE, Stage.ERROR)
         try:
-            record = store.get_run(notification.run_id) if notification.run_id and has_ended else None
+            record = store.get_run(notification.run_id) if notification.run_id and notification.stage.is_end else None
         except StoreFailedError:
             raise
         except StoreError:

@@ -25,6 +25,11 @@ class Stage(StrEnum):
     ERROR = "error"
     """There will be no verdict: the request was given up, cancelled or superseded."""
 
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing more happens to the request or run."""
+        return self in (Stage.COMPLETE, Stage.ERROR)
+
 
 class Occasion(StrEnum):
     """Results that cause a notification at the end."""
@@ -100,8 +105,7 @@ class Notifier(Frozen):
 
     def concerns(self, notice: Notice) -> bool:
         """Whether this recipient gets the notice."""
-        is_end = notice.stage in (Stage.COMPLETE, Stage.ERROR)
-        return notice.stage in self.stages and (not is_end or bool(notice.occasions & set(self.on)))
+        return notice.stage in self.stages and (not notice.stage.is_end or bool(notice.occasions & set(self.on)))
 
     def link(self, notice: Notice) -> str:
         """Return the URL of the web page of the run or request; empty without `web_url`."""

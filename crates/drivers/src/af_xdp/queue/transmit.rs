@@ -210,8 +210,8 @@ impl XdpQueue {
             ledger.complete(lent);
             Some(XdpDesc { addr: umem.address(own), ..descriptor })
         };
-        // SAFETY: in copy mode the kernel reads the tx ring only when this queue calls it or its thread polls the
-        // socket, and both serve one thread.
+        // SAFETY: in copy mode the kernel reads the tx ring only in a call or a poll of the socket, and the one thread that
+        // serves this queue makes both.
         unsafe { self.socket.tx.change_untaken(move_out) };
     }
 
