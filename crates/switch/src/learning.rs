@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
@@ -32,7 +33,13 @@ impl LearningSwitch {
     /// A switch without ports.
     #[must_use]
     pub fn new(table: MacTable) -> Self {
-        Self { table, ports: PortSet::new(), loops: LoopGuard::default(), now: AtomicU8::new(0) }
+        Self::with_clock(table, Clock::system())
+    }
+
+    /// The same with another clock to tell loops by.
+    #[must_use]
+    pub fn with_clock(table: MacTable, clock: Clock) -> Self {
+        Self { table, ports: PortSet::new(), loops: LoopGuard::new(clock), now: AtomicU8::new(0) }
     }
 
     /// The ageing tick that workers stamp addresses with.
@@ -63,15 +70,22 @@ impl LearningSwitch {
     #[cold]
     fn decide_alert(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
         let (table, now) = (&self.table, self.now());
+        let learns = self.loops.begin_batch(table);
         classify::decide(frames, from, table, &self.ports, now, fates);
         let mut floods = false;
         for (frame, fate) in frames.iter().zip(fates) {
-            if *fate == Fate::Flood && self.loops.ends_here(frame.source, from, table) {
+            let ends = match *fate {
+                Fate::Flood => self.loops.ends_here(frame.source, from, table),
+                _ => self.loops.has_gone_round(|| table.lookup(frame.source, now), from),
+            };
+            if ends {
                 *fate = Fate::Drop(DropCause::Looped);
                 continue;
             }
             floods |= *fate == Fate::Flood;
-            classify::learn(std::slice::from_ref(frame), from, table, now);
+            if learns {
+                classify::learn(std::slice::from_ref(frame), from, table, now);
+            }
         }
         floods
     }

@@ -6,13 +6,14 @@
 //! a probe back, and the port that it comes in by is part of the loop.
 //!
 //! For [`BLOCKED_S`] seconds flooded frames neither enter nor leave by that port, as a spanning tree would have it. All
-//! frames that go round come to the port and end there. What was learned from them is forgotten. Frames to learned
-//! addresses pass as before.
+//! flooded frames that go round come to the port and end there. What was learned from them is forgotten, and nothing is
+//! learned until the last of them, at the loop's other end, has come in. Frames to learned addresses pass as before,
+//! unless their source is known to be elsewhere: such a frame has gone round.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
+use ringroad_port::clock::Clock;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::port_index::{PortIndex, PortMask};
 
@@ -48,7 +49,7 @@ const PROBE_ETHERTYPE: u16 = 0x9000;
 /// Finds loops behind a switch's ports. All workers share it; what two of them note at once may count as one's.
 #[derive(Debug)]
 pub struct LoopGuard {
-    began: Instant,
+    clock: Clock,
     /// Makes the addresses of probes from their number.
     key: RandomState,
     /// Probes that were made.
@@ -70,30 +71,10 @@ pub struct LoopGuard {
     is_alert: AtomicBool,
     /// Second from which on no port is blocked.
     blocked_until: AtomicU32,
-    /// Second after which learned addresses are forgotten again, for frames that were under way; 0: not.
-    forget_after: AtomicU32,
+    /// Second after which addresses are learned again: frames of the loop were under way until then; 0: they are learned.
+    learn_after: AtomicU32,
     /// The port that was blocked last, plus 1, until it is reported.
     unreported: AtomicU32,
-}
-
-impl Default for LoopGuard {
-    fn default() -> Self {
-        Self {
-            began: Instant::now(),
-            key: RandomState::new(),
-            probes: AtomicU64::new(0),
-            remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
-            repeats: AtomicU64::new(0),
-            is_suspicious: AtomicBool::new(false),
-            next_probe: AtomicU64::new(0),
-            awaited: AtomicU64::new(0),
-            blocked: PortSet::new(),
-            is_alert: AtomicBool::new(false),
-            blocked_until: AtomicU32::new(0),
-            forget_after: AtomicU32::new(0),
-            unreported: AtomicU32::new(0),
-        }
-    }
 }
 
 fn second_of(ms: u64) -> u32 {
@@ -108,7 +89,25 @@ pub(crate) fn probe_head(source: Mac) -> [u8; ETHERNET_HEADER_BYTES] {
 }
 
 impl LoopGuard {
-    /// Whether flooded frames need [`Self::ends_here`], and flooding [`Self::blocked`].
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            key: RandomState::new(),
+            probes: AtomicU64::new(0),
+            remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
+            repeats: AtomicU64::new(0),
+            is_suspicious: AtomicBool::new(false),
+            next_probe: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
+            blocked: PortSet::new(),
+            is_alert: AtomicBool::new(false),
+            blocked_until: AtomicU32::new(0),
+            learn_after: AtomicU32::new(0),
+            unreported: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether frames need [`Self::begin_batch`] and [`Self::ends_here`], and flooding [`Self::blocked`].
     #[inline]
     pub(crate) fn is_alert(&self) -> bool {
         self.is_alert.load(Ordering::Relaxed)
@@ -126,20 +125,25 @@ impl LoopGuard {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.clock.now_ns() / 1_000_000
     }
 
     fn second(&self) -> u32 {
         second_of(self.now_ms())
     }
 
+    /// Begins with a batch while [`Self::is_alert`]: ends what is over. Returns whether addresses may be learned.
+    #[cold]
+    pub(crate) fn begin_batch(&self, table: &MacTable) -> bool {
+        self.rest(table);
+        self.learn_after.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether a frame from `source` that would be flooded ends at the port `from`: the port is blocked, or the frame is
     /// the probe, which blocks the port.
     #[cold]
     pub(crate) fn ends_here(&self, source: Mac, from: PortIndex, table: &MacTable) -> bool {
-        let second = self.second();
-        self.keep_time(second, table);
-        self.ends_at(second, source, from, table)
+        self.ends_at(self.second(), source, from, table)
     }
 
     fn ends_at(&self, second: u32, source: Mac, from: PortIndex, table: &MacTable) -> bool {
@@ -152,24 +156,32 @@ impl LoopGuard {
             self.is_suspicious.store(false, Ordering::Relaxed);
             self.blocked_until.store(second + BLOCKED_S, Ordering::Relaxed);
             self.blocked.insert(from);
+            self.learn_after.store(second + 1, Ordering::Relaxed);
             table.forget_learned(None);
-            self.forget_after.store(second + 1, Ordering::Relaxed);
             self.unreported.store(u32::from(from.0) + 1, Ordering::Relaxed);
             return true;
         }
         self.blocked.contains(from)
     }
 
-    /// Ends what is over. At each ageing tick, and while flooded frames come.
+    /// Whether a frame to a learned address has gone round: it comes in by a blocked port, and its source is `known` to
+    /// be at another.
+    #[inline]
+    pub(crate) fn has_gone_round(&self, known: impl FnOnce() -> Option<PortIndex>, from: PortIndex) -> bool {
+        self.blocked.contains(from) && known().is_some_and(|port| port != from)
+    }
+
+    /// Ends what is over. At each ageing tick, and while frames come.
     pub(crate) fn rest(&self, table: &MacTable) {
         self.keep_time(self.second(), table);
     }
 
     fn keep_time(&self, second: u32, table: &MacTable) {
-        let forget_after = self.forget_after.load(Ordering::Relaxed);
-        if forget_after != 0 && second > forget_after {
-            self.forget_after.store(0, Ordering::Relaxed);
+        let learn_after = self.learn_after.load(Ordering::Relaxed);
+        if learn_after != 0 && second > learn_after {
+            // A worker that was about to learn from a frame of the loop may have done so since.
             table.forget_learned(None);
+            self.learn_after.store(0, Ordering::Relaxed);
         }
         if second >= self.blocked_until.load(Ordering::Relaxed) && !self.blocked.is_empty() {
             self.blocked.iter().for_each(|port| self.release(port));
@@ -179,7 +191,7 @@ impl LoopGuard {
             self.awaited.store(0, Ordering::Relaxed);
         }
         let is_quiet =
-            self.blocked.is_empty() && self.awaited.load(Ordering::Relaxed) == 0 && forget_after == 0;
+            self.blocked.is_empty() && self.awaited.load(Ordering::Relaxed) == 0 && learn_after == 0;
         if is_quiet {
             self.is_alert.store(false, Ordering::Relaxed);
         }
@@ -300,7 +312,7 @@ mod tests {
 
     #[test]
     fn frames_that_come_in_again_are_suspect_from_the_limit_of_a_second_on() {
-        let guard = LoopGuard::default();
+        let guard = LoopGuard::new(Clock::manual());
         for second in 0..3 {
             let suspects =
                 (0..REPEATS_PER_S + 3).filter(|_| guard.is_suspect(second * 1000, 0x1234_5678_9abc_de00));
@@ -321,7 +333,7 @@ mod tests {
 
     #[test]
     fn pauses_between_probes_double_up_to_a_minute_and_begin_anew_after_a_quiet_time() {
-        let guard = LoopGuard::default();
+        let guard = LoopGuard::new(Clock::manual());
         let times = |until: u64| (0..until).filter(|&ms| guard.probe(ms).is_some()).collect::<Vec<_>>();
         assert_eq!(times(500), [0, 16, 48, 112, 240, 496]);
         let later: Vec<_> = (500..600_000).filter(|&ms| guard.probe(ms).is_some()).collect();
@@ -333,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_port_is_blocked_by_the_awaited_probe_alone_and_for_its_time() {
-        let (guard, table) = (LoopGuard::default(), table());
+        let (guard, table) = (LoopGuard::new(Clock::manual()), table());
         table.learn(A, ONE, Tick(0));
         assert!(!guard.ends_at(100, A, ONE, &table));
         let first = guard.probe(100_000).unwrap();
@@ -351,7 +363,7 @@ mod tests {
         guard.keep_time(101, &table);
         assert!(table.lookup(A, Tick(0)).is_some());
         guard.keep_time(102, &table);
-        assert_eq!(table.lookup(A, Tick(0)), None, "it is forgotten again once no frame is under way");
+        assert_eq!(table.lookup(A, Tick(0)), None, "what another worker learned meanwhile is forgotten");
         guard.keep_time(100 + BLOCKED_S - 1, &table);
         assert!(guard.ends_at(119, A, ONE, &table) && guard.is_alert());
         guard.keep_time(100 + BLOCKED_S, &table);
@@ -360,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_does_not_come_back_is_not_awaited_for_ever() {
-        let (guard, table) = (LoopGuard::default(), table());
+        let (guard, table) = (LoopGuard::new(Clock::manual()), table());
         let probe = guard.probe(65_535_000).unwrap();
         guard.keep_time(65_535 + AWAITED_S, &table);
         assert!(guard.is_alert());

@@ -109,6 +109,18 @@ impl Policing {
         }
     }
 
+    /// Whether a frame ends at its port, since there is a loop.
+    #[cold]
+    fn ends_here(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> bool {
+        let LearningSwitch { loops, table, .. } = &*self.switch;
+        match self.look_up(header, from, domain) {
+            Fate::Flood => loops.ends_here(header.source, from, table),
+            _ => {
+                loops.has_gone_round(|| table.lookup_in(domain.vlan, header.source, self.switch.now()), from)
+            }
+        }
+    }
+
     /// Learns the source of a frame; `last` is the VLAN and the entry that was learned last.
     fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, last: &mut (u16, Entry)) {
         if header.source.is_multicast() || header.flags & FrameHeader::NO_LEARN != 0 || !from.is_port() {
@@ -131,6 +143,7 @@ impl Policing {
         let mut last = (NO_VLAN, Entry::EMPTY);
         let LearningSwitch { loops, table, .. } = &*self.switch;
         let is_alert = loops.is_alert();
+        let learns = !is_alert || loops.begin_batch(table);
         self.ingress.clear();
         for frame in frames {
             let (header, tagged) = match self.read(from, batch, frame) {
@@ -155,14 +168,13 @@ impl Policing {
                 }
                 self.metered.push(frame as u16);
             }
-            if is_alert
-                && self.look_up(header, from, &domain) == Fate::Flood
-                && loops.ends_here(header.source, from, table)
-            {
+            if is_alert && self.ends_here(header, from, &domain) {
                 plan.set_fate(frame, Fate::Drop(DropCause::Looped));
                 continue;
             }
-            self.learn(header, from, vlan, &mut last);
+            if learns {
+                self.learn(header, from, vlan, &mut last);
+            }
             plan.set_fate(frame, self.look_up(header, from, &domain));
         }
     }

@@ -12,7 +12,7 @@ from fabricated_runs import fabricated_run
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.notification.delivery import notify, targets
-from ringroad_lab.notification.interface import Stage
+from ringroad_lab.notification.interface import Stage, TemporaryError
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.notification.report_file import ReportFile
 
@@ -60,15 +60,25 @@ def test_another_form_has_its_own_suffix_and_needs_a_run(tmp_path: Path) -> None
     assert ReportFile.model_validate({"folder": tmp_path}).concerns(dead)
 
 
-def test_a_missing_folder_causes_retries_until_it_exists_again(tmp_path: Path) -> None:
+def test_a_missing_folder_causes_retries_until_it_exists_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "results"
     folder.mkdir()
-    recipients = targets([ReportFile.model_validate({"folder": folder, "within_s": 0.1})])
+    (target,) = targets([ReportFile.model_validate({"folder": folder, "within_s": 60})])
     folder.rmdir()
-    (problem,) = notify(recipients, Notice(OLD), first_wait_s=0.01)
-    assert "tries" in problem
-    folder.mkdir()
-    assert notify(recipients, Notice(OLD), first_wait_s=0.01) == []
+    deliver, failures = target.sender.deliver, list[str]()
+
+    def deliver_or_create_folder(notice: Notice, delivery: str, within_s: float) -> None:
+        try:
+            deliver(notice, delivery, within_s)
+        except TemporaryError as error:
+            failures.append(str(error))
+            folder.mkdir()
+            raise
+
+    monkeypatch.setattr(target.sender, "deliver", deliver_or_create_folder)
+    assert notify([target], Notice(OLD), first_wait_s=0.01) == []
+    assert failures == [f"{folder}: No such file or directory"]
+    assert [file.name for file in folder.iterdir()] == ["run-old-run.xml"]
 
 
 def test_an_invalid_form_or_folder_is_reported_before_the_run(tmp_path: Path) -> None:

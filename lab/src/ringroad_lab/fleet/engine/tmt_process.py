@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import psutil
 
+from ringroad_lab.deadline import wait_until
 from ringroad_lab.tied import tied
 
 GO = "go\n"
@@ -28,6 +29,7 @@ _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
 _POLL_S = 5.0
 _STOP_LIMIT_S = 30.0
 _FINISH_LIMIT_S = 600.0
+_LEFTOVERS_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,22 @@ def _started(pid: int) -> str:
 
 
 def end_leftovers(files: JobFiles) -> None:
-    """Kill the processes that tmt left: SSH connections, which have the run's folder among their arguments."""
+    """Kill the processes that tmt left: SSH connections, which have the run's folder among their arguments.
+
+    Returns once none is left. A process that starts another one while it is killed is no reason to leave that one.
+    """
+    wait_until(lambda: not _kill_leftovers(files), _LEFTOVERS_LIMIT_S)
+
+
+def _kill_leftovers(files: JobFiles) -> bool:
+    """Kill the processes that have the run's folder among their arguments; return whether there were any."""
+    were_any = False
     for process in psutil.process_iter(["cmdline"]):
         if process.pid != os.getpid() and any(str(files.run) in argument for argument in process.info["cmdline"] or ()):
+            were_any = True
             with suppress(psutil.Error):
                 process.kill()
+    return were_any
 
 
 class _Supervisor:
