@@ -11,7 +11,7 @@ use ringroad_port::batch::Batch;
 use crate::exchange::MAX_WORKERS;
 
 /// Units that a user may spend in a turn. One unit is about a short frame's copy, 50 to 100 ns.
-pub const TURN_COST: u64 = 1024;
+pub const TURN_COST: u64 = 512;
 /// Sleeping queues of a program that a turn checks.
 pub const SLEEPERS_PER_TURN: usize = 16;
 /// Looks without a frame after which a queue that sleeps alone is put to sleep.
