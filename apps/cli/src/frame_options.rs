@@ -10,7 +10,7 @@ use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::header::{
     DEFAULT_SOURCE_PORT, DISCARD_PORT, Ethernet, Header, HexBytes, Icmp, Ipv4, Ipv6, Tcp, Udp, Vlan, Vxlan,
 };
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 use crate::arguments::count;
 use crate::failure::Failure;
@@ -28,10 +28,10 @@ pub(crate) struct FrameOptions {
     protocol: Protocol,
     /// Destination Ethernet address
     #[arg(long, value_name = "MAC", default_value_t = Ethernet::default().destination)]
-    dst_mac: MacAddress,
+    dst_mac: Mac,
     /// Source Ethernet address
     #[arg(long, value_name = "MAC", default_value_t = Ethernet::default().source)]
-    src_mac: MacAddress,
+    src_mac: Mac,
     /// VLAN of the frames; two are the outer and the inner one
     #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1..=2)]
     vlan: Vec<u16>,

@@ -8,6 +8,7 @@ use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
 use ringroad_netdev::Namespace;
+use ringroad_wire::mac::Mac;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -148,7 +149,7 @@ impl<'a> Site<'a> {
 
 fn mac_of(namespace: &Namespace, name: &str) -> Option<String> {
     let mac = interface::look(namespace, name).ok()?.mac?;
-    Some(mac.map(|byte| format!("{byte:02x}")).join(":"))
+    Some(Mac::from(mac).to_string())
 }
 
 /// `ADD`.

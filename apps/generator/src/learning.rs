@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use ringroad::OpenOptions;
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::header::{Ethernet, Header};
-use ringroad_traffic::mac_address::MacAddress;
 use ringroad_traffic::modifier::{ModifierDefinition, Progression};
 use ringroad_traffic::pacing::RateSpec;
+use ringroad_wire::mac::Mac;
 
 use crate::error::SessionError;
 use crate::open_port::KeptPorts;
@@ -23,7 +23,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Time between two checks of that.
 const LOOK: Duration = Duration::from_millis(5);
 
-const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 /// IEEE 802's EtherType for local experiments, which no host answers.
 const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
@@ -86,7 +85,7 @@ fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u
         Some(Progression::Random(_)) => return None,
     };
     let ethernet =
-        Ethernet { source: destination, destination: BROADCAST, ether_type: Some(LOCAL_EXPERIMENT) };
+        Ethernet { source: destination, destination: Mac::BROADCAST, ether_type: Some(LOCAL_EXPERIMENT) };
     let modify = varied.map(|modifier| ModifierDefinition {
         field: "ethernet.source".to_owned(),
         every: 1,

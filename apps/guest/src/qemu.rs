@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use ringroad_wire::mac::Mac;
+
 use crate::kernel::Kernel;
 use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, Plan, command_socket};
 
@@ -31,9 +33,9 @@ pub(crate) fn arguments(plan: &Plan, kvm: bool, kernel: &Kernel, initramfs: &Pat
         option("-chardev", joined(&[port.into(), escaped(&device.socket)]));
         let net = format!("vhost-user,id=net{number},chardev=port{number},queues={}", plan.queues);
         option("-netdev", net.into());
-        let [a, b, c, d, e, f] = device.mac;
+        let mac = Mac::from(device.mac);
         let mut card = format!(
-            "virtio-net-pci,netdev=net{number},mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x},packed={}",
+            "virtio-net-pci,netdev=net{number},mac={mac},packed={}",
             if plan.packed { "on" } else { "off" }
         );
         if plan.queues > 1 {

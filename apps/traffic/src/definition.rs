@@ -25,13 +25,13 @@ mod reversed;
 
 use std::path::PathBuf;
 
+use ringroad_wire::mac::Mac;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::error::{Problem, StreamError};
 use crate::frame_size_mix::FrameSizeMix;
 use crate::frame_source::FrameSource;
 use crate::header::{Ethernet, Header, HexBytes, Ipv4, Udp};
-use crate::mac_address::MacAddress;
 use crate::modifier::ModifierDefinition;
 use crate::payload::Payload;
 
@@ -135,9 +135,9 @@ impl StreamDefinition {
 
     /// The Ethernet address that its first frame goes to; `None` where no Ethernet header begins the frame.
     #[must_use]
-    pub fn destination(&self) -> Option<MacAddress> {
+    pub fn destination(&self) -> Option<Mac> {
         match (&self.frame, self.packet.as_deref()) {
-            (Some(frame), _) => Some(MacAddress(*frame.0.first_chunk()?)),
+            (Some(frame), _) => Some(Mac::from_octets(*frame.0.first_chunk()?)),
             (None, Some([Header::Ethernet(ethernet), ..])) => Some(ethernet.destination),
             (None, Some(_)) => None,
             (None, None) => Some(Ethernet::default().destination),

@@ -12,13 +12,13 @@ mod values;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use ringroad_wire::mac::Mac;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::field::{FieldKind, HeaderKind, get_bits, set_bits};
 pub(crate) use self::layout::{Layout, Span};
 pub use self::text::{Checksum, HexBytes, HexBytesError, TcpFlags, TcpFlagsError};
 use self::text::{address, optional, up_to};
-use crate::mac_address::MacAddress;
 
 /// Default UDP and TCP source port: the first dynamic port (RFC 6335, section 6).
 pub const DEFAULT_SOURCE_PORT: u16 = 49152;
@@ -64,9 +64,9 @@ pub enum Header {
 #[serde(default, deny_unknown_fields)]
 pub struct Ethernet {
     /// Source address; 02:00:00:00:00:01 if not given.
-    pub source: MacAddress,
+    pub source: Mac,
     /// Destination address; 02:00:00:00:00:02 if not given.
-    pub destination: MacAddress,
+    pub destination: Mac,
     /// EtherType; if not given, set by the next header, or 0x88b5 (local experiments, IEEE 802).
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub ether_type: Option<u16>,
@@ -75,8 +75,8 @@ pub struct Ethernet {
 impl Default for Ethernet {
     fn default() -> Self {
         Self {
-            source: MacAddress([2, 0, 0, 0, 0, 1]),
-            destination: MacAddress([2, 0, 0, 0, 0, 2]),
+            source: Mac::from_octets([2, 0, 0, 0, 0, 1]),
+            destination: Mac::from_octets([2, 0, 0, 0, 0, 2]),
             ether_type: None,
         }
     }
@@ -307,12 +307,12 @@ pub struct Arp {
     #[serde(deserialize_with = "up_to::<0xffff, _, _>")]
     pub operation: u16,
     /// Sender's Ethernet address; 02:00:00:00:00:01 if not given.
-    pub sender_mac: MacAddress,
+    pub sender_mac: Mac,
     /// Sender's IPv4 address; 198.18.0.1 if not given.
     #[serde(deserialize_with = "address")]
     pub sender_ip: Ipv4Addr,
     /// Target's Ethernet address; zeros if not given.
-    pub target_mac: MacAddress,
+    pub target_mac: Mac,
     /// Target's IPv4 address; 198.19.0.1 if not given.
     #[serde(deserialize_with = "address")]
     pub target_ip: Ipv4Addr,
@@ -324,7 +324,7 @@ impl Default for Arp {
             operation: 1,
             sender_mac: Ethernet::default().source,
             sender_ip: Ipv4::default().source,
-            target_mac: MacAddress([0; 6]),
+            target_mac: Mac::from_octets([0; 6]),
             target_ip: Ipv4::default().destination,
         }
     }

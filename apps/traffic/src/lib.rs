@@ -15,7 +15,6 @@ pub mod frame_size_mix;
 pub mod frame_source;
 pub mod header;
 pub mod line_rate;
-pub mod mac_address;
 pub mod meter;
 pub mod modifier;
 mod ones_complement;

@@ -8,9 +8,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ringroad_wire::mac::Mac;
 use serde::{Deserialize, Serialize};
 
-use crate::mac_address::MacAddress;
 use crate::ones_complement::{fold, sum_bytes};
 
 /// Changes of a frame's addresses.
@@ -18,9 +18,9 @@ use crate::ones_complement::{fold, sum_bytes};
 #[serde(default, deny_unknown_fields)]
 pub struct AddressRewrite {
     /// Source Ethernet address of every frame.
-    pub source: Option<MacAddress>,
+    pub source: Option<Mac>,
     /// Destination Ethernet address of every frame.
-    pub destination: Option<MacAddress>,
+    pub destination: Option<Mac>,
     /// Maps for IP addresses, source and destination alike; the first that contains an address applies.
     pub ip: Vec<PrefixMap>,
 }
@@ -136,10 +136,10 @@ impl AddressRewrite {
     /// Rewrites `frame` (without FCS) in place. Truncated headers stay unchanged.
     pub fn apply(&self, frame: &mut [u8]) {
         if let (Some(address), Some(field)) = (self.destination, frame.get_mut(0..6)) {
-            field.copy_from_slice(&address.0);
+            field.copy_from_slice(&address.octets());
         }
         if let (Some(address), Some(field)) = (self.source, frame.get_mut(6..12)) {
-            field.copy_from_slice(&address.0);
+            field.copy_from_slice(&address.octets());
         }
         if self.ip.is_empty() {
             return;
@@ -322,8 +322,8 @@ mod tests {
         frame[28..32].copy_from_slice(&[10, 0, 0, 1]);
         frame[38..42].copy_from_slice(&[10, 0, 0, 2]);
         let rewrite = AddressRewrite {
-            source: Some(MacAddress([2; 6])),
-            destination: Some(MacAddress([4; 6])),
+            source: Some(Mac::from_octets([2; 6])),
+            destination: Some(Mac::from_octets([4; 6])),
             ..rewrite(&["10.0.0.0/8=192.0.0.0/8"])
         };
         rewrite.apply(&mut frame);

@@ -6,7 +6,8 @@ use ringroad_control::message::{HugePages, Mirror, OpenFlow, PortSpec, PortWish}
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_port::port_settings::{PortVlans, STORM_LIMITS};
 use ringroad_port::vlan_set::{VLAN_IDS, VlanSet};
-use ringroad_switch::{Mac, MacTableConfig};
+use ringroad_switch::MacTableConfig;
+use ringroad_wire::mac::Mac;
 use serde::{Deserialize, Serialize};
 
 use crate::mirrors;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringroad_drivers::veth::shortcut::{BpfError, Octets, Shortcut};
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::Mac;
+use ringroad_wire::mac::Mac;
 use tracing::warn;
 
 use crate::port_entries::PortTable;

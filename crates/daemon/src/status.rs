@@ -21,6 +21,7 @@ use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_port_table::entry::{DevicePort, Occupant, PipePort};
 use ringroad_ring::control_block::Filled;
 use ringroad_switch::MacEntry;
+use ringroad_wire::mac::Mac;
 
 use crate::netmap::Netmap;
 use crate::port_entries::{Client, Kept};
@@ -98,7 +99,7 @@ fn link_report(device: &Device) -> Option<LinkReport> {
         up: state != LinkState::Down,
         running: state == LinkState::Running,
         speed_bps,
-        mac: link.mac.unwrap_or_default().map(|byte| format!("{byte:02x}")).join(":"),
+        mac: Mac::from(link.mac.unwrap_or_default()).to_string(),
         mtu,
     })
 }
@@ -435,7 +436,7 @@ mod tests {
     use ringroad_control::codec::MAX_REPLY_BYTES;
     use ringroad_control::message::PortSpec;
     use ringroad_datapath::fabric::Fabric;
-    use ringroad_switch::{Mac, MacTableConfig};
+    use ringroad_switch::MacTableConfig;
 
     use super::*;
     use crate::config::Limits;

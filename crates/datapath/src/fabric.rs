@@ -17,9 +17,10 @@ use ringroad_port::port_queue::{PortQueue, QueueProperties};
 use ringroad_port::port_settings::PortSettings;
 use ringroad_port::trace::Trace;
 use ringroad_switch::{
-    LearningSwitch, Mac, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring, Policing, PortPolicies,
+    LearningSwitch, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring, Policing, PortPolicies,
     PortPolicy, Tracing,
 };
+use ringroad_wire::mac::Mac;
 
 use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;

@@ -17,6 +17,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+use ringroad_wire::mac::Mac;
+
 use crate::error::NetdevError;
 use crate::link::{check_name, link_by_name, name_missing};
 use crate::netlink::Requests;
@@ -124,10 +126,9 @@ pub fn set_gso_max_bytes(name: &str, bytes: u32) -> Result<(), NetdevError> {
 ///
 /// # Errors
 /// [`NetdevError`]: a multicast or zero address, or a driver that allows it only while down.
-pub fn set_mac(name: &str, mac: [u8; 6]) -> Result<(), NetdevError> {
-    set_attribute(name, LinkAttribute::Address(mac.to_vec()), || {
-        let [a, b, c, d, e, f] = mac;
-        format!("set the hardware address of {name} to {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+pub fn set_mac(name: &str, mac: Mac) -> Result<(), NetdevError> {
+    set_attribute(name, LinkAttribute::Address(mac.octets().to_vec()), || {
+        format!("set the hardware address of {name} to {mac}")
     })
 }
 
@@ -262,7 +263,7 @@ mod tests {
             assert!(!link_by_name("va").unwrap().up);
 
             set_mtu("va", 9000).unwrap();
-            set_mac("va", [2, 0, 0, 0, 0, 7]).unwrap();
+            set_mac("va", [2, 0, 0, 0, 0, 7].into()).unwrap();
             let changed = link_by_name("va").unwrap();
             assert_eq!((changed.mtu, changed.mac), (9000, Some([2, 0, 0, 0, 0, 7])));
 
@@ -305,9 +306,12 @@ mod tests {
             assert!(text.starts_with("there is no interface vc in network namespace net:["), "{text}");
             // The kernel numbers the ends of a pair from the second.
             assert!(text.ends_with("there are: lo, vb, va"), "{text}");
-            for request in
-                [delete_link("vc"), set_up("vc", true), set_mac("vc", [2; 6]), link_by_name("vc").map(drop)]
-            {
+            for request in [
+                delete_link("vc"),
+                set_up("vc", true),
+                set_mac("vc", [2; 6].into()),
+                link_by_name("vc").map(drop),
+            ] {
                 assert!(matches!(request, Err(NetdevError::NoInterface { .. })), "{request:?}");
             }
 
@@ -319,7 +323,7 @@ mod tests {
             assert!(short.starts_with("cannot set the MTU of va to 10"), "{short}");
             assert!(short.contains("(the kernel reports: mtu less than device minimum)"), "{short}");
 
-            let multicast = set_mac("va", [1, 0, 0, 0, 0, 0]).unwrap_err();
+            let multicast = set_mac("va", [1, 0, 0, 0, 0, 0].into()).unwrap_err();
             assert!(multicast.to_string().contains("01:00:00:00:00:00"), "{multicast}");
 
             for name in ["", ".", "..", "a/b", "a b", "a:b", "v%d", "sixteen-bytes-xx", "a\0"] {

@@ -7,7 +7,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::{FrameHeader, Mac, MacTable, MacTableConfig, PortSet, Tick, classify};
+use ringroad_switch::{FrameHeader, MacTable, MacTableConfig, PortSet, Tick, classify};
+use ringroad_wire::mac::Mac;
 
 const NOW: Tick = Tick(1);
 /// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart

@@ -9,8 +9,8 @@
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex};
+use ringroad_wire::mac::Mac;
 
-use crate::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
 use crate::port_set::PortSet;
 

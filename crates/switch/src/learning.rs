@@ -10,10 +10,10 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_wire::mac::Mac;
 
 use crate::classify::{self, FrameHeader, classify};
 use crate::loop_guard::{LoopGuard, probe_head};
-use crate::mac::Mac;
 use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
 

@@ -23,7 +23,6 @@
 pub mod classify;
 pub mod learning;
 pub mod loop_guard;
-pub mod mac;
 pub mod mac_table;
 pub mod mirroring;
 pub mod policing;
@@ -37,7 +36,6 @@ mod vlan_tag;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
-pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use mirroring::{Mirror, Mirroring};
 pub use policing::Policing;

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use ringroad_port::clock::Clock;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_wire::mac::Mac;
 
-use crate::mac::Mac;
 use crate::mac_table::MacTable;
 use crate::port_set::PortSet;
 use crate::vlan_tag::{ADDRESSES_BYTES, TAG_BYTES, TAG_PROTOCOL};

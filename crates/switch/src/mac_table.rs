@@ -45,8 +45,8 @@ use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringroad_port::port_index::PortIndex;
+use ringroad_wire::mac::Mac;
 
-use crate::mac::Mac;
 use crate::static_addresses::StaticAddresses;
 
 /// Entries of a set. Sets of eight take about a third longer per frame; a table twice as large with sets of four has as

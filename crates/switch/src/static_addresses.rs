@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ringroad_port::port_index::PortIndex;
-
-use crate::mac::Mac;
+use ringroad_wire::mac::Mac;
 
 /// The static addresses of a switch.
 #[derive(Debug, Default)]

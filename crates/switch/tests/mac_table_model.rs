@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::{Mac, MacTable, MacTableConfig, Tick};
+use ringroad_switch::{MacTable, MacTableConfig, Tick};
+use ringroad_wire::mac::Mac;
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -7,7 +7,8 @@ use std::thread;
 
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::{FrameHeader, Mac, MacTable, MacTableConfig, PortSet, Tick, classify};
+use ringroad_switch::{FrameHeader, MacTable, MacTableConfig, PortSet, Tick, classify};
+use ringroad_wire::mac::Mac;
 
 const ROUNDS: u32 = 300_000;
 const MACS: u8 = 24;

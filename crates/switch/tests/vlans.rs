@@ -13,9 +13,10 @@ use ringroad_port::plan::{Decide, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_switch::{
-    FrameHeader, LearningSwitch, Mac, MacTable, MacTableConfig, Mirror, Mirroring, Policing, PortPolicies,
+    FrameHeader, LearningSwitch, MacTable, MacTableConfig, Mirror, Mirroring, Policing, PortPolicies,
     PortPolicy, Tick,
 };
+use ringroad_wire::mac::Mac;
 
 /// Where a frame went, with its bytes there.
 type Ways = Result<BTreeMap<u8, Vec<u8>>, DropCause>;

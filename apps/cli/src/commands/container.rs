@@ -12,7 +12,7 @@ use ringroad_guest::process::end_with_caller;
 use ringroad_netdev::link_change::{add_address, set_mac, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, in_namespace};
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -50,7 +50,7 @@ pub(crate) struct Container {
     address: Option<InterfaceAddress>,
     /// Hardware address of the interface
     #[arg(long, value_name = "MAC", value_parser = station_address)]
-    mac: Option<MacAddress>,
+    mac: Option<Mac>,
     /// Name of the interface [default: eth0, with --netns rr0]
     #[arg(long = "name", value_name = "IFACE")]
     interface: Option<String>,
@@ -221,7 +221,7 @@ impl Container {
                 return Err(refused);
             }
         };
-        if let Some(MacAddress(mac)) = self.mac {
+        if let Some(mac) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }
         let (address, bits) = match self.address {

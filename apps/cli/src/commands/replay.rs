@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use ringroad::{Interest, Port, PortError, Reconnections};
 use ringroad_capture::CaptureReader;
-use ringroad_traffic::mac_address::MacAddress;
 use ringroad_traffic::pacing::{
     AWAKE_NS, DepartureError, Departures, LoadShape, RateError, RateSpec, Spread,
 };
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use ringroad_traffic::rewrite::{AddressRewrite, PrefixMap};
+use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::arguments::{Global, PortSizes, RunLimits};
@@ -52,10 +52,10 @@ pub(crate) struct Replay {
     rounds: u64,
     /// Destination Ethernet address for every frame
     #[arg(long, value_name = "MAC", help_heading = "Frame")]
-    dst_mac: Option<MacAddress>,
+    dst_mac: Option<Mac>,
     /// Source Ethernet address for every frame
     #[arg(long, value_name = "MAC", help_heading = "Frame")]
-    src_mac: Option<MacAddress>,
+    src_mac: Option<Mac>,
     /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first match
     /// counts
     #[arg(long, value_name = "PREFIX=PREFIX", help_heading = "Frame")]

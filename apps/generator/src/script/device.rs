@@ -13,7 +13,7 @@ use std::time::Duration;
 use mlua::{AnyUserData, MetaMethod, Table, UserData, UserDataFields, UserDataMethods, UserDataRef, Value};
 use ringroad::{Interest, Port, PortError, PortInfo, Queue};
 use ringroad_traffic::line_rate::FCS_BYTES;
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffers::BufferArray;
@@ -32,7 +32,7 @@ pub(super) struct Device {
     /// The name under which the script opened it.
     pub(super) name: String,
     info: PortInfo,
-    mac: MacAddress,
+    mac: Mac,
     tx_queues: u16,
     rx_queues: u16,
     queues: Vec<Arc<DeviceQueue>>,
@@ -246,7 +246,7 @@ impl Device {
 
 /// The address of the port's interface, if it is visible from here; else one derived from the port's name, so that it
 /// is the same in each run.
-fn address_of(info: &PortInfo) -> MacAddress {
+fn address_of(info: &PortInfo) -> Mac {
     let interface = info.name.trim_start_matches("xdp:").trim_start_matches("packet:");
     let plain = |name: &str| !name.is_empty() && !name.contains(['/', ':', '{', '}', '^', '@', '.']);
     let path = format!("/sys/class/net/{interface}/address");
@@ -262,7 +262,7 @@ fn address_of(info: &PortInfo) -> MacAddress {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let [a, b, c, d, e, ..] = hash.to_be_bytes();
-    MacAddress([2, a, b, c, d, e])
+    Mac::from_octets([2, a, b, c, d, e])
 }
 
 /// A device in a Lua state.
@@ -287,8 +287,8 @@ impl UserData for DeviceRef {
 }
 
 /// The address as a number of 48 bits.
-fn number_of(mac: MacAddress) -> f64 {
-    mac.0.iter().fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))
+fn number_of(mac: Mac) -> f64 {
+    mac.number() as f64
 }
 
 /// Which ring of the pair.

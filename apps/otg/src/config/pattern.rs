@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ringroad_traffic::mac_address::MacAddress;
 use ringroad_traffic::random::SplitMix64;
+use ringroad_wire::mac::Mac;
 use serde_json::{Value, json};
 
 use crate::document::{Node, whole};
@@ -74,8 +74,8 @@ impl Kind {
         let number = match self {
             Self::Number(_) | Self::Bit => u128::from(whole(value)?),
             Self::Mac => {
-                let MacAddress([a, b, c, d, e, f]) = value.as_str()?.parse().ok()?;
-                u128::from(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+                let mac: Mac = value.as_str()?.parse().ok()?;
+                mac.number().into()
             }
             Self::Ipv4 => u128::from(u32::from(value.as_str()?.parse::<Ipv4Addr>().ok()?)),
             Self::Ipv6 => value.as_str()?.parse::<Ipv6Addr>().ok()?.into(),
@@ -88,10 +88,7 @@ impl Kind {
         match self {
             Self::Number(_) => json!(number as u64),
             Self::Bit => json!(number != 0),
-            Self::Mac => {
-                let [.., a, b, c, d, e, f] = number.to_be_bytes();
-                json!(MacAddress([a, b, c, d, e, f]))
-            }
+            Self::Mac => json!(Mac::from_number(number as u64)),
             Self::Ipv4 => json!(Ipv4Addr::from(number as u32)),
             Self::Ipv6 => json!(Ipv6Addr::from(number)),
         }

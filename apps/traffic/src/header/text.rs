@@ -6,8 +6,6 @@ use std::str::FromStr;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::mac_address::hex_byte;
-
 /// Value of a checksum field. Text: `right`, `zero`, or a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Checksum {
@@ -151,6 +149,13 @@ impl FromStr for HexBytes {
             _ => Err(HexBytesError { text: text.chars().take(40).collect() }),
         }
     }
+}
+
+/// The value of exactly two hexadecimal digits.
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    let &[high, low] = digits else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 impl fmt::Display for HexBytes {

@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use ringroad_wire::mac::Mac;
+
 use super::{Checksum, Header, HeaderKind, Icmp, Ipv4, Tcp, Udp};
-use crate::mac_address::MacAddress;
 
 impl Header {
     pub(crate) fn kind(&self) -> HeaderKind {
@@ -36,9 +37,7 @@ impl Header {
 
     /// Fields that the definition sets, by name; those that follow from the stack are only here if set.
     pub(super) fn values(&self) -> Vec<(&'static str, u128)> {
-        let mac = |address: MacAddress| {
-            address.0.iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte))
-        };
+        let mac = |address: Mac| u128::from(address.number());
         let ipv4 = |address: Ipv4Addr| u128::from(address.to_bits());
         let mut values = match self {
             Self::Ethernet(ethernet) => {

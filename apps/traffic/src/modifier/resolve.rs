@@ -8,7 +8,7 @@ use super::{
 };
 use crate::definition::{Problem, StreamError};
 use crate::header::{FieldKind, HeaderKind, Layout, Span, TcpFlags, get_bits};
-use crate::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 /// Most bits that one modifier varies.
 const MAX_BITS: usize = 64;
@@ -323,8 +323,7 @@ impl FrameMap<'_> {
             Value::Number(number) => (Some(*number), ""),
             Value::Text(text) => match field.kind {
                 FieldKind::Mac => {
-                    let bytes = text.parse::<MacAddress>().ok().map(|address| address.0);
-                    let number = bytes.map(|bytes| get_bits(&bytes, 0, 48) as u64);
+                    let number = text.parse::<Mac>().ok().map(Mac::number);
                     (number, "an Ethernet address like 02:00:00:00:00:01")
                 }
                 FieldKind::Ipv4 => {

@@ -15,7 +15,7 @@ use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{HandOver, PortQueue};
 use ringroad_port_table::entry::{Occupant, PipePort, SwitchPort};
 use ringroad_ring::region::Region;
-use ringroad_switch::Mac;
+use ringroad_wire::mac::Mac;
 use tracing::{info, warn};
 
 use super::Estate;

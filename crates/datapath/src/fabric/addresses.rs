@@ -1,7 +1,8 @@
 //! Addresses of switches: learned, static, and seen on several ports in turn.
 
 use ringroad_port::port_index::PortIndex;
-use ringroad_switch::{LearningSwitch, Mac, MacEntry};
+use ringroad_switch::{LearningSwitch, MacEntry};
+use ringroad_wire::mac::Mac;
 
 use super::Fabric;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ringroad_port::vlan_set::VlanSet;
+use ringroad_wire::mac::Mac;
 
 /// One option that a kind of port has, such as `ring-size=N`.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ enum Value {
     /// A flag, a number, a size, permissions, or the place of a word in its list.
     Number(u64),
     Text(String),
-    Mac([u8; 6]),
+    Mac(Mac),
 }
 
 /// The options that one name gives.
@@ -138,7 +139,7 @@ impl OptionValues {
 
     /// The value of an address.
     #[must_use]
-    pub fn mac(&self, option: &PortOption) -> Option<[u8; 6]> {
+    pub fn mac(&self, option: &PortOption) -> Option<Mac> {
         match self.get(option)? {
             Value::Mac(mac) => Some(*mac),
             Value::Number(_) | Value::Text(_) => None,
@@ -185,7 +186,7 @@ fn read(option: &PortOption, given: Option<&str>) -> Result<Value, String> {
             }
             text => Value::Text(text.to_owned()),
         },
-        ValueKind::Mac => Value::Mac(mac_address(text()?).ok_or_else(bad)?),
+        ValueKind::Mac => Value::Mac(text()?.parse().ok().filter(Mac::is_station).ok_or_else(bad)?),
         ValueKind::Permissions => {
             let mode = u64::from_str_radix(text()?, 8).ok().filter(|mode| *mode <= 0o777);
             Value::Number(mode.ok_or_else(bad)?)
@@ -206,17 +207,6 @@ fn size(text: &str) -> Option<u64> {
         _ => (text, 1),
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-fn mac_address(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split([':', '-']);
-    for byte in &mut mac {
-        // A sign would pass for a digit.
-        let is_octet = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        *byte = u8::from_str_radix(parts.next().filter(is_octet)?, 16).ok()?;
-    }
-    (parts.next().is_none() && mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
 }
 
 #[cfg(test)]
@@ -240,7 +230,7 @@ mod tests {
             (RING, Some("512"), Value::Number(512)),
             (WORDS, Some("fast"), Value::Number(1)),
             (TEXT, Some("sesame"), Value::Text("sesame".into())),
-            (ValueKind::Mac, Some("02:00:00:00:00:0a"), Value::Mac([2, 0, 0, 0, 0, 10])),
+            (ValueKind::Mac, Some("02:00:00:00:00:0a"), Value::Mac(Mac::from_octets([2, 0, 0, 0, 0, 10]))),
             (ValueKind::Permissions, Some("660"), Value::Number(0o660)),
             (ValueKind::Size, Some("32M"), Value::Number(32 << 20)),
             (ValueKind::Size, Some("100"), Value::Number(100)),
@@ -266,6 +256,7 @@ mod tests {
             (ValueKind::Mac, Some("01:00:00:00:00:00")),
             (ValueKind::Mac, Some("02:00:00:00:00")),
             (ValueKind::Mac, Some("02:00:00:00:00:+1")),
+            (ValueKind::Mac, Some("02:00-00:00:00:01")),
             (ValueKind::Permissions, Some("999")),
             (ValueKind::Size, Some("99999999999G")),
             (ValueKind::Size, Some("K")),

@@ -24,6 +24,7 @@ use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_sze2::card::settings::MAX_CHANNELS;
 use ringroad_sze2::memory::{ChannelGeometry, MemoryError};
 use ringroad_sze2::segment::MAX_FRAME_BYTES;
+use ringroad_wire::mac::Mac;
 use rustix::net::SocketType;
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
@@ -92,7 +93,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     geometry.check().map_err(Sze2Error::from)?;
     let failed = |source| DeviceError::Connection { name: format!("sze2:{}", path.display()), source };
 
-    let address = wishes.mac(&MAC).unwrap_or_else(|| address_of(path));
+    let address = wishes.mac(&MAC).map_or_else(|| address_of(path), Mac::octets);
     let card = Card::new(
         path.display().to_string(),
         channels,

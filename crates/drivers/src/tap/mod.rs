@@ -21,6 +21,7 @@ use ringroad_netdev::link_probe::interface_request;
 use ringroad_netdev::{LinkProbe, LinkWatch, NetdevError, link_by_name, link_change};
 use ringroad_port::offload::VIRTIO_HEADER_BYTES;
 use ringroad_port::port_queue::HandOver;
+use ringroad_wire::mac::Mac;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -48,7 +49,7 @@ pub struct TapWish {
     /// MTU, bytes, at most [`MAX_TAP_MTU`]; `None` leaves the kernel's.
     pub mtu: Option<u32>,
     /// Ethernet address; `None` leaves the kernel's.
-    pub mac: Option<[u8; 6]>,
+    pub mac: Option<Mac>,
     /// Whether frames may have open tasks, in both directions: checksums, and TCP segments to be cut.
     pub offloads: bool,
     /// Whether to set it up.

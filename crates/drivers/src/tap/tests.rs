@@ -87,7 +87,8 @@ fn checksums_are_open_both_ways_with_offloads_and_filled_in_without() {
 fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
     in_own_namespace(|| {
         let mac = [2, 0, 0, 1, 2, 3];
-        let mut tap = TapDevice::open(&TapWish { mtu: Some(9000), mac: Some(mac), ..wish("rrt0") }).unwrap();
+        let mut tap =
+            TapDevice::open(&TapWish { mtu: Some(9000), mac: Some(mac.into()), ..wish("rrt0") }).unwrap();
         let shown = ip("link show rrt0");
         assert!(shown.contains("mtu 9000") && shown.contains("02:00:00:01:02:03"), "{shown}");
         let host = RawSocket::open("rrt0", LOCAL);

@@ -6,6 +6,7 @@ use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
+use ringroad_wire::mac::Mac;
 
 use super::*;
 use crate::test_network::{Host, RawSocket, in_own_namespace, ip, test_frame, until, wait_running};
@@ -41,7 +42,7 @@ impl Container {
 
     /// The neighbour, so that no request for its address is sent.
     fn knows(&self, other: &Self, number: u8) {
-        let mac = other.mac.map(|octet| format!("{octet:02x}")).join(":");
+        let mac = Mac::from(other.mac);
         self.host.run(move || {
             let own = ringroad_netdev::link::links().unwrap();
             let inner = own.into_iter().find(|link| link.name.starts_with("rri")).unwrap().name;

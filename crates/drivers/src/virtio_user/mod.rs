@@ -115,10 +115,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     };
     let thread = PeerThread::start("virtio-user", stop, closers, move || connection.run()).map_err(failed)?;
     let side = if role == SocketRole::Server { "server" } else { "client" };
-    let address = options.mac(&MAC).map(|mac| {
-        let bytes = mac.map(|byte| format!("{byte:02x}"));
-        format!(", mac {}", bytes.join(":"))
-    });
+    let address = options.mac(&MAC).map(|mac| format!(", mac {mac}"));
     let capabilities = Capabilities {
         driver: "virtio_user",
         mode: format!(

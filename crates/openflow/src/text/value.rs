@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use ringroad_wire::mac::Mac;
+
 use super::{TextError, Word};
 use crate::error::ErrorCode;
 use crate::oxm::Notation;
@@ -27,15 +29,7 @@ pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
 
 fn mac(word: Word) -> Result<u128, TextError> {
     let wrong = || word.wrong("this is not a MAC address, as 00:11:22:33:44:55");
-    let mut bytes = word.text.split(':').map(|byte| {
-        let digits = (1..=2).contains(&byte.len()) && byte.bytes().all(|digit| digit.is_ascii_hexdigit());
-        u8::from_str_radix(byte, 16).ok().filter(|_| digits)
-    });
-    let mut address = 0;
-    for _ in 0..6 {
-        address = address << 8 | u128::from(bytes.next().flatten().ok_or_else(wrong)?);
-    }
-    if bytes.next().is_some() { Err(wrong()) } else { Ok(address) }
+    Mac::from_short_text(word.text).map(|mac| mac.number().into()).ok_or_else(wrong)
 }
 
 fn one(notation: Notation, word: Word) -> Result<u128, TextError> {
@@ -98,13 +92,7 @@ impl fmt::Display for Value {
         match field.notation() {
             Notation::Decimal => write!(f, "{value}"),
             Notation::Port => write!(f, "{}", PortNo(value as u32)),
-            Notation::Mac => {
-                let bytes = value.to_be_bytes();
-                for (at, byte) in bytes.iter().skip(10).enumerate() {
-                    write!(f, "{}{byte:02x}", if at == 0 { "" } else { ":" })?;
-                }
-                Ok(())
-            }
+            Notation::Mac => write!(f, "{}", Mac::from_number(value as u64)),
             Notation::Ipv4 => write!(f, "{}", Ipv4Addr::from(value as u32)),
             Notation::Ipv6 => write!(f, "{}", Ipv6Addr::from(value)),
             Notation::Hexadecimal if field == Field::EthType => write!(f, "{value:#06x}"),

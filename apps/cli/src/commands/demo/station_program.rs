@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 use crate::arguments::{DEEP_SLOTS, Global};
 use crate::failure::Failure;
@@ -22,11 +22,11 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
     let mut port = Port::open_with(port, &options)?;
     let mut writer = CaptureWriter::create(record, CaptureFormat::Pcap, 0)?;
     for station in stations {
-        let station: MacAddress =
+        let station: Mac =
             station.parse().map_err(|error| Failure::usage(format!("--station {station}: {error}"), ""))?;
         let mut frame = [0; 60];
         frame[..6].fill(0xFF);
-        frame[6..12].copy_from_slice(&station.0);
+        frame[6..12].copy_from_slice(&station.octets());
         frame[12..14].copy_from_slice(&ANNOUNCEMENT);
         port.tx().send(&frame)?;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ringroad_capture::CaptureReader;
+use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -40,10 +41,6 @@ fn address(frame: &[u8], at: usize) -> Option<Address> {
     frame.get(at..at + 6)?.try_into().ok()
 }
 
-pub(super) fn write_address(address: Address) -> String {
-    address.map(|octet| format!("{octet:02x}")).join(":")
-}
-
 impl Plan {
     /// Reads the capture once: the stations that send are dealt out to b and c in turn.
     pub(super) fn read(capture: &Path) -> Result<Self, Failure> {
@@ -74,7 +71,7 @@ impl Plan {
     /// The stations of a program.
     pub(super) fn of(&self, letter: char) -> Vec<String> {
         let own = self.stations.iter().filter(|(_, home)| **home == letter);
-        own.map(|(station, _)| write_address(*station)).collect()
+        own.map(|(station, _)| Mac::from(*station).to_string()).collect()
     }
 
     /// Compares a program's recording with the frames that it must have received according to the capture: frames to

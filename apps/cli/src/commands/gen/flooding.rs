@@ -59,7 +59,7 @@ fn flooded(stream: &StreamDefinition, known: &[MacEntryReport]) -> Option<String
     }
     // Of addresses that follow each other the first stands for all.
     let destination = stream.destination().unwrap_or(Ethernet::default().destination);
-    if destination.0[0] & 1 != 0 {
+    if destination.is_multicast() {
         return Some(format!("frames to the group address {destination}"));
     }
     let text = destination.to_string();

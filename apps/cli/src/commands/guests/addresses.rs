@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 /// An address with the bits of its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +33,8 @@ impl fmt::Display for InterfaceAddress {
 ///
 /// # Errors
 /// Advice on valid values, for users.
-pub(crate) fn station_address(text: &str) -> Result<MacAddress, String> {
-    let is_station = |address: &MacAddress| address.0[0] & 1 == 0 && address.0 != [0; 6];
-    let address = text.parse().ok().filter(is_station);
+pub(crate) fn station_address(text: &str) -> Result<Mac, String> {
+    let address = text.parse().ok().filter(Mac::is_station);
     address.ok_or_else(|| "give a hardware address of a station, like 02:00:00:00:00:01".to_owned())
 }
 
@@ -61,7 +60,7 @@ mod tests {
         for text in ["", "10.0.0.1", "10.0.0.1/33", "fd00::1/129", "a/24", "10.0.0.1/24; reboot"] {
             assert!(text.parse::<InterfaceAddress>().is_err(), "{text}");
         }
-        assert_eq!(station_address("02:00:00:00:aB:01"), Ok(MacAddress([2, 0, 0, 0, 0xab, 1])));
+        assert_eq!(station_address("02:00:00:00:aB:01"), Ok(Mac::from_octets([2, 0, 0, 0, 0xab, 1])));
         for text in ["", "02:00:00:00:00:+1", "01:00:00:00:00:01", "00:00:00:00:00:00"] {
             assert!(station_address(text).is_err(), "{text}");
         }
@@ -72,7 +71,7 @@ mod tests {
         assert_eq!(mac_of("vale0:a"), mac_of("vale0:a"));
         assert_ne!(mac_of("vale0:a"), mac_of("vale0:b"));
         assert_ne!(mac_of("vale0:a"), mac_of("vale1:a"));
-        let address = MacAddress(mac_of("vale0:a"));
+        let address = Mac::from_octets(mac_of("vale0:a"));
         assert_eq!(station_address(&address.to_string()), Ok(address));
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use ringroad_sze2::card::settings::AddressCheck;
 use ringroad_sze2::message::Request;
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 use super::{CardArgument, status};
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(super) struct Ibuf {
     check: Option<AddressCheck>,
     /// Address to list, instead of the previous addresses; may be repeated
     #[arg(long, value_name = "MAC")]
-    address: Vec<MacAddress>,
+    address: Vec<Mac>,
     /// Shortest frame, bytes without FCS
     #[arg(long, value_name = "BYTES")]
     min: Option<u32>,
@@ -49,7 +49,7 @@ impl Ibuf {
         }
         ibuf.address_check = self.check.unwrap_or(ibuf.address_check);
         if !self.address.is_empty() {
-            ibuf.addresses = self.address.iter().map(|address| address.0).collect();
+            ibuf.addresses = self.address.iter().map(|address| address.octets()).collect();
         }
         ibuf.min_frame_bytes = self.min.unwrap_or(ibuf.min_frame_bytes);
         ibuf.max_frame_bytes = self.max.unwrap_or(ibuf.max_frame_bytes);

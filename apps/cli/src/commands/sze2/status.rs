@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use ringroad_sze2::card::counters::{IbufCounters, ObufCounters};
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 
 use super::{CardArgument, switched};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ fn text(status: &CardStatus) -> String {
         text,
         "card {}: address {}, {} receive and {} transmit channels, buffers of {} and {}, metadata {}\n",
         info.name,
-        MacAddress(info.address),
+        Mac::from(info.address),
         info.receive_channels,
         info.transmit_channels,
         size(info.receive_buffer_bytes),
@@ -57,7 +57,7 @@ fn text(status: &CardStatus) -> String {
 pub(super) fn ibuf(status: &CardStatus) -> String {
     let settings = &status.ibuf;
     let addresses: Vec<String> =
-        settings.addresses.iter().map(|address| MacAddress(*address).to_string()).collect();
+        settings.addresses.iter().map(|address| Mac::from(*address).to_string()).collect();
     let counters = &status.ibuf_counters;
     let IbufCounters { frames, bytes, disabled, short, long, address, denied, unclaimed, overflow } =
         counters;

@@ -2,6 +2,7 @@
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, LinkSlice, TransportSlice};
 use ringroad_control::report::{TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource};
+use ringroad_wire::mac::Mac;
 
 use crate::output::rates::grouped;
 
@@ -71,10 +72,6 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-fn mac(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 /// The headers from the outermost on, as far as they are known.
 fn headers(start: &[u8]) -> String {
     let Ok(packet) = LaxSlicedPacket::from_ethernet(start) else {
@@ -83,7 +80,7 @@ fn headers(start: &[u8]) -> String {
     let mut words = Vec::new();
     let mut ethertype = 0;
     if let Some(LinkSlice::Ethernet2(ethernet)) = &packet.link {
-        words.push(format!("{} > {}", mac(ethernet.source()), mac(ethernet.destination())));
+        words.push(format!("{} > {}", Mac::from(ethernet.source()), Mac::from(ethernet.destination())));
         ethertype = ethernet.ether_type().0;
     }
     for tag in &packet.link_exts {

@@ -10,7 +10,7 @@ use ringroad_guest::console::{self, Left};
 use ringroad_guest::record::check_socket_path;
 use ringroad_guest::virtual_machine::Acceleration;
 use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, Plan, VirtualMachine};
-use ringroad_traffic::mac_address::MacAddress;
+use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::arguments::{Global, seconds};
@@ -51,7 +51,7 @@ pub(super) struct Start {
     addresses: Vec<InterfaceAddress>,
     /// Hardware address of the next interface; may be given several times [default: made from the port's name]
     #[arg(long = "mac", value_name = "MAC", value_parser = station_address)]
-    macs: Vec<MacAddress>,
+    macs: Vec<Mac>,
     /// Join the first two interfaces in a bridge: the guest forwards between two ports
     #[arg(long)]
     bridge: bool,
@@ -183,7 +183,7 @@ impl Start {
             check_socket_path(&socket)?;
             let queues = if self.queues > 1 { format!("@queues={}", self.queues) } else { String::new() };
             guest.attach(port, format!("vhost-user:{}{queues}", socket.display()))?;
-            let mac = self.macs.get(number).map_or_else(|| mac_of(port), |mac| mac.0);
+            let mac = self.macs.get(number).map_or_else(|| mac_of(port), |mac| mac.octets());
             let address = self.addresses.get(number).map(|address| address.0);
             devices.push(NetworkDevice { socket, mac, address });
         }
@@ -197,7 +197,7 @@ impl Start {
             StartedInterface {
                 name: format!("eth{number}"),
                 port: port.clone(),
-                mac: MacAddress(device.mac).to_string(),
+                mac: Mac::from(device.mac).to_string(),
                 address: device.address.map(|(address, bits)| format!("{address}/{bits}")),
             }
         });

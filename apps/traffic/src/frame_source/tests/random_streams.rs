@@ -1,6 +1,7 @@
 //! Random stacks, sizes and modifiers before the judge.
 
 use proptest::prelude::*;
+use ringroad_wire::mac::Mac;
 
 use super::judge::judge;
 use crate::definition::{Problem, StreamDefinition};
@@ -11,7 +12,6 @@ use crate::header::{
     get_bits,
 };
 use crate::line_rate::FrameSize;
-use crate::mac_address::MacAddress;
 use crate::modifier::{Draws, ModifierDefinition, Progression, Steps, Value};
 use crate::payload::Payload;
 use crate::random::{SplitMix64, below};
@@ -19,7 +19,7 @@ use crate::signature::{FormSet, Reading, SignatureForm, read_signature};
 
 fn ethernet() -> impl Strategy<Value = Header> {
     (any::<[u8; 6]>(), any::<[u8; 6]>()).prop_map(|(source, destination)| {
-        let (source, destination) = (MacAddress(source), MacAddress(destination));
+        let (source, destination) = (Mac::from_octets(source), Mac::from_octets(destination));
         Header::Ethernet(Ethernet { source, destination, ether_type: None })
     })
 }
@@ -93,7 +93,7 @@ fn network() -> impl Strategy<Value = Vec<Header>> {
         (ip(four), transport(four)).prop_map(|(ip, transport)| [vec![ip], transport].concat())
     });
     let arp = (any::<[u8; 6]>(), any::<[u8; 4]>()).prop_map(|(mac, ip)| {
-        vec![Header::Arp(Arp { sender_mac: MacAddress(mac), sender_ip: ip.into(), ..Arp::default() })]
+        vec![Header::Arp(Arp { sender_mac: Mac::from_octets(mac), sender_ip: ip.into(), ..Arp::default() })]
     });
     let alone = any::<bool>().prop_flat_map(ip).prop_map(|ip| vec![ip]);
     prop_oneof![6 => simple, 1 => arp, 1 => alone].prop_recursive(2, 8, 1, |inner| {
