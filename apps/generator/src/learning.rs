@@ -7,6 +7,7 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::header::{Ethernet, Header};
 use ringroad_traffic::modifier::{ModifierDefinition, Progression};
 use ringroad_traffic::pacing::RateSpec;
+use ringroad_wire::ether_type;
 use ringroad_wire::mac::Mac;
 
 use crate::error::SessionError;
@@ -22,9 +23,6 @@ const LEARNING_FPS: f64 = 10_000.0;
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Time between two checks of that.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// IEEE 802's EtherType for local experiments, which no host answers.
-const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
 /// Opens the plan's ports, sends learning frames from those that should receive, and waits until the frames have left.
 /// Returns the ports, open, for a session with the same options. `stopped` ends the wait.
@@ -84,8 +82,11 @@ fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u
         Some(Progression::List(values)) => values.len() as u64,
         Some(Progression::Random(_)) => return None,
     };
-    let ethernet =
-        Ethernet { source: destination, destination: Mac::BROADCAST, ether_type: Some(LOCAL_EXPERIMENT) };
+    let ethernet = Ethernet {
+        source: destination,
+        destination: Mac::BROADCAST,
+        ether_type: Some(ether_type::LOCAL_EXPERIMENT),
+    };
     let modify = varied.map(|modifier| ModifierDefinition {
         field: "ethernet.source".to_owned(),
         every: 1,

@@ -17,7 +17,6 @@ pub mod header;
 pub mod line_rate;
 pub mod meter;
 pub mod modifier;
-mod ones_complement;
 pub mod pacing;
 pub mod payload;
 pub mod random;

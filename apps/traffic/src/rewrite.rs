@@ -6,12 +6,14 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::str::FromStr;
 
+use ringroad_wire::checksum::{difference, not_zero, updated};
+use ringroad_wire::headers::{Ethernet, Fragment, Ip, IpVersion, Tags};
 use ringroad_wire::mac::Mac;
+use ringroad_wire::{ether_type, ip_protocol};
 use serde::{Deserialize, Serialize};
-
-use crate::ones_complement::{fold, sum_bytes};
 
 /// Changes of a frame's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -115,17 +117,6 @@ impl PrefixMap {
     }
 }
 
-const ETHER_TYPE_IPV4: u16 = 0x0800;
-const ETHER_TYPE_IPV6: u16 = 0x86dd;
-const ETHER_TYPE_ARP: u16 = 0x0806;
-/// VLAN tags: IEEE 802.1Q, 802.1ad, and the older way to write the outer one.
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-/// IPv6 extension headers with a next header and a length in 8 bytes: hop-by-hop, routing, destination options.
-const EXTENSIONS: [u8; 3] = [0, 43, 60];
-
 impl AddressRewrite {
     /// Whether it changes nothing.
     #[must_use]
@@ -144,47 +135,30 @@ impl AddressRewrite {
         if self.ip.is_empty() {
             return;
         }
-        let mut at = 12;
-        let mut ether_type = word(frame, at);
-        while ether_type.is_some_and(|ether_type| TAGS.contains(&ether_type)) {
-            at += 4;
-            ether_type = word(frame, at);
-        }
-        match ether_type {
-            Some(ETHER_TYPE_IPV4) => self.apply_ipv4(frame, at + 2),
-            Some(ETHER_TYPE_IPV6) => self.apply_ipv6(frame, at + 2),
-            Some(ETHER_TYPE_ARP) => {
-                // Ethernet and IPv4 (RFC 826): sender's address 14 bytes in, target's 24.
-                for offset in [14, 24] {
-                    self.map_field(frame, at + 2 + offset, 4);
-                }
+        let Some(ethernet) = Ethernet::read(frame, Tags::WithOld) else { return };
+        if ethernet.ether_type == ether_type::ARP {
+            // Ethernet and IPv4 (RFC 826): sender's address 14 bytes in, target's 24.
+            for offset in [14, 24] {
+                self.map_field(frame, ethernet.end() + offset, 4);
             }
-            _ => {}
+        } else if let Some(ip) = Ip::read(frame, &ethernet) {
+            self.apply_ip(frame, &ip);
         }
     }
 
-    fn apply_ipv4(&self, frame: &mut [u8], ip: usize) {
-        let Some(first) = frame.get(ip).copied() else { return };
-        let difference = self.map_field(frame, ip + 12, 4) + self.map_field(frame, ip + 16, 4);
-        update(frame, ip + 10, difference, false);
-        let transport = ip + usize::from(first & 0x0f) * 4;
-        let is_first_fragment = word(frame, ip + 6).is_some_and(|flags| flags & 0x1fff == 0);
-        if let (true, Some(protocol)) = (is_first_fragment, frame.get(ip + 9).copied()) {
-            update_transport(frame, protocol, transport, difference);
+    fn apply_ip(&self, frame: &mut [u8], ip: &Ip) {
+        let Range { start, end } = ip.addresses();
+        let len = (end - start) / 2;
+        let difference = self.map_field(frame, start, len) + self.map_field(frame, start + len, len);
+        if ip.version == IpVersion::Four {
+            update(frame, ip.at + 10, difference, false);
         }
-    }
-
-    fn apply_ipv6(&self, frame: &mut [u8], ip: usize) {
-        let difference = self.map_field(frame, ip + 8, 16) + self.map_field(frame, ip + 24, 16);
-        let Some(mut next) = frame.get(ip + 6).copied() else { return };
-        let mut at = ip + 40;
-        while EXTENSIONS.contains(&next) {
-            let (Some(following), Some(length)) = (frame.get(at).copied(), frame.get(at + 1).copied()) else {
-                return;
-            };
-            (next, at) = (following, at + 8 + usize::from(length) * 8);
+        if ip.fragment == Fragment::Later || !ip_protocol::has_pseudo_header(ip.protocol) {
+            return;
         }
-        update_transport(frame, next, at, difference);
+        if let Some(offset) = ip_protocol::checksum_offset(ip.protocol) {
+            update(frame, ip.payload_at + offset, difference, ip.protocol == ip_protocol::UDP);
+        }
     }
 
     /// Maps the address at `at`; returns the change of a one's complement sum.
@@ -196,41 +170,30 @@ impl AddressRewrite {
             _ => return 0,
         };
         let Some(mapped) = self.ip.iter().find_map(|map| map.map(address)) else { return 0 };
-        // ~m + m' of RFC 1624: for each 16-bit word 0xffff minus the old one.
-        let removed = 0xffff * (len as u64 / 2) - sum_bytes(field, 0);
-        match mapped {
-            IpAddr::V4(address) => field.copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => field.copy_from_slice(&address.octets()),
+        match (address, mapped) {
+            (IpAddr::V4(old), IpAddr::V4(new)) => {
+                field.copy_from_slice(&new.octets());
+                difference(&old.octets(), &new.octets())
+            }
+            (IpAddr::V6(old), IpAddr::V6(new)) => {
+                field.copy_from_slice(&new.octets());
+                difference(&old.octets(), &new.octets())
+            }
+            _ => 0,
         }
-        removed + sum_bytes(field, 0)
     }
 }
 
-fn word(frame: &[u8], at: usize) -> Option<u16> {
-    frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-}
-
-fn update_transport(frame: &mut [u8], protocol: u8, transport: usize, difference: u64) {
-    match protocol {
-        TCP => update(frame, transport + 16, difference, false),
-        UDP => update(frame, transport + 6, difference, true),
-        ICMPV6 => update(frame, transport + 2, difference, false),
-        _ => {}
-    }
-}
-
-/// Adds to the sum whose complement is the checksum at `at`. For UDP 0 means "none" and stays. All words of a packet
-/// are at positions of one parity, so it does not matter in which order sum and checksum take their bytes.
+/// Updates the checksum at `at`. For UDP 0 means "none" and stays. All words of a packet are at places of one parity, so
+/// the change of an address counts the same in all its checksums.
 fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
     let Some(field) = frame.get_mut(at..at + 2) else { return };
     let old = u16::from_le_bytes([field[0], field[1]]);
     if difference == 0 || is_udp && old == 0 {
         return;
     }
-    let new = match !fold(u64::from(!old) + difference) {
-        0 if is_udp => 0xffff,
-        new => new,
-    };
+    let new = updated(old, difference);
+    let new = if is_udp { not_zero(new) } else { new };
     field.copy_from_slice(&new.to_le_bytes());
 }
 
@@ -318,7 +281,7 @@ mod tests {
     #[test]
     fn ethernet_and_arp_addresses_follow() {
         let mut frame = vec![0; 60];
-        frame[12..14].copy_from_slice(&ETHER_TYPE_ARP.to_be_bytes());
+        frame[12..14].copy_from_slice(&ether_type::ARP.to_be_bytes());
         frame[28..32].copy_from_slice(&[10, 0, 0, 1]);
         frame[38..42].copy_from_slice(&[10, 0, 0, 2]);
         let rewrite = AddressRewrite {
@@ -387,7 +350,7 @@ mod tests {
 
         #[test]
         fn any_frame_is_rewritten_without_panic(mut frame in prop::collection::vec(any::<u8>(), 0..100), kind in 0..5usize) {
-            let kinds = [ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, ETHER_TYPE_ARP, TAGS[0], TAGS[1]];
+            let kinds = [ether_type::IPV4, ether_type::IPV6, ether_type::ARP, ether_type::VLAN, ether_type::SERVICE_VLAN];
             if let Some(field) = frame.get_mut(12..14) {
                 field.copy_from_slice(&kinds[kind].to_be_bytes());
             }

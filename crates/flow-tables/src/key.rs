@@ -5,8 +5,9 @@
 
 use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
 
-use crate::layout::{Layout, Network, eth_type, ip_proto};
+use crate::layout::{Layout, Network};
 use crate::packet::MAX_HEAD_BYTES;
+use ringroad_wire::{ether_type, ip_protocol};
 
 /// Words of a key; the last gives the fields that are present. A power of two, so that every masked word number is
 /// valid.
@@ -238,7 +239,7 @@ impl FlowKey {
         self.words[word::TO] = to >> 16 << 16;
         self.words[word::FROM] = from >> 16 << 16;
         self.words[word::PRESENT] = ALWAYS;
-        if matches!(from as u16, eth_type::VLAN | eth_type::SERVICE_VLAN) {
+        if matches!(from as u16, ether_type::VLAN | ether_type::SERVICE_VLAN) {
             self.words[word::TO] |= tag(next >> 48);
             self.words[word::PRESENT] |= TAGGED;
         }
@@ -251,8 +252,8 @@ impl FlowKey {
     pub fn read_ipv4(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
         let (from, next) = (u64_at(bytes, 6), u64_at(bytes, 14));
         match (from as u16, (next >> 32) as u16) {
-            (eth_type::IPV4, _) => self.read_ipv4_at::<14>(bytes, len, (0, 0)),
-            (eth_type::VLAN | eth_type::SERVICE_VLAN, eth_type::IPV4) => {
+            (ether_type::IPV4, _) => self.read_ipv4_at::<14>(bytes, len, (0, 0)),
+            (ether_type::VLAN | ether_type::SERVICE_VLAN, ether_type::IPV4) => {
                 self.read_ipv4_at::<18>(bytes, len, (tag(next >> 48), TAGGED))
             }
             _ => false,
@@ -273,21 +274,21 @@ impl FlowKey {
         }
         let proto = bytes[AT + 9];
         let (header_bytes, fields) = match proto {
-            ip_proto::TCP => (20, TCP),
-            ip_proto::UDP => (8, UDP),
-            ip_proto::SCTP => (12, SCTP),
-            ip_proto::ICMP => (4, ICMPV4),
+            ip_protocol::TCP => (20, TCP),
+            ip_protocol::UDP => (8, UDP),
+            ip_protocol::SCTP => (12, SCTP),
+            ip_protocol::ICMP => (4, ICMPV4),
             _ => (0, 0),
         };
         let has_transport = header_bytes != 0 && len >= AT + 20 + header_bytes;
         let (transport, fields) = match proto {
             _ if !has_transport => (0, 0),
-            ip_proto::ICMP => (transport >> 8 & 0xff_0000 | transport >> 16 & 0xff, fields),
+            ip_protocol::ICMP => (transport >> 8 & 0xff_0000 | transport >> 16 & 0xff, fields),
             _ => (transport, fields),
         };
         self.words[word::TO] = u64_at(bytes, 0) >> 16 << 16 | tag;
         self.words[word::FROM] = u64_at(bytes, 6) >> 16 << 16;
-        self.words[word::TYPES] = u64::from(eth_type::IPV4) << 48
+        self.words[word::TYPES] = u64::from(ether_type::IPV4) << 48
             | u64::from(proto) << 40
             | u64::from(bytes[AT + 1]) << 32
             | transport;
@@ -353,10 +354,10 @@ impl FlowKey {
             let begin = u32_at(head, at);
             let codes = begin >> 8 & 0xff_0000 | begin >> 16 & 0xff;
             let (transport, fields) = match layout.ip_proto {
-                ip_proto::TCP => (begin, TCP),
-                ip_proto::UDP => (begin, UDP),
-                ip_proto::SCTP => (begin, SCTP),
-                ip_proto::ICMP => (codes, ICMPV4),
+                ip_protocol::TCP => (begin, TCP),
+                ip_protocol::UDP => (begin, UDP),
+                ip_protocol::SCTP => (begin, SCTP),
+                ip_protocol::ICMP => (codes, ICMPV4),
                 _ => (codes, ICMPV6),
             };
             words[word::TYPES] |= transport;
@@ -370,7 +371,7 @@ impl FlowKey {
             words[word::LABELS] |= u32_at(head, at) & 0xff_ffff;
             words[word::PRESENT] |= PBB;
         }
-        let is_icmpv6 = layout.transport.is_some() && layout.ip_proto == ip_proto::ICMPV6;
+        let is_icmpv6 = layout.transport.is_some() && layout.ip_proto == ip_protocol::ICMPV6;
         let others: &[Field] = match layout.network {
             Network::Arp => &ARP,
             Network::Ipv6 if is_icmpv6 => &NEIGHBOURS,

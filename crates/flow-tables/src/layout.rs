@@ -1,31 +1,11 @@
 //! Where the headers of a frame are.
 
 use ringroad_openflow::oxm::Field;
+use ringroad_wire::headers::{ADDRESSES_BYTES, Ethernet, Fragment, Ip, IpVersion, Tags};
+use ringroad_wire::{ether_type, ip_protocol};
 
-/// Ethernet types.
-pub(crate) mod eth_type {
-    pub const IPV4: u16 = 0x0800;
-    pub const ARP: u16 = 0x0806;
-    pub const VLAN: u16 = 0x8100;
-    pub const IPV6: u16 = 0x86dd;
-    pub const MPLS: u16 = 0x8847;
-    pub const MPLS_MULTICAST: u16 = 0x8848;
-    pub const SERVICE_VLAN: u16 = 0x88a8;
-    pub const PBB: u16 = 0x88e7;
-    /// Stands for a frame that has a length in place of a type, and no SNAP header.
-    pub const NONE: u16 = 0x05ff;
-    /// A type is at least this value; a smaller value is a length (IEEE 802.3, 3.2.6).
-    pub const LEAST: u16 = 0x0600;
-}
-
-/// Protocols in IP.
-pub(crate) mod ip_proto {
-    pub const ICMP: u8 = 1;
-    pub const TCP: u8 = 6;
-    pub const UDP: u8 = 17;
-    pub const ICMPV6: u8 = 58;
-    pub const SCTP: u8 = 132;
-}
+/// Stands for the type of a frame that has a length in place of a type, and no SNAP header.
+pub(crate) const NO_ETH_TYPE: u16 = 0x05ff;
 
 /// Bits of the field for IPv6 extension headers (OpenFlow 1.3.5, 7.2.3.8).
 mod exthdr {
@@ -40,12 +20,36 @@ mod exthdr {
     pub const OUT_OF_ORDER: u16 = 1 << 8;
 }
 
-pub(crate) const ADDRESSES_BYTES: usize = 12;
-const TAG_BYTES: usize = 4;
 pub(crate) const LABEL_BYTES: usize = 4;
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
-/// More extension headers than any sender has a use for.
-const MAX_EXTENSIONS: usize = 16;
+/// The extension headers of a packet so far.
+#[derive(Default)]
+struct Extensions {
+    bits: u16,
+    /// Place of the last one in the order that RFC 8200, 4.1 recommends.
+    rank: u8,
+}
+
+impl Extensions {
+    fn add(&mut self, kind: u8) {
+        let rank = self.rank;
+        let (bit, order) = match kind {
+            ip_protocol::HOP_BY_HOP => (exthdr::HOP, 1),
+            ip_protocol::DESTINATION_OPTIONS => (exthdr::DESTINATION, if rank < 3 { 2 } else { 7 }),
+            ip_protocol::ROUTING => (exthdr::ROUTER, 3),
+            ip_protocol::FRAGMENT => (exthdr::FRAGMENT, 4),
+            ip_protocol::AUTHENTICATION => (exthdr::AUTH, 5),
+            ip_protocol::ESP => (exthdr::ESP, 6),
+            _ => (exthdr::NO_NEXT, 8),
+        };
+        // Destination options may be there twice: before a routing header, and last.
+        let is_repeated = self.bits & bit != 0 && !(bit == exthdr::DESTINATION && order == 7 && rank < 7);
+        self.bits |= bit;
+        self.bits |= if is_repeated { exthdr::REPEATED } else { 0 };
+        self.bits |= if order < rank { exthdr::OUT_OF_ORDER } else { 0 };
+        self.rank = rank.max(order);
+    }
+}
 
 /// The header above Ethernet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,20 +115,11 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 impl Layout {
     /// Finds the headers in a frame's first bytes. Any bytes will do.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut layout = Self { eth_type_at: ADDRESSES_BYTES, eth_type: eth_type::NONE, ..Self::default() };
-        let mut at = ADDRESSES_BYTES;
-        let mut found = u16_at(bytes, at);
-        while let Some(eth_type::VLAN | eth_type::SERVICE_VLAN) = found
-            && u16_at(bytes, at + 2).is_some()
-        {
-            layout.vlan.get_or_insert(at + 2);
-            at += TAG_BYTES;
-            found = u16_at(bytes, at);
-        }
-        let Some(found) = found else { return layout };
-        layout.eth_type_at = at;
-        at += 2;
-        if found < eth_type::LEAST {
+        let mut layout = Self { eth_type_at: ADDRESSES_BYTES, eth_type: NO_ETH_TYPE, ..Self::default() };
+        let Some(ethernet) = Ethernet::read(bytes, Tags::Standard) else { return layout };
+        (layout.vlan, layout.eth_type_at) = (ethernet.tag, ethernet.type_at);
+        let at = ethernet.end();
+        if ethernet.ether_type < ether_type::LEAST {
             // What SNAP carries is only matched by its type.
             if bytes.get(at..at + SNAP.len()) == Some(&SNAP)
                 && let Some(snap) = u16_at(bytes, at + SNAP.len())
@@ -133,89 +128,38 @@ impl Layout {
             }
             return layout;
         }
-        layout.eth_type = found;
+        layout.eth_type = ethernet.ether_type;
         let has = |count: usize| bytes.len() >= at + count;
-        match found {
-            eth_type::PBB if has(4 + ADDRESSES_BYTES) => layout.service_tag = Some(at),
-            eth_type::MPLS | eth_type::MPLS_MULTICAST if has(LABEL_BYTES) => layout.mpls = Some(at),
-            eth_type::ARP if has(28) => (layout.network, layout.network_at) = (Network::Arp, at),
-            eth_type::IPV4 => layout.find_ipv4(bytes, at),
-            eth_type::IPV6 => layout.find_ipv6(bytes, at),
+        match ethernet.ether_type {
+            ether_type::PBB if has(4 + ADDRESSES_BYTES) => layout.service_tag = Some(at),
+            ether_type::MPLS | ether_type::MPLS_MULTICAST if has(LABEL_BYTES) => layout.mpls = Some(at),
+            ether_type::ARP if has(28) => (layout.network, layout.network_at) = (Network::Arp, at),
+            ether_type::IPV4 | ether_type::IPV6 => layout.find_ip(bytes, &ethernet),
             _ => {}
         }
         layout
     }
 
-    fn find_ipv4(&mut self, bytes: &[u8], at: usize) {
-        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<20>()) else { return };
-        let header_bytes = usize::from(header[0] & 0xf) * 4;
-        if header[0] >> 4 != 4 || header_bytes < header.len() {
-            return;
+    fn find_ip(&mut self, bytes: &[u8], ethernet: &Ethernet) {
+        let mut extensions = Extensions::default();
+        let Some(ip) = Ip::read_with(bytes, ethernet, |kind| extensions.add(kind)) else { return };
+        self.network = match ip.version {
+            IpVersion::Four => Network::Ipv4,
+            IpVersion::Six => Network::Ipv6,
+        };
+        (self.network_at, self.ip_proto, self.exthdr) = (ip.at, ip.protocol, extensions.bits);
+        self.is_fragment = ip.fragment != Fragment::No;
+        if ip.fragment != Fragment::Later {
+            self.find_transport(bytes, ip.payload_at);
         }
-        (self.network, self.network_at, self.ip_proto) = (Network::Ipv4, at, header[9]);
-        let fragment = u16::from_be_bytes([header[6], header[7]]);
-        self.is_fragment = fragment & 0x3fff != 0;
-        if fragment & 0x1fff == 0 {
-            self.find_transport(bytes, at + header_bytes);
-        }
-    }
-
-    fn find_ipv6(&mut self, bytes: &[u8], at: usize) {
-        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<40>()) else { return };
-        if header[0] >> 4 != 6 {
-            return;
-        }
-        (self.network, self.network_at) = (Network::Ipv6, at);
-        let (mut next, mut at, mut rank) = (header[6], at + header.len(), 0);
-        for _ in 0..MAX_EXTENSIONS {
-            // The order that RFC 8200, 4.1 recommends.
-            let (bit, order) = match next {
-                0 => (exthdr::HOP, 1),
-                60 => (exthdr::DESTINATION, if rank < 3 { 2 } else { 7 }),
-                43 => (exthdr::ROUTER, 3),
-                44 => (exthdr::FRAGMENT, 4),
-                51 => (exthdr::AUTH, 5),
-                50 => (exthdr::ESP, 6),
-                59 => (exthdr::NO_NEXT, 8),
-                _ => break,
-            };
-            // Destination options may be there twice: before a routing header, and last.
-            let is_repeated =
-                self.exthdr & bit != 0 && !(bit == exthdr::DESTINATION && order == 7 && rank < 7);
-            self.exthdr |= bit;
-            self.exthdr |= if is_repeated { exthdr::REPEATED } else { 0 };
-            self.exthdr |= if order < rank { exthdr::OUT_OF_ORDER } else { 0 };
-            rank = rank.max(order);
-            // What ESP encrypts cannot be read.
-            if matches!(next, 50 | 59) {
-                self.ip_proto = next;
-                return;
-            }
-            let Some(extension) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { break };
-            if next == 44 {
-                self.is_fragment = true;
-                if u16::from_be_bytes([extension[2], extension[3]]) & 0xfff8 != 0 {
-                    self.ip_proto = extension[0];
-                    return;
-                }
-            }
-            at += match next {
-                44 => 8,
-                51 => (usize::from(extension[1]) + 2) * 4,
-                _ => (usize::from(extension[1]) + 1) * 8,
-            };
-            next = extension[0];
-        }
-        self.ip_proto = next;
-        self.find_transport(bytes, at);
     }
 
     fn find_transport(&mut self, bytes: &[u8], at: usize) {
         let header_bytes = match (self.network, self.ip_proto) {
-            (_, ip_proto::TCP) => 20,
-            (_, ip_proto::UDP) => 8,
-            (_, ip_proto::SCTP) => 12,
-            (Network::Ipv4, ip_proto::ICMP) | (Network::Ipv6, ip_proto::ICMPV6) => 4,
+            (_, ip_protocol::TCP) => 20,
+            (_, ip_protocol::UDP) => 8,
+            (_, ip_protocol::SCTP) => 12,
+            (Network::Ipv4, ip_protocol::ICMP) | (Network::Ipv6, ip_protocol::ICMPV6) => 4,
             _ => return,
         };
         self.transport = (bytes.len() >= at + header_bytes).then_some(at);
@@ -247,14 +191,14 @@ impl Layout {
             },
             Field::Ipv4Src => place(network(Network::Ipv4)? + 12, 4, 0),
             Field::Ipv4Dst => place(network(Network::Ipv4)? + 16, 4, 0),
-            Field::TcpSrc => place(transport(ip_proto::TCP)?, 2, 0),
-            Field::TcpDst => place(transport(ip_proto::TCP)? + 2, 2, 0),
-            Field::UdpSrc => place(transport(ip_proto::UDP)?, 2, 0),
-            Field::UdpDst => place(transport(ip_proto::UDP)? + 2, 2, 0),
-            Field::SctpSrc => place(transport(ip_proto::SCTP)?, 2, 0),
-            Field::SctpDst => place(transport(ip_proto::SCTP)? + 2, 2, 0),
-            Field::Icmpv4Type => place(transport(ip_proto::ICMP)?, 1, 0),
-            Field::Icmpv4Code => place(transport(ip_proto::ICMP)? + 1, 1, 0),
+            Field::TcpSrc => place(transport(ip_protocol::TCP)?, 2, 0),
+            Field::TcpDst => place(transport(ip_protocol::TCP)? + 2, 2, 0),
+            Field::UdpSrc => place(transport(ip_protocol::UDP)?, 2, 0),
+            Field::UdpDst => place(transport(ip_protocol::UDP)? + 2, 2, 0),
+            Field::SctpSrc => place(transport(ip_protocol::SCTP)?, 2, 0),
+            Field::SctpDst => place(transport(ip_protocol::SCTP)? + 2, 2, 0),
+            Field::Icmpv4Type => place(transport(ip_protocol::ICMP)?, 1, 0),
+            Field::Icmpv4Code => place(transport(ip_protocol::ICMP)? + 1, 1, 0),
             Field::ArpOp => place(network(Network::Arp)? + 6, 2, 0),
             Field::ArpSha => place(network(Network::Arp)? + 8, 6, 0),
             Field::ArpSpa => place(network(Network::Arp)? + 14, 4, 0),
@@ -263,8 +207,8 @@ impl Layout {
             Field::Ipv6Src => place(network(Network::Ipv6)? + 8, 16, 0),
             Field::Ipv6Dst => place(network(Network::Ipv6)? + 24, 16, 0),
             Field::Ipv6Flabel => place(network(Network::Ipv6)?, 4, 0),
-            Field::Icmpv6Type => place(transport(ip_proto::ICMPV6)?, 1, 0),
-            Field::Icmpv6Code => place(transport(ip_proto::ICMPV6)? + 1, 1, 0),
+            Field::Icmpv6Type => place(transport(ip_protocol::ICMPV6)?, 1, 0),
+            Field::Icmpv6Code => place(transport(ip_protocol::ICMPV6)? + 1, 1, 0),
             Field::Ipv6NdTarget => place(self.neighbour_target(bytes)?, 16, 0),
             Field::Ipv6NdSll => place(self.neighbour_option(bytes, 135, 1)?, 6, 0),
             Field::Ipv6NdTll => place(self.neighbour_option(bytes, 136, 2)?, 6, 0),
@@ -278,7 +222,7 @@ impl Layout {
 
     /// The address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4).
     fn neighbour_target(&self, bytes: &[u8]) -> Option<usize> {
-        let at = self.transport.filter(|_| self.ip_proto == ip_proto::ICMPV6)?;
+        let at = self.transport.filter(|_| self.ip_proto == ip_protocol::ICMPV6)?;
         (matches!(bytes.get(at), Some(135 | 136)) && bytes.len() >= at + 24).then_some(at + 8)
     }
 

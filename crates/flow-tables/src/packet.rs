@@ -8,10 +8,12 @@ use ringroad_openflow::text::Headers;
 
 use ringroad_port::frame::Fragment;
 
-use crate::checksum::difference;
 use crate::head::Head;
 use crate::key::{ETHERNET_BYTES, ETHERNET_WORDS, FlowKey, SHORT_BYTES, Words};
-use crate::layout::{ADDRESSES_BYTES, LABEL_BYTES, Layout, Network, eth_type, u16_at};
+use crate::layout::{LABEL_BYTES, Layout, Network, u16_at};
+use ringroad_wire::checksum::difference;
+use ringroad_wire::ether_type;
+use ringroad_wire::headers::ADDRESSES_BYTES;
 
 /// How many of a frame's first bytes are read. Fields behind them do not exist.
 pub const HEAD_BYTES: usize = 160;
@@ -369,7 +371,7 @@ impl Packet {
     /// The header comes behind VLAN tags, where every receiver looks for it.
     fn push_mpls(&mut self, ethertype: u16) -> Result<(), Unable> {
         let Layout { eth_type_at, mpls, .. } = self.layout;
-        if u16_at(&self.head, eth_type_at).is_none_or(|found| found < eth_type::LEAST) {
+        if u16_at(&self.head, eth_type_at).is_none_or(|found| found < ether_type::LEAST) {
             return Ok(());
         }
         let outer = mpls.and_then(|label| self.head.get(label..)?.first_chunk::<LABEL_BYTES>()).copied();

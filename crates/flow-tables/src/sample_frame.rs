@@ -4,9 +4,10 @@ use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::oxm::{Field, FieldValue, VLAN_PRESENT};
 use ringroad_openflow::text::Headers;
 
-use crate::checksum::{difference, updated};
-use crate::layout::{ADDRESSES_BYTES, eth_type, ip_proto};
 use crate::packet::Packet;
+use ringroad_wire::checksum::{counted, fold, sum_bytes};
+use ringroad_wire::headers::ADDRESSES_BYTES;
+use ringroad_wire::{ether_type, ip_protocol};
 
 /// The shortest frame without its FCS, bytes.
 const SHORTEST_FRAME: usize = 60;
@@ -48,21 +49,21 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
     let value = |field| headers.fields.exact(field);
     let mut frame = vec![0; ADDRESSES_BYTES];
     if value(Field::VlanVid).is_some_and(|vid| vid & VLAN_PRESENT != 0) {
-        frame.extend(eth_type::VLAN.to_be_bytes());
+        frame.extend(ether_type::VLAN.to_be_bytes());
         frame.extend([0; 2]);
     }
     let found = value(Field::EthType).map_or(0, |found| found as u16);
     frame.extend(found.to_be_bytes());
     let protocol = value(Field::IpProto).unwrap_or(0) as u8;
     match found {
-        eth_type::ARP => {
+        ether_type::ARP => {
             // Ethernet and IPv4.
             frame.extend([0, 1, 8, 0, 6, 4]);
             frame.extend([0; 22]);
         }
-        eth_type::MPLS | eth_type::MPLS_MULTICAST => frame.extend([0; 4]),
-        eth_type::PBB => frame.extend([0; 4 + ADDRESSES_BYTES + 2]),
-        eth_type::IPV4 => {
+        ether_type::MPLS | ether_type::MPLS_MULTICAST => frame.extend([0; 4]),
+        ether_type::PBB => frame.extend([0; 4 + ADDRESSES_BYTES + 2]),
+        ether_type::IPV4 => {
             let transport = transport(protocol, value(Field::Icmpv6Type));
             let [high, low] = (20 + transport.len() as u16).to_be_bytes();
             let mut header = [0x45, 0, high, low, 0, 0, 0, 0, 0, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -70,7 +71,7 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
             frame.extend(header);
             frame.extend(transport);
         }
-        eth_type::IPV6 => {
+        ether_type::IPV6 => {
             let transport = transport(protocol, value(Field::Icmpv6Type));
             let [high, low] = (transport.len() as u16).to_be_bytes();
             frame.extend([0x60, 0, 0, 0, high, low, protocol, 0]);
@@ -85,20 +86,20 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
 /// A header above IP, with the checksum that it has between addresses of zeros.
 fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
     let (mut header, checksum_at) = match protocol {
-        ip_proto::TCP => {
+        ip_protocol::TCP => {
             let mut header = vec![0; 20];
             header.splice(12..13, [5 << 4]);
             (header, 16)
         }
-        ip_proto::UDP => (vec![0, 0, 0, 0, 0, 8, 0, 0], 6),
-        ip_proto::SCTP => {
+        ip_protocol::UDP => (vec![0, 0, 0, 0, 0, 8, 0, 0], 6),
+        ip_protocol::SCTP => {
             let mut header = vec![0; 12];
             let checksum = crc32c::crc32c(&header).to_le_bytes();
             header.splice(8..12, checksum);
             return header;
         }
-        ip_proto::ICMP => (vec![0; 8], 2),
-        ip_proto::ICMPV6 => {
+        ip_protocol::ICMP => (vec![0; 8], 2),
+        ip_protocol::ICMPV6 => {
             let kind = icmpv6_type.unwrap_or(0) as u8;
             let mut header = vec![kind, 0, 0, 0, 0, 0, 0, 0];
             // The target, and the option with a link-layer address (RFC 4861, 4.6.1).
@@ -116,17 +117,16 @@ fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
         _ => return Vec::new(),
     };
     let pseudo_header =
-        if protocol == ip_proto::ICMP { 0 } else { u16::from(protocol) + header.len() as u16 };
+        if protocol == ip_protocol::ICMP { 0 } else { u16::from(protocol) + header.len() as u16 };
     set_checksum(&mut header, checksum_at, pseudo_header);
     header
 }
 
 /// Sets the internet checksum of a header, in which it is still zero; `more` is the sum of the other data.
 fn set_checksum(header: &mut [u8], at: usize, more: u16) {
-    let sum = difference(&vec![0; header.len()], header);
-    let checksum = updated(updated(0xffff, sum), more);
+    let checksum = !fold(sum_bytes(header, 0) + u64::from(counted(more, 0)));
     if let Some(place) = header.get_mut(at..at + 2) {
-        place.copy_from_slice(&checksum.to_be_bytes());
+        place.copy_from_slice(&checksum.to_le_bytes());
     }
 }
 

@@ -10,9 +10,9 @@ use crate::brief::Brief;
 use crate::classifier::Place;
 use crate::effort::Effort;
 use crate::flow::Flow;
-use crate::layout::eth_type;
 use crate::packet::Packet;
 use crate::tables::Tables;
+use ringroad_wire::ether_type;
 
 /// What a table's lookup has found: an entry, if there is one, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(crate) fn keeps_trail(action: &Action) -> bool {
         Action::SetField(set) => {
             !matches!(set.field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos)
         }
-        Action::PushVlan(ethertype) => matches!(*ethertype, eth_type::VLAN | eth_type::SERVICE_VLAN),
+        Action::PushVlan(ethertype) => matches!(*ethertype, ether_type::VLAN | ether_type::SERVICE_VLAN),
         Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb => {
             false
         }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringroad_wire::ether_type;
+
 use crate::error::ErrorCode;
 use crate::oxm::FieldValue;
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
@@ -149,13 +151,17 @@ impl Action {
             Self::Output { port, .. } if *port == PortNo::ANY || port.reserved_name().is_none() => {
                 Err(ErrorCode::ACTION_BAD_OUT_PORT)
             }
-            Self::PushVlan(ethertype) if !matches!(ethertype, 0x8100 | 0x88a8) => {
+            Self::PushVlan(ethertype)
+                if !matches!(*ethertype, ether_type::VLAN | ether_type::SERVICE_VLAN) =>
+            {
                 Err(ErrorCode::ACTION_BAD_ARGUMENT)
             }
-            Self::PushMpls(ethertype) if !matches!(ethertype, 0x8847 | 0x8848) => {
+            Self::PushMpls(ethertype)
+                if !matches!(*ethertype, ether_type::MPLS | ether_type::MPLS_MULTICAST) =>
+            {
                 Err(ErrorCode::ACTION_BAD_ARGUMENT)
             }
-            Self::PushPbb(ethertype) if *ethertype != 0x88e7 => Err(ErrorCode::ACTION_BAD_ARGUMENT),
+            Self::PushPbb(ethertype) if *ethertype != ether_type::PBB => Err(ErrorCode::ACTION_BAD_ARGUMENT),
             Self::Group(group) if *group > crate::group_id::MAX => Err(ErrorCode::ACTION_BAD_OUT_GROUP),
             Self::SetField(set) => set.check(),
             _ => Ok(()),

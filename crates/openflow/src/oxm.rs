@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringroad_wire::{ether_type, ip_protocol};
+
 use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
 
@@ -34,12 +36,18 @@ pub enum Prerequisite {
 
 use Prerequisite::{Matched, OneOf, Tagged};
 
-const ETH_IPV4: Prerequisite = OneOf(Field::EthType, &[0x0800]);
-const ETH_IPV6: Prerequisite = OneOf(Field::EthType, &[0x86dd]);
-const ETH_IP: Prerequisite = OneOf(Field::EthType, &[0x0800, 0x86dd]);
-const ETH_ARP: Prerequisite = OneOf(Field::EthType, &[0x0806]);
-const ETH_MPLS: Prerequisite = OneOf(Field::EthType, &[0x8847, 0x8848]);
-const IS_ICMPV6: Prerequisite = OneOf(Field::IpProto, &[58]);
+const ETH_IPV4: Prerequisite = OneOf(Field::EthType, &[ether_type::IPV4 as u128]);
+const ETH_IPV6: Prerequisite = OneOf(Field::EthType, &[ether_type::IPV6 as u128]);
+pub(crate) const ETH_IP: Prerequisite =
+    OneOf(Field::EthType, &[ether_type::IPV4 as u128, ether_type::IPV6 as u128]);
+const ETH_ARP: Prerequisite = OneOf(Field::EthType, &[ether_type::ARP as u128]);
+pub(crate) const ETH_MPLS: Prerequisite =
+    OneOf(Field::EthType, &[ether_type::MPLS as u128, ether_type::MPLS_MULTICAST as u128]);
+const IS_TCP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::TCP as u128]);
+const IS_UDP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::UDP as u128]);
+const IS_SCTP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::SCTP as u128]);
+const IS_ICMP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::ICMP as u128]);
+const IS_ICMPV6: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::ICMPV6 as u128]);
 const NO: bool = false;
 const YES: bool = true;
 
@@ -96,14 +104,14 @@ fields! {
     IpProto = 10, "ip_proto", 8, NO, Decimal, [ETH_IP];
     Ipv4Src = 11, "ipv4_src", 32, YES, Ipv4, [ETH_IPV4];
     Ipv4Dst = 12, "ipv4_dst", 32, YES, Ipv4, [ETH_IPV4];
-    TcpSrc = 13, "tcp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[6])];
-    TcpDst = 14, "tcp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[6])];
-    UdpSrc = 15, "udp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[17])];
-    UdpDst = 16, "udp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[17])];
-    SctpSrc = 17, "sctp_src", 16, YES, Decimal, [OneOf(Field::IpProto, &[132])];
-    SctpDst = 18, "sctp_dst", 16, YES, Decimal, [OneOf(Field::IpProto, &[132])];
-    Icmpv4Type = 19, "icmpv4_type", 8, NO, Decimal, [OneOf(Field::IpProto, &[1]), ETH_IPV4];
-    Icmpv4Code = 20, "icmpv4_code", 8, NO, Decimal, [OneOf(Field::IpProto, &[1]), ETH_IPV4];
+    TcpSrc = 13, "tcp_src", 16, YES, Decimal, [IS_TCP];
+    TcpDst = 14, "tcp_dst", 16, YES, Decimal, [IS_TCP];
+    UdpSrc = 15, "udp_src", 16, YES, Decimal, [IS_UDP];
+    UdpDst = 16, "udp_dst", 16, YES, Decimal, [IS_UDP];
+    SctpSrc = 17, "sctp_src", 16, YES, Decimal, [IS_SCTP];
+    SctpDst = 18, "sctp_dst", 16, YES, Decimal, [IS_SCTP];
+    Icmpv4Type = 19, "icmpv4_type", 8, NO, Decimal, [IS_ICMP, ETH_IPV4];
+    Icmpv4Code = 20, "icmpv4_code", 8, NO, Decimal, [IS_ICMP, ETH_IPV4];
     ArpOp = 21, "arp_op", 16, NO, Decimal, [ETH_ARP];
     ArpSpa = 22, "arp_spa", 32, YES, Ipv4, [ETH_ARP];
     ArpTpa = 23, "arp_tpa", 32, YES, Ipv4, [ETH_ARP];
@@ -120,7 +128,7 @@ fields! {
     MplsLabel = 34, "mpls_label", 20, NO, Decimal, [ETH_MPLS];
     MplsTc = 35, "mpls_tc", 3, NO, Decimal, [ETH_MPLS];
     MplsBos = 36, "mpls_bos", 1, NO, Decimal, [ETH_MPLS];
-    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(Field::EthType, &[0x88e7])];
+    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(Field::EthType, &[ether_type::PBB as u128])];
     TunnelId = 38, "tunnel_id", 64, YES, Hexadecimal, [];
     Ipv6Exthdr = 39, "ipv6_exthdr", 9, YES, Hexadecimal, [ETH_IPV6];
 }

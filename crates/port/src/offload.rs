@@ -6,24 +6,30 @@
 
 use std::ops::Range;
 
+use ringroad_wire::checksum::{counted, fold, not_zero, sum_bytes};
+use ringroad_wire::headers::{
+    ETHERNET_BYTES, Ethernet, Fragment, IPV4_BYTES, IPV6_BYTES, Ip, IpVersion, TAG_BYTES, Tags,
+};
+use ringroad_wire::ip_protocol;
+
 /// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow with the number of buffers
 /// that the frame takes.
 pub const VIRTIO_HEADER_BYTES: usize = 10;
 /// Bytes of its longer form, which ends with the number of buffers that the frame takes.
 pub const LONG_VIRTIO_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
 /// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
-pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16::MAX as usize;
+pub const LONGEST_UNFINISHED_BYTES: usize = ETHERNET_BYTES + 2 * TAG_BYTES + IPV6_BYTES + u16::MAX as usize;
 /// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender that requests
 /// segments of a few bytes would make others wait while they are made.
 pub const MAX_SEGMENTS: usize = 256;
 /// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags,
 /// IPv4 with options, TCP up to its checksum.
-pub const DETECTION_BYTES: usize = 14 + 2 * 4 + 60 + 20;
+pub const DETECTION_BYTES: usize = ETHERNET_BYTES + 2 * TAG_BYTES + 60 + 20;
 /// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
 pub const HEADER_ROOM_BYTES: usize = 192;
 
 /// Bytes of a frame's beginning that [`is_plainly_finished`] reads: Ethernet, IPv4, TCP up to its checksum.
-pub const PLAIN_HEADER_BYTES: usize = 14 + 20 + 18;
+pub const PLAIN_HEADER_BYTES: usize = ETHERNET_BYTES + IPV4_BYTES + 18;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_IPV4: u8 = 1;
@@ -32,21 +38,10 @@ const GSO_UDP: u8 = 5;
 /// Set beside the type where the sender uses explicit congestion notification.
 const GSO_ECN: u8 = 0x80;
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
-const IPV4_HEADER_BYTES: usize = 20;
-/// More fragments, or not the first: neither has a checksum of its own.
-const IPV4_FRAGMENT: u16 = 0x3fff;
-const IPV6_HEADER_BYTES: usize = 40;
 const TCP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-/// Where SCTP, alone among the protocols that cards know, has its checksum, and the polynomial of that (RFC 9260,
-/// CRC-32C).
+/// Where SCTP, alone among the protocols that cards know, has its checksum, which is CRC-32C (RFC 9260, appendix A).
 const SCTP_CHECKSUM_OFFSET: usize = 8;
-const CRC32C: u32 = 0x82f6_3b78;
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
 
@@ -73,48 +68,20 @@ impl Unfinished {
     /// What lies in a tunnel is not seen.
     #[must_use]
     pub fn detect(start: &[u8], frame_bytes: usize, mtu: usize) -> Option<Self> {
-        let mut network = 14;
-        let mut ethertype = word(start, 12)?;
-        while ETHERTYPE_VLAN.contains(&ethertype) && network <= 18 {
-            ethertype = word(start, network + 2)?;
-            network += 4;
-        }
-        let (transport, protocol, addresses, gso_type) = match ethertype {
-            ETHERTYPE_IPV4 => {
-                let header_bytes = usize::from(*start.get(network)? & 0xf) * 4;
-                let is_fragment = word(start, network + 6)? & IPV4_FRAGMENT != 0;
-                if header_bytes < IPV4_HEADER_BYTES || is_fragment {
-                    return None;
-                }
-                let protocol = *start.get(network + 9)?;
-                (network + header_bytes, protocol, network + 12..network + 20, GSO_TCP_IPV4)
-            }
-            ETHERTYPE_IPV6 => {
-                let protocol = *start.get(network + 6)?;
-                (network + IPV6_HEADER_BYTES, protocol, network + 8..network + 40, GSO_TCP_IPV6)
-            }
-            _ => return None,
-        };
-        // A short frame is padded: the network header gives the packet's end.
-        let packet_end = match ethertype {
-            ETHERTYPE_IPV4 => network + usize::from(word(start, network + 2)?),
-            _ => network + IPV6_HEADER_BYTES + usize::from(word(start, network + 4)?),
-        };
-        let transport_bytes = packet_end.checked_sub(transport)?;
-        if packet_end > frame_bytes {
+        let ip = Ip::read(start, &Ethernet::read(start, Tags::Standard)?)?;
+        if ip.fragment != Fragment::No || ip.has_extensions() || ip.end > frame_bytes {
             return None;
         }
-        let checksum_offset = match protocol {
-            PROTOCOL_TCP => 16,
-            PROTOCOL_UDP => 6,
-            _ => return None,
-        };
+        let (protocol, transport) = (ip.protocol, ip.payload_at);
+        if !matches!(protocol, ip_protocol::TCP | ip_protocol::UDP) {
+            return None;
+        }
+        let checksum_offset = ip_protocol::checksum_offset(protocol)?;
+        // A short frame is padded: the network header gives the packet's end.
+        let transport_bytes = ip.end.checked_sub(transport)?;
         let field: [u8; 2] =
             start.get(transport + checksum_offset..transport + checksum_offset + 2)?.try_into().ok()?;
-        let pseudo = sum(start.get(addresses)?)
-            + u64::from(u16::from(protocol).to_be())
-            + u64::from((transport_bytes as u16).to_be());
-        if u16::from_ne_bytes(field) != folded(pseudo) {
+        if u16::from_le_bytes(field) != fold(pseudo_header(start, &ip, transport_bytes)?) {
             return None;
         }
         let mut unfinished = Self {
@@ -123,9 +90,12 @@ impl Unfinished {
             checksum_offset: checksum_offset as u16,
             ..Self::default()
         };
-        if packet_end - network > mtu && protocol == PROTOCOL_TCP {
-            let header_bytes = transport - network + usize::from(*start.get(transport + 12)? >> 4) * 4;
-            unfinished.gso_type = gso_type;
+        if ip.end - ip.at > mtu && protocol == ip_protocol::TCP {
+            let header_bytes = transport - ip.at + usize::from(*start.get(transport + 12)? >> 4) * 4;
+            unfinished.gso_type = match ip.version {
+                IpVersion::Four => GSO_TCP_IPV4,
+                IpVersion::Six => GSO_TCP_IPV6,
+            };
             unfinished.gso_size = u16::try_from(mtu.checked_sub(header_bytes)?).ok()?;
         }
         Some(unfinished)
@@ -239,11 +209,12 @@ impl Unfinished {
         let Some(covered) = frame.get_mut(usize::from(self.checksum_start)..) else { return };
         let offset = usize::from(self.checksum_offset);
         if offset == SCTP_CHECKSUM_OFFSET {
-            let checksum = crc32c(covered).to_le_bytes();
+            let checksum = crc32c::crc32c(covered).to_le_bytes();
             return put(covered, offset, &checksum);
         }
-        let checksum = closed(sum(covered));
-        put(covered, offset, &checksum);
+        // The protocol is not known: it may be UDP.
+        let checksum = not_zero(!fold(sum_bytes(covered, 0)));
+        put(covered, offset, &checksum.to_le_bytes());
     }
 }
 
@@ -260,12 +231,12 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     // What the pseudo header has beside addresses and length, less the checksum that closes it. Sums are of 16-bit words,
     // where 65535 counts as nothing: to add the complement is to subtract.
     let less = |protocol: u8, checksum: u16| {
-        let without_header = u64::from(!(IPV4_HEADER_BYTES as u16).to_be());
+        let without_header = u64::from(!(IPV4_BYTES as u16).to_be());
         without_header + u64::from(u16::from(protocol).to_be()) + 0xffff - u64::from(checksum)
     };
     let rest = match start[23] {
-        PROTOCOL_TCP => less(PROTOCOL_TCP, half(34 + 16)),
-        PROTOCOL_UDP => less(PROTOCOL_UDP, half(34 + 6)),
+        ip_protocol::TCP => less(ip_protocol::TCP, half(34 + 16)),
+        ip_protocol::UDP => less(ip_protocol::UDP, half(34 + 6)),
         _ => return true,
     };
     let pseudo = u64::from(half(16)) + u64::from(whole(26)) + u64::from(whole(30));
@@ -273,40 +244,10 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     !(pseudo + rest).is_multiple_of(0xffff)
 }
 
-/// Sum of `bytes` as 16-bit words for the Internet checksum (RFC 1071), in the machine's byte order.
-fn sum(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(4);
-    let mut sum = 0;
-    for word in &mut words {
-        let &[a, b, c, d] = word else { continue };
-        sum += u64::from(u32::from_ne_bytes([a, b, c, d]));
-    }
-    let mut last = [0; 4];
-    for (to, from) in last.iter_mut().zip(words.remainder()) {
-        *to = *from;
-    }
-    sum + u64::from(u32::from_ne_bytes(last))
-}
-
-/// A sum in 16 bits.
-fn folded(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// The checksum of a sum, never 0, which in UDP would mean "no checksum".
-fn closed(sum: u64) -> [u8; 2] {
-    let checksum = !folded(sum);
-    (if checksum == 0 { 0xffff } else { checksum }).to_ne_bytes()
-}
-
-/// SCTP's checksum of `bytes`: bit by bit, since only virtual interfaces leave it open.
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { CRC32C } else { 0 })
-    })
+/// Sum of the pseudo header of `transport_bytes` bytes behind `ip`; `None` where the addresses are not in `bytes`.
+fn pseudo_header(bytes: &[u8], ip: &Ip, transport_bytes: usize) -> Option<u64> {
+    let words = [u16::from(ip.protocol), transport_bytes as u16].map(|word| u64::from(counted(word, 0)));
+    Some(sum_bytes(bytes.get(ip.addresses())?, 0) + words.iter().sum::<u64>())
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
@@ -322,11 +263,9 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 /// A long frame that is being cut into segments.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    network: usize,
-    transport: usize,
+    ip: Ip,
     /// Where the payload begins.
     payload: usize,
-    is_ipv6: bool,
     is_tcp: bool,
     segment_bytes: usize,
     frame_bytes: usize,
@@ -343,38 +282,23 @@ impl Cut {
         if !unfinished.is_long() || unfinished.gso_size == 0 || !unfinished.has_open_checksum() {
             return None;
         }
-        let mut network = 14;
-        while ETHERTYPE_VLAN.contains(&word(frame, network - 2)?) {
-            network += 4;
-        }
-        let is_ipv6 = match word(frame, network - 2)? {
-            ETHERTYPE_IPV4 => false,
-            ETHERTYPE_IPV6 => true,
-            _ => return None,
-        };
+        let ip = Ip::read(frame, &Ethernet::read(frame, Tags::Standard)?)?;
         // The header that the checksum belongs to must be the one right behind the outermost network header.
-        let (header_bytes, protocol) = if is_ipv6 {
-            (IPV6_HEADER_BYTES, *frame.get(network + 6)?)
-        } else {
-            (usize::from(*frame.get(network)? & 0xf) * 4, *frame.get(network + 9)?)
-        };
-        if header_bytes < IPV4_HEADER_BYTES || network + header_bytes != transport {
+        if ip.has_extensions() || ip.payload_at != transport {
             return None;
         }
-        let (is_tcp, transport_bytes, least) = match (unfinished.gso_type & !GSO_ECN, protocol) {
-            (GSO_TCP_IPV4 | GSO_TCP_IPV6, PROTOCOL_TCP) => {
+        let (is_tcp, transport_bytes, least) = match (unfinished.gso_type & !GSO_ECN, ip.protocol) {
+            (GSO_TCP_IPV4 | GSO_TCP_IPV6, ip_protocol::TCP) => {
                 (true, usize::from(*frame.get(transport + 12)? >> 4) * 4, TCP_HEADER_BYTES)
             }
-            (GSO_UDP, PROTOCOL_UDP) => (false, UDP_HEADER_BYTES, UDP_HEADER_BYTES),
+            (GSO_UDP, ip_protocol::UDP) => (false, UDP_HEADER_BYTES, UDP_HEADER_BYTES),
             _ => return None,
         };
         let payload = transport + transport_bytes;
         let fits = transport_bytes >= least && payload <= HEADER_ROOM_BYTES && payload < frame.len();
         fits.then_some(Self {
-            network,
-            transport,
+            ip,
             payload,
-            is_ipv6,
             is_tcp,
             segment_bytes: usize::from(unfinished.gso_size),
             frame_bytes: frame.len(),
@@ -395,26 +319,25 @@ impl Cut {
         if self.is_done() {
             return None;
         }
-        let (network, transport) = (self.network, self.transport);
+        let (network, transport) = (self.ip.at, self.ip.payload_at);
         let range = self.next..(self.next + self.segment_bytes).min(self.frame_bytes);
         let data = frame.get(range.clone())?;
         let header = header.get_mut(..self.payload)?;
         header.copy_from_slice(frame.get(..self.payload)?);
         let transport_bytes = self.payload - transport + data.len();
 
-        let addresses = if self.is_ipv6 {
-            put(header, network + 4, &(transport_bytes as u16).to_be_bytes());
-            network + 8..network + 40
-        } else {
-            put(header, network + 2, &((transport - network + transport_bytes) as u16).to_be_bytes());
-            let identification = word(header, network + 4)?.wrapping_add(self.segments);
-            put(header, network + 4, &identification.to_be_bytes());
-            put(header, network + 10, &[0; 2]);
-            let checksum = closed(sum(header.get(network..transport)?));
-            put(header, network + 10, &checksum);
-            network + 12..network + 20
-        };
-        let (protocol, checksum_at) = if self.is_tcp {
+        match self.ip.version {
+            IpVersion::Six => put(header, network + 4, &(transport_bytes as u16).to_be_bytes()),
+            IpVersion::Four => {
+                put(header, network + 2, &((transport - network + transport_bytes) as u16).to_be_bytes());
+                let identification = word(header, network + 4)?.wrapping_add(self.segments);
+                put(header, network + 4, &identification.to_be_bytes());
+                put(header, network + 10, &[0; 2]);
+                let checksum = !fold(sum_bytes(header.get(network..transport)?, 0));
+                put(header, network + 10, &checksum.to_le_bytes());
+            }
+        }
+        if self.is_tcp {
             let offset = (self.next - self.payload) as u32;
             let sequence: [u8; 4] = header.get(transport + 4..transport + 8)?.try_into().ok()?;
             let sequence = u32::from_be_bytes(sequence).wrapping_add(offset);
@@ -426,17 +349,16 @@ impl Cut {
             if self.segments != 0 {
                 *flags &= !TCP_CWR;
             }
-            (PROTOCOL_TCP, transport + 16)
         } else {
             put(header, transport + 4, &(transport_bytes as u16).to_be_bytes());
-            (PROTOCOL_UDP, transport + 6)
-        };
+        }
+        let checksum_at = transport + ip_protocol::checksum_offset(self.ip.protocol)?;
         put(header, checksum_at, &[0; 2]);
-        let pseudo = sum(header.get(addresses)?)
-            + u64::from(u16::from(protocol).to_be())
-            + u64::from((transport_bytes as u16).to_be());
-        let checksum = closed(pseudo + sum(header.get(transport..)?) + sum(data));
-        put(header, checksum_at, &checksum);
+        let sum = pseudo_header(header, &self.ip, transport_bytes)?
+            + sum_bytes(header.get(transport..)?, 0)
+            + sum_bytes(data, 0);
+        let checksum = if self.is_tcp { !fold(sum) } else { not_zero(!fold(sum)) };
+        put(header, checksum_at, &checksum.to_le_bytes());
 
         self.next = range.end;
         self.segments = self.segments.wrapping_add(1);

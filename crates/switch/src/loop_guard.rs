@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use ringroad_port::clock::Clock;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_wire::headers::{ADDRESSES_BYTES, TAG_BYTES};
 use ringroad_wire::mac::Mac;
 
 use crate::mac_table::MacTable;
 use crate::port_set::PortSet;
-use crate::vlan_tag::{ADDRESSES_BYTES, TAG_BYTES, TAG_PROTOCOL};
+use crate::vlan_tag::TAG_PROTOCOL;
 
 /// Remembered frames that come in again within a second from which on the switch sends a probe.
 pub const REPEATS_PER_S: u32 = 256;

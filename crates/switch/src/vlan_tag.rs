@@ -2,17 +2,16 @@
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
+use ringroad_wire::ether_type;
+use ringroad_wire::headers::{ADDRESSES_BYTES, TAG_BYTES, VLAN_BITS};
 
 use crate::classify::FrameHeader;
 
-/// The EtherType of an 802.1Q tag. Tags of other kinds are a frame's content.
-pub(crate) const TAG_PROTOCOL: u16 = 0x8100;
-pub(crate) const TAG_BYTES: usize = 4;
-pub(crate) const ADDRESSES_BYTES: usize = 12;
+/// The EtherType of the tags that such a switch acts on: those of customers. Tags of providers are a frame's content
+/// (IEEE 802.1Q, 5.5).
+pub(crate) const TAG_PROTOCOL: u16 = ether_type::VLAN;
 /// The head of a frame with a tag, the type behind the tag included.
 const TAGGED_BYTES: usize = ETHERNET_HEADER_BYTES + TAG_BYTES;
-/// The number of the VLAN in a tag.
-const VLAN_BITS: u16 = 0xfff;
 
 /// The bytes that decide on a frame of a switch with VLANs. The frame's own bytes may change at any time, so it leaves
 /// with these.

@@ -8,9 +8,9 @@ use crate::definition::{Problem, StreamDefinition, StreamError};
 use crate::header::{HeaderKind, Layout, Span, set_bits};
 use crate::line_rate::{FCS_BYTES, FrameSize};
 use crate::modifier::{self, FrameMap, MAX_MODIFIERS, Varied};
-use crate::ones_complement::{counted, sum_bytes};
 use crate::rotation::Rotation;
 use crate::signature::{SignatureForm, Signer};
+use ringroad_wire::checksum::{counted, sum_bytes};
 
 /// A definition's frame, its sizes and its varying parts.
 struct Blueprint {

@@ -1,7 +1,7 @@
 //! The data of a frame that is known before it is made.
 
-use crate::ones_complement::{fold, sum_halves};
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Signer, TINY_BYTES};
+use ringroad_wire::checksum::{fold, sum_halves};
 
 /// Most checksums that vary in one frame.
 pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;

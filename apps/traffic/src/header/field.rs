@@ -1,5 +1,7 @@
 //! Positions of the fields of each header.
 
+use ringroad_wire::ip_protocol;
+
 /// The kinds of header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderKind {
@@ -200,12 +202,12 @@ impl HeaderKind {
     /// Protocol number of a header that IP carries (IANA, "Assigned Internet Protocol Numbers").
     pub(crate) const fn ip_protocol(self) -> Option<u8> {
         match self {
-            Self::Icmp => Some(1),
+            Self::Icmp => Some(ip_protocol::ICMP),
             Self::Ipv4 => Some(4),
-            Self::Tcp => Some(6),
-            Self::Udp => Some(17),
+            Self::Tcp => Some(ip_protocol::TCP),
+            Self::Udp => Some(ip_protocol::UDP),
             Self::Ipv6 => Some(41),
-            Self::Icmpv6 => Some(58),
+            Self::Icmpv6 => Some(ip_protocol::ICMPV6),
             _ => None,
         }
     }

@@ -2,15 +2,15 @@
 
 mod recognise;
 
+use ringroad_wire::ether_type;
+
 use super::{Checksum, DISCARD_PORT, Header, HeaderKind, VXLAN_PORT, get_bits, set_bits};
 use crate::definition::{Problem, StreamError};
 
 /// EtherType if no header with an EtherType follows: local experiments (IEEE 802, clause 9.2.4).
-const EXPERIMENTAL_ETHER_TYPE: u16 = 0x88b5;
+const EXPERIMENTAL_ETHER_TYPE: u16 = ether_type::LOCAL_EXPERIMENT;
 /// IP protocol if no header with a protocol number follows: experiments (RFC 3692, section 2.1).
 const EXPERIMENTAL_PROTOCOL: u8 = 253;
-const CUSTOMER_TAG: u16 = 0x8100;
-const SERVICE_TAG: u16 = 0x88a8;
 
 /// Position of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,13 +178,14 @@ impl Layout {
                     Some(Header::Vlan(vlan)) => {
                         let outermost = kind == HeaderKind::Ethernet;
                         let several = matches!(after_next, Some(Header::Vlan(_)));
-                        let usual = if outermost && several { SERVICE_TAG } else { CUSTOMER_TAG };
+                        let usual =
+                            if outermost && several { ether_type::SERVICE_VLAN } else { ether_type::VLAN };
                         Some(vlan.tpid.unwrap_or(usual))
                     }
-                    Some(Header::Mpls(_)) => Some(0x8847),
-                    Some(Header::Ipv4(_)) => Some(0x0800),
-                    Some(Header::Ipv6(_)) => Some(0x86dd),
-                    Some(Header::Arp(_)) => Some(0x0806),
+                    Some(Header::Mpls(_)) => Some(ether_type::MPLS),
+                    Some(Header::Ipv4(_)) => Some(ether_type::IPV4),
+                    Some(Header::Ipv6(_)) => Some(ether_type::IPV6),
+                    Some(Header::Arp(_)) => Some(ether_type::ARP),
                     Some(_) => None,
                 };
                 match set.or(followed) {

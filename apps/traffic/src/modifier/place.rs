@@ -1,6 +1,6 @@
 //! Position of a varying field in the frame, and writing its value.
 
-use crate::ones_complement::sum_halves;
+use ringroad_wire::checksum::sum_halves;
 
 /// Up to 64 bits of a frame.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::header::{get_bits, set_bits};
-    use crate::ones_complement::{fold, sum_bytes};
+    use ringroad_wire::checksum::{fold, sum_bytes};
 
     proptest! {
         #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
 use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::shared::prefetch_read;
+use ringroad_wire::ether_type;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Most slots that a ring can have.
@@ -308,7 +309,7 @@ pub(super) fn vlan_tag(status: u32, tag_type: u16, tag: u16) -> Option<[u8; 4]> 
         return None;
     }
     let valid = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    let [a, b] = (if valid { tag_type } else { 0x8100 }).to_be_bytes();
+    let [a, b] = (if valid { tag_type } else { ether_type::VLAN }).to_be_bytes();
     let [c, d] = tag.to_be_bytes();
     Some([a, b, c, d])
 }

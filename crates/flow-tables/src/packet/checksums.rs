@@ -1,8 +1,10 @@
 //! The checksums of a packet, which follow changes of its headers.
 
 use super::{MAX_FIELD_BYTES, Packet};
-use crate::checksum::{difference, updated, updated_crc32c, updated_sum};
-use crate::layout::{Layout, Network, ip_proto, u16_at};
+use crate::layout::{Layout, Network, u16_at};
+use crate::sctp_checksum::updated_crc32c;
+use ringroad_wire::checksum::{difference, fold, not_zero, updated};
+use ringroad_wire::ip_protocol;
 
 impl Packet {
     /// Updates checksums after a change of bytes of an IP packet. `at` is the place of the first byte that may differ, not
@@ -25,7 +27,7 @@ impl Packet {
         if is_address {
             self.follow_in_transport(change, true);
         } else if transport.is_some_and(|transport| at >= transport) {
-            if self.layout.ip_proto == ip_proto::SCTP {
+            if self.layout.ip_proto == ip_protocol::SCTP {
                 self.follow_in_sctp(at, old, new);
             } else {
                 self.follow_in_transport(change, false);
@@ -39,39 +41,35 @@ impl Packet {
         self.follow_in_transport(difference(&[0, old], &[0, new]), true);
     }
 
-    fn follow_in_transport(&mut self, change: u16, is_pseudo_header: bool) {
+    fn follow_in_transport(&mut self, change: u64, is_pseudo_header: bool) {
         let Some(transport) = self.layout.transport else { return };
-        let (offset, has_pseudo_header) = match self.layout.ip_proto {
-            ip_proto::TCP => (16, true),
-            ip_proto::UDP => (6, true),
-            ip_proto::ICMPV6 => (2, true),
-            ip_proto::ICMP => (2, false),
-            _ => return,
-        };
-        if is_pseudo_header && !has_pseudo_header {
+        let Some(offset) = ip_protocol::checksum_offset(self.layout.ip_proto) else { return };
+        if is_pseudo_header && !ip_protocol::has_pseudo_header(self.layout.ip_proto) {
             return;
         }
         let at = transport + offset;
-        let Some(checksum) = u16_at(&self.head, at) else { return };
+        let Some(checksum) = self.checksum_at(at) else { return };
         let checksum = match self.layout.ip_proto {
             // The sum of the pseudo header stands there; the card adds the rest.
-            _ if self.has_open_checksum && is_pseudo_header => updated_sum(checksum, change),
+            _ if self.has_open_checksum && is_pseudo_header => fold(u64::from(checksum) + change),
             _ if self.has_open_checksum => return,
             // The sender has made none (RFC 768).
-            ip_proto::UDP if checksum == 0 => return,
-            ip_proto::UDP => match updated(checksum, change) {
-                0 => 0xffff,
-                checksum => checksum,
-            },
+            ip_protocol::UDP if checksum == 0 => return,
+            ip_protocol::UDP => not_zero(updated(checksum, change)),
             _ => updated(checksum, change),
         };
-        self.store(at, &checksum.to_be_bytes());
+        self.store(at, &checksum.to_le_bytes());
     }
 
-    pub(super) fn follow_at(&mut self, at: usize, change: u16) {
-        if let Some(checksum) = u16_at(&self.head, at) {
-            self.store(at, &updated(checksum, change).to_be_bytes());
+    pub(super) fn follow_at(&mut self, at: usize, change: u64) {
+        if let Some(checksum) = self.checksum_at(at) {
+            self.store(at, &updated(checksum, change).to_le_bytes());
         }
+    }
+
+    /// The checksum at `at`, as [`ringroad_wire::checksum`] has it.
+    fn checksum_at(&self, at: usize) -> Option<u16> {
+        self.head.get(at..)?.first_chunk().map(|&checksum| u16::from_le_bytes(checksum))
     }
 
     fn follow_in_sctp(&mut self, at: usize, old: &[u8], new: &[u8]) {

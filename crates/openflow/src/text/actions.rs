@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ringroad_wire::ether_type;
+
 use super::matching;
 use super::value::{self, Value};
 use super::{Pair, Pairs, TextError, Word};
@@ -54,7 +56,7 @@ impl<'a> ActionReader<'a> {
 
     /// As Open vSwitch does, a tag comes before what is set in it.
     fn tag(&mut self, word: Word) -> Result<(), TextError> {
-        if self.is_tagged { Ok(()) } else { self.push(Action::PushVlan(0x8100), word) }
+        if self.is_tagged { Ok(()) } else { self.push(Action::PushVlan(ether_type::VLAN), word) }
     }
 
     fn read(&mut self, pair: &Pair) -> Result<(), TextError> {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::matching::{MatchReader, MatchText};
 use super::value::Value;
 use super::{Pairs, TextError, Word};
-use crate::oxm::{Prerequisite, VLAN_PRESENT};
+use crate::oxm::{ETH_IP, ETH_MPLS, VLAN_PRESENT};
 use crate::{Field, FieldMatch, Match};
 
 /// The headers of one packet, as Open vSwitch's `ofproto/trace` takes and prints them: fields of a match, each with one
@@ -65,11 +65,10 @@ impl FromStr for Headers {
             }
         }
         let found = fields.finish()?;
-        let of_type = |types: &'static [u128]| found.has(Prerequisite::OneOf(Field::EthType, types));
-        if let Some(word) = nw_ttl_word.filter(|_| !of_type(&[0x0800, 0x86dd])) {
+        if let Some(word) = nw_ttl_word.filter(|_| !found.has(ETH_IP)) {
             return Err(word.wrong("this needs ip or ipv6 beside it"));
         }
-        if let Some(word) = mpls_ttl_word.filter(|_| !of_type(&[0x8847, 0x8848])) {
+        if let Some(word) = mpls_ttl_word.filter(|_| !found.has(ETH_MPLS)) {
             return Err(word.wrong("this needs mpls or mplsm beside it"));
         }
         let one_value = |one: &FieldMatch| match *one {

@@ -2,28 +2,30 @@
 
 use std::fmt;
 
+use ringroad_wire::{ether_type, ip_protocol};
+
 use super::value::{self, Matched};
 use super::{Pair, TextError, Word};
 use crate::oxm::VLAN_PRESENT;
 use crate::{Field, FieldMatch, Match};
 
 /// Words for an Ethernet type, and for one with an IP protocol. Printing takes the first that fits.
-const PROTOCOLS: [(&str, u128, Option<u128>); 15] = [
-    ("icmp", 0x0800, Some(1)),
-    ("tcp", 0x0800, Some(6)),
-    ("udp", 0x0800, Some(17)),
-    ("sctp", 0x0800, Some(132)),
-    ("icmp6", 0x86dd, Some(58)),
-    ("tcp6", 0x86dd, Some(6)),
-    ("udp6", 0x86dd, Some(17)),
-    ("sctp6", 0x86dd, Some(132)),
-    ("ip", 0x0800, None),
-    ("ipv6", 0x86dd, None),
-    ("arp", 0x0806, None),
+const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
+    ("icmp", ether_type::IPV4, Some(ip_protocol::ICMP)),
+    ("tcp", ether_type::IPV4, Some(ip_protocol::TCP)),
+    ("udp", ether_type::IPV4, Some(ip_protocol::UDP)),
+    ("sctp", ether_type::IPV4, Some(ip_protocol::SCTP)),
+    ("icmp6", ether_type::IPV6, Some(ip_protocol::ICMPV6)),
+    ("tcp6", ether_type::IPV6, Some(ip_protocol::TCP)),
+    ("udp6", ether_type::IPV6, Some(ip_protocol::UDP)),
+    ("sctp6", ether_type::IPV6, Some(ip_protocol::SCTP)),
+    ("ip", ether_type::IPV4, None),
+    ("ipv6", ether_type::IPV6, None),
+    ("arp", ether_type::ARP, None),
     ("rarp", 0x8035, None),
-    ("mpls", 0x8847, None),
-    ("mplsm", 0x8848, None),
-    ("icmpv6", 0x86dd, Some(58)),
+    ("mpls", ether_type::MPLS, None),
+    ("mplsm", ether_type::MPLS_MULTICAST, None),
+    ("icmpv6", ether_type::IPV6, Some(ip_protocol::ICMPV6)),
 ];
 
 /// Other names of fields; if one name is of several fields, the other fields of the match decide.
@@ -93,9 +95,9 @@ impl<'a> MatchReader<'a> {
                         PROTOCOLS.iter().find(|(word, _, _)| *word == key)
                     {
                         pair.no_value()?;
-                        found.push(FieldMatch::exact(Field::EthType, *ethernet_type), pair)?;
+                        found.push(FieldMatch::exact(Field::EthType, (*ethernet_type).into()), pair)?;
                         if let Some(protocol) = protocol {
-                            found.push(FieldMatch::exact(Field::IpProto, *protocol), pair)?;
+                            found.push(FieldMatch::exact(Field::IpProto, (*protocol).into()), pair)?;
                         }
                     }
                 }
@@ -299,8 +301,8 @@ impl fmt::Display for MatchText<'_> {
         let matching = self.0;
         let ethernet_type = matching.exact(Field::EthType);
         let shorthand = PROTOCOLS.iter().find(|(_, of_type, protocol)| {
-            Some(*of_type) == ethernet_type
-                && (protocol.is_none() || *protocol == matching.exact(Field::IpProto))
+            Some(u128::from(*of_type)) == ethernet_type
+                && (protocol.is_none() || protocol.map(u128::from) == matching.exact(Field::IpProto))
         });
         if let Some((word, _, _)) = shorthand {
             write!(f, "{word},")?;

@@ -11,10 +11,10 @@ fn long_frame(is_ipv6: bool, tagged: bool) -> (Vec<u8>, Unfinished) {
         frame.extend_from_slice(&[0x81, 0, 0, 7]);
     }
     if is_ipv6 {
-        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, PROTOCOL_TCP, 64]);
+        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, ip_protocol::TCP, 64]);
         frame.extend(1..33);
     } else {
-        frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 0, 0x12, 0xff, 0x40, 0, 64, PROTOCOL_TCP, 0, 0]);
+        frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 0, 0x12, 0xff, 0x40, 0, 64, ip_protocol::TCP, 0, 0]);
         frame.extend(1..9);
     }
     let transport = frame.len();
@@ -45,14 +45,14 @@ fn segments_carry_the_whole_payload_and_a_parser_accepts_their_headers() {
             let expected = match sliced.net.unwrap() {
                 etherparse::NetSlice::Ipv4(ip) => {
                     let ip = ip.header();
-                    assert_eq!(usize::from(ip.total_len()), segment.len() - cut.network);
+                    assert_eq!(usize::from(ip.total_len()), segment.len() - cut.ip.at);
                     assert_eq!(ip.identification(), 0x12ffu16.wrapping_add(segments));
                     assert_eq!(ip.header_checksum(), ip.to_header().calc_header_checksum());
                     tcp.calc_checksum_ipv4(ip.source(), ip.destination()).unwrap()
                 }
                 etherparse::NetSlice::Ipv6(ip) => {
                     let ip = ip.header();
-                    assert_eq!(usize::from(ip.payload_length()), segment.len() - cut.network - 40);
+                    assert_eq!(usize::from(ip.payload_length()), segment.len() - cut.ip.at - 40);
                     tcp.calc_checksum_ipv6(ip.source(), ip.destination()).unwrap()
                 }
                 _ => panic!("no IP"),
@@ -90,11 +90,11 @@ fn a_frame_cut_off_anywhere_is_left_alone_or_cut_within_its_bounds() {
 #[test]
 fn the_checksum_of_sctp_is_that_of_its_specification() {
     // The check value of CRC-32C.
-    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
     let mut frame = [b'x'; 40];
     frame[22..26].fill(0);
     let mut expected = frame;
-    expected[22..26].copy_from_slice(&crc32c(&frame[14..]).to_le_bytes());
+    expected[22..26].copy_from_slice(&crc32c::crc32c(&frame[14..]).to_le_bytes());
     let header = [NEEDS_CHECKSUM, 0, 0, 0, 0, 0];
     let fields = [14u16, 8].map(u16::to_ne_bytes).concat();
     Unfinished::from_header(&[&header[..], &fields].concat()).complete_checksum(&mut frame);
@@ -197,7 +197,7 @@ fn with_open_checksum(is_ipv6: bool, tagged: bool, payload_bytes: usize) -> (Vec
             frame[network + 12..network + 20].chunks(2).map(|two| [two[0], two[1]]).collect();
         addresses.iter().fold(etherparse::checksum::Sum16BitWords::new(), |sum, two| sum.add_2bytes(*two))
     };
-    let pseudo = pseudo.add_2bytes([0, PROTOCOL_TCP]).add_2bytes(length.to_be_bytes()).ones_complement();
+    let pseudo = pseudo.add_2bytes([0, ip_protocol::TCP]).add_2bytes(length.to_be_bytes()).ones_complement();
     put(&mut frame, transport + 16, &(!pseudo).to_ne_bytes());
     (frame, transport)
 }
@@ -241,7 +241,7 @@ fn a_joined_frame_is_cut_into_packets_of_the_mtu() {
         let found = Unfinished::detect(&frame[..DETECTION_BYTES], frame.len(), 1500).unwrap();
         assert!(found.is_long() && found.fits(frame.len()));
         let mut cut = Cut::plan(&frame, found).unwrap();
-        let (network, mut payload, mut longest) = (cut.network, 0, 0);
+        let (network, mut payload, mut longest) = (cut.ip.at, 0, 0);
         let mut header = [0; HEADER_ROOM_BYTES];
         while let Some((len, range)) = cut.next_segment(&frame, &mut header) {
             (payload, longest) = (payload + range.len(), longest.max(len + range.len() - network));
@@ -275,15 +275,15 @@ proptest::proptest! {
         transport_bytes in 20..=68_u16,
         is_tcp: bool,
     ) {
-        let (protocol, checksum_at) = if is_tcp { (PROTOCOL_TCP, 34 + 16) } else { (PROTOCOL_UDP, 34 + 6) };
+        let (protocol, checksum_at) = if is_tcp { (ip_protocol::TCP, 34 + 16) } else { (ip_protocol::UDP, 34 + 6) };
         put(&mut start, 12, &[8, 0, 0x45]);
         put(&mut start, 16, &(20 + transport_bytes).to_be_bytes());
         put(&mut start, 20, &[0; 2]);
         put(&mut start, 23, &[protocol]);
-        let pseudo = sum(&start[26..34])
+        let pseudo = sum_bytes(&start[26..34], 0)
             + u64::from(u16::from(protocol).to_be())
             + u64::from(transport_bytes.to_be());
-        put(&mut start, checksum_at, &folded(pseudo).to_ne_bytes());
+        put(&mut start, checksum_at, &fold(pseudo).to_le_bytes());
         proptest::prop_assert!(Unfinished::detect(&start, start.len(), 1500).is_some());
         proptest::prop_assert!(!is_plainly_finished(start.first_chunk().unwrap()));
         // Any other number that does not stand for the same sum is a finished checksum.

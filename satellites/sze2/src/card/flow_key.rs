@@ -1,17 +1,12 @@
 //! The key of filter and distribution: a frame's addresses, protocol and ports.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+
+use ringroad_wire::headers::{Ethernet, Fragment, Ip, IpVersion, Tags, VLAN_BITS};
+use ringroad_wire::ip_protocol::{SCTP, TCP, UDP};
 
 /// Bytes from the start of a frame that are enough for all of it, in all but strange frames.
 pub const KEY_BYTES: usize = 128;
-/// Tags of VLANs (IEEE 802.1Q, 802.1ad).
-const VLAN_TYPES: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Most tags, and most extension headers of IPv6, that are passed over.
-const MAX_LAYERS: usize = 8;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
-
 /// Both ends of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpKey {
@@ -51,74 +46,38 @@ impl FlowKey {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, rest) = bytes.split_first_chunk()?;
         let (source, _) = rest.split_first_chunk()?;
-        let (mut vlan, mut ethertype, mut at) = (None, half(bytes, 12)?, 14);
-        for _ in 0..MAX_LAYERS {
-            if !VLAN_TYPES.contains(&ethertype) {
-                break;
-            }
-            let (Some(tag), Some(inner)) = (half(bytes, at), half(bytes, at + 2)) else { break };
-            vlan = vlan.or(Some(tag & 0xfff));
-            (ethertype, at) = (inner, at + 4);
-        }
-        let packet = bytes.get(at..).unwrap_or_default();
-        let ip = match ethertype {
-            0x0800 => IpKey::of_version_4(packet),
-            0x86dd => IpKey::of_version_6(packet),
-            _ => None,
-        };
-        Some(Self { destination: *destination, source: *source, vlan, ethertype, ip })
+        let ethernet = Ethernet::read(bytes, Tags::WithOld)?;
+        let vlan = ethernet.tag.and_then(|at| half(bytes, at)).map(|control| control & VLAN_BITS);
+        let ip = Ip::read(bytes, &ethernet).and_then(|ip| IpKey::read(bytes, &ip));
+        Some(Self { destination: *destination, source: *source, vlan, ethertype: ethernet.ether_type, ip })
     }
 }
 
 impl IpKey {
-    fn of_version_4(packet: &[u8]) -> Option<Self> {
-        let header: &[u8; 20] = packet.first_chunk()?;
-        let header_bytes = usize::from(header[0] & 15) * 4;
-        if header[0] >> 4 != 4 || header_bytes < 20 {
-            return None;
-        }
-        let address = |at: usize| {
-            IpAddr::from(Ipv4Addr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+    fn read(bytes: &[u8], ip: &Ip) -> Option<Self> {
+        let addresses = bytes.get(ip.addresses())?;
+        let (source, destination) = addresses.split_at(addresses.len() / 2);
+        let address = |octets: &[u8]| match ip.version {
+            IpVersion::Four => octets.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+            IpVersion::Six => octets.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
         };
-        let protocol = header[9];
-        let is_first = (u16::from_be_bytes([header[6], header[7]]) & 0x1fff) == 0;
-        let ports = if is_first { ports(protocol, packet.get(header_bytes..)?) } else { None };
-        Some(Self { source: address(12), destination: address(16), protocol, ports })
-    }
-
-    fn of_version_6(packet: &[u8]) -> Option<Self> {
-        let header: &[u8; 40] = packet.first_chunk()?;
-        if header[0] >> 4 != 6 {
-            return None;
-        }
-        let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&header[at..at + 16]);
-            IpAddr::from(Ipv6Addr::from(octets))
+        let ports = match ip.fragment {
+            Fragment::Later => None,
+            Fragment::No | Fragment::First => {
+                bytes.get(ip.payload_at..).and_then(|segment| ports(ip.protocol, segment))
+            }
         };
-        let (mut protocol, mut at, mut is_first) = (header[6], 40, true);
-        for _ in 0..MAX_LAYERS {
-            // Hop by hop, routing, destination options; fragment, authentication (RFC 8200, RFC 4302).
-            let extension = packet.get(at..).and_then(|rest| rest.first_chunk::<4>());
-            let Some(extension) = extension else { break };
-            at += match protocol {
-                0 | 43 | 60 => (usize::from(extension[1]) + 1) * 8,
-                44 => {
-                    is_first &= u16::from_be_bytes([extension[2], extension[3]]) & 0xfff8 == 0;
-                    8
-                }
-                51 => (usize::from(extension[1]) + 2) * 4,
-                _ => break,
-            };
-            protocol = extension[0];
-        }
-        let ports = if is_first { packet.get(at..).and_then(|rest| ports(protocol, rest)) } else { None };
-        Some(Self { source: address(8), destination: address(24), protocol, ports })
+        Some(Self {
+            source: address(source)?,
+            destination: address(destination)?,
+            protocol: ip.protocol,
+            ports,
+        })
     }
 }
 
 fn ports(protocol: u8, segment: &[u8]) -> Option<(u16, u16)> {
-    if ![TCP, UDP, SCTP].contains(&protocol) {
+    if !matches!(protocol, TCP | UDP | SCTP) {
         return None;
     }
     Some((half(segment, 0)?, half(segment, 2)?))

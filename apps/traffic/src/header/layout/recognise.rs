@@ -1,5 +1,8 @@
 //! The headers of a frame that is given as bytes.
 
+use ringroad_wire::headers::Tags;
+use ringroad_wire::{ether_type, ip_protocol};
+
 use super::{HeaderKind, Layout, Span, VXLAN_PORT, get_bits};
 
 impl Layout {
@@ -32,12 +35,10 @@ impl Layout {
 
     /// The transport header or extension header with number `protocol` after the last IP header.
     fn in_ip(&self, protocol: u8) -> Option<HeaderKind> {
-        const HOP_BY_HOP: u8 = 0;
-        const DESTINATION_OPTIONS: u8 = 60;
         let ipv6 = self.ip_before(self.spans.len()).is_some_and(|ip| ip.kind == HeaderKind::Ipv6);
         match protocol {
-            HOP_BY_HOP | DESTINATION_OPTIONS if ipv6 => Some(HeaderKind::Raw),
-            58 if !ipv6 => None,
+            ip_protocol::HOP_BY_HOP | ip_protocol::DESTINATION_OPTIONS if ipv6 => Some(HeaderKind::Raw),
+            ip_protocol::ICMPV6 if !ipv6 => None,
             _ => [
                 HeaderKind::Icmp,
                 HeaderKind::Ipv4,
@@ -72,12 +73,12 @@ fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
 fn carried(kind: HeaderKind, header: &[u8], behind: &[u8], layout: &Layout) -> Option<HeaderKind> {
     let value = |name| kind.field(name).map(|field| get_bits(header, field.bit, field.bits));
     match kind {
-        HeaderKind::Ethernet | HeaderKind::Vlan => match value("ether_type")? {
-            0x8100 | 0x88a8 | 0x9100 => Some(HeaderKind::Vlan),
-            0x8847 | 0x8848 => Some(HeaderKind::Mpls),
-            0x0800 => Some(HeaderKind::Ipv4),
-            0x86dd => Some(HeaderKind::Ipv6),
-            0x0806 => Some(HeaderKind::Arp),
+        HeaderKind::Ethernet | HeaderKind::Vlan => match value("ether_type")? as u16 {
+            found if Tags::WithOld.contains(found) => Some(HeaderKind::Vlan),
+            ether_type::MPLS | ether_type::MPLS_MULTICAST => Some(HeaderKind::Mpls),
+            ether_type::IPV4 => Some(HeaderKind::Ipv4),
+            ether_type::IPV6 => Some(HeaderKind::Ipv6),
+            ether_type::ARP => Some(HeaderKind::Arp),
             _ => None,
         },
         HeaderKind::Mpls if value("bottom") == Some(0) => Some(HeaderKind::Mpls),

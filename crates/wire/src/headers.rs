@@ -1,0 +1,262 @@
+//! Where the headers of a frame are: Ethernet with its VLAN tags, IPv4, IPv6 with its extension headers.
+//!
+//! Any bytes will do. The walk ends after [`MAX_TAGS`] tags and [`MAX_EXTENSIONS`] extension headers, and what the bytes
+//! do not hold is not found. It reads the frame's first bytes from one slice: where others can write to the frame, or
+//! where it lies in several buffers, the caller copies these bytes first, and reads no field from the frame again.
+//! Returned places count from the frame's first byte.
+
+use crate::{ether_type, ip_protocol};
+
+/// Bytes of an Ethernet header without tags.
+pub const ETHERNET_BYTES: usize = 14;
+/// Bytes of both addresses of an Ethernet header; the type, or the outermost tag, follows.
+pub const ADDRESSES_BYTES: usize = 12;
+/// Bytes of a VLAN tag: its protocol and its control information.
+pub const TAG_BYTES: usize = 4;
+/// Bits of a tag's control information with the number of the VLAN.
+pub const VLAN_BITS: u16 = 0xfff;
+/// Most VLAN tags that are passed over: as Linux. What lies behind more of them has the type of the next tag.
+pub const MAX_TAGS: usize = 8;
+/// Most extension headers of IPv6 that are passed over: more than any sender has a use for.
+pub const MAX_EXTENSIONS: usize = 16;
+/// Bytes of an IPv4 header without options.
+pub const IPV4_BYTES: usize = 20;
+/// Bytes of an IPv6 header without extension headers.
+pub const IPV6_BYTES: usize = 40;
+
+/// Bits of IPv4's word with the fragment's place: more fragments follow, or an offset.
+const IPV4_FRAGMENT: u16 = 0x3fff;
+/// The offset alone.
+const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
+/// The offset in IPv6's fragment header.
+const IPV6_FRAGMENT_OFFSET: u16 = 0xfff8;
+
+/// Which EtherTypes are VLAN tags.
+///
+/// A switch with VLANs of customers ([`ether_type::VLAN`]) does not use this: for such a switch IEEE 802.1Q makes tags
+/// of providers a frame's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tags {
+    /// Those of IEEE 802.1Q: of customers (0x8100) and of providers (0x88a8). So do Linux, Open vSwitch and DPDK.
+    Standard,
+    /// And the one that older switches write (0x9100): for programs that look into foreign frames, as libpcap does.
+    WithOld,
+}
+
+impl Tags {
+    /// Whether this type is a tag's.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, ether_type: u16) -> bool {
+        match ether_type {
+            ether_type::VLAN | ether_type::SERVICE_VLAN => true,
+            ether_type::OLD_SERVICE_VLAN => matches!(self, Self::WithOld),
+            _ => false,
+        }
+    }
+}
+
+/// A frame's Ethernet header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ethernet {
+    /// Where the control information of the outermost VLAN tag is; `None` without a tag. A tag that is cut off, or
+    /// that no type follows, is none.
+    pub tag: Option<usize>,
+    /// Where the type behind all tags is.
+    pub type_at: usize,
+    /// That type.
+    pub ether_type: u16,
+}
+
+impl Ethernet {
+    /// Reads the header at the start of `bytes`; `None` where it is cut off.
+    #[inline]
+    #[must_use]
+    pub fn read(bytes: &[u8], tags: Tags) -> Option<Self> {
+        let (mut tag, mut type_at) = (None, ADDRESSES_BYTES);
+        let mut ether_type = half(bytes, type_at)?;
+        for _ in 0..MAX_TAGS {
+            if !tags.contains(ether_type) {
+                break;
+            }
+            let Some(inner) = half(bytes, type_at + TAG_BYTES) else { break };
+            tag = tag.or(Some(type_at + 2));
+            (ether_type, type_at) = (inner, type_at + TAG_BYTES);
+        }
+        Some(Self { tag, type_at, ether_type })
+    }
+
+    /// Where the header ends.
+    #[inline]
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.type_at + 2
+    }
+}
+
+/// The version of an IP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpVersion {
+    /// IPv4.
+    Four,
+    /// IPv6.
+    Six,
+}
+
+/// Whether an IP packet is a fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fragment {
+    /// It is none.
+    No,
+    /// The first one of its packet, with the header of the protocol above IP.
+    First,
+    /// Another one.
+    Later,
+}
+
+/// The IP header of a frame, with the extension headers of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ip {
+    /// The version.
+    pub version: IpVersion,
+    /// Where the header begins. All of it is there, but perhaps not the options of IPv4.
+    pub at: usize,
+    /// Where the packet ends according to its header: perhaps behind the frame, or before its last byte.
+    pub end: usize,
+    /// Protocol behind all extension headers ([`ip_protocol`]).
+    pub protocol: u8,
+    /// Where the data of this protocol begin: perhaps behind the bytes.
+    pub payload_at: usize,
+    /// Whether the packet is a fragment.
+    pub fragment: Fragment,
+}
+
+impl Ip {
+    /// Reads the IP header behind an Ethernet header; `None` where there is none, where it is cut off, or where version
+    /// or length make no sense.
+    #[inline]
+    #[must_use]
+    pub fn read(bytes: &[u8], ethernet: &Ethernet) -> Option<Self> {
+        Self::read_with(bytes, ethernet, |_| {})
+    }
+
+    /// The same, and calls `see` with the protocol number of each extension header of IPv6 in its order. ESP and
+    /// [`ip_protocol::NO_NEXT`] count as extension headers for `see`, but are the packet's protocol.
+    #[inline]
+    pub fn read_with(bytes: &[u8], ethernet: &Ethernet, see: impl FnMut(u8)) -> Option<Self> {
+        match ethernet.ether_type {
+            ether_type::IPV4 => Self::read_ipv4(bytes, ethernet.end()),
+            ether_type::IPV6 => Self::read_ipv6(bytes, ethernet.end(), see),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the IP header itself: with the options of IPv4, without the extension headers of IPv6.
+    #[inline]
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        match self.version {
+            IpVersion::Four => self.payload_at - self.at,
+            IpVersion::Six => IPV6_BYTES,
+        }
+    }
+
+    /// Whether extension headers of IPv6 are before the payload.
+    #[inline]
+    #[must_use]
+    pub const fn has_extensions(&self) -> bool {
+        self.payload_at != self.at + self.header_bytes()
+    }
+
+    /// Where source and destination address are, one behind the other.
+    #[inline]
+    #[must_use]
+    pub const fn addresses(&self) -> std::ops::Range<usize> {
+        match self.version {
+            IpVersion::Four => self.at + 12..self.at + 20,
+            IpVersion::Six => self.at + 8..self.at + 40,
+        }
+    }
+
+    #[inline]
+    fn read_ipv4(bytes: &[u8], at: usize) -> Option<Self> {
+        let header: &[u8; IPV4_BYTES] = bytes.get(at..)?.first_chunk()?;
+        let header_bytes = usize::from(header[0] & 0xf) * 4;
+        if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES {
+            return None;
+        }
+        let place = u16::from_be_bytes([header[6], header[7]]);
+        let fragment = match () {
+            () if place & IPV4_FRAGMENT == 0 => Fragment::No,
+            () if place & IPV4_FRAGMENT_OFFSET == 0 => Fragment::First,
+            () => Fragment::Later,
+        };
+        Some(Self {
+            version: IpVersion::Four,
+            at,
+            end: at + usize::from(u16::from_be_bytes([header[2], header[3]])),
+            protocol: header[9],
+            payload_at: at + header_bytes,
+            fragment,
+        })
+    }
+
+    #[inline]
+    fn read_ipv6(bytes: &[u8], at: usize, mut see: impl FnMut(u8)) -> Option<Self> {
+        let header: &[u8; IPV6_BYTES] = bytes.get(at..)?.first_chunk()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let mut ip = Self {
+            version: IpVersion::Six,
+            at,
+            end: at + IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]])),
+            protocol: header[6],
+            payload_at: at + IPV6_BYTES,
+            fragment: Fragment::No,
+        };
+        for _ in 0..MAX_EXTENSIONS {
+            if !ip.pass_extension(bytes, &mut see) {
+                break;
+            }
+        }
+        Some(ip)
+    }
+
+    /// Passes over an extension header. False where nothing that can be read follows.
+    #[inline]
+    fn pass_extension(&mut self, bytes: &[u8], mut see: impl FnMut(u8)) -> bool {
+        use ip_protocol::{AUTHENTICATION, DESTINATION_OPTIONS, ESP, FRAGMENT, HOP_BY_HOP, NO_NEXT, ROUTING};
+        let kind = self.protocol;
+        match kind {
+            HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS => see(kind),
+            ESP | NO_NEXT => {
+                see(kind);
+                return false;
+            }
+            _ => return false,
+        }
+        let start: Option<&[u8; 8]> = bytes.get(self.payload_at..).and_then(|rest| rest.first_chunk());
+        let Some(&[next, length, high, low, ..]) = start else { return false };
+        let bytes = match kind {
+            FRAGMENT => {
+                let is_first = u16::from_be_bytes([high, low]) & IPV6_FRAGMENT_OFFSET == 0;
+                self.fragment = if is_first { Fragment::First } else { Fragment::Later };
+                8
+            }
+            // RFC 4302 counts in units of four bytes, and leaves out two.
+            AUTHENTICATION => (usize::from(length) + 2) * 4,
+            _ => (usize::from(length) + 1) * 8,
+        };
+        (self.protocol, self.payload_at) = (next, self.payload_at + bytes);
+        self.fragment != Fragment::Later
+    }
+}
+
+#[inline]
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|&half| u16::from_be_bytes(half))
+}
+
+#[cfg(test)]
+mod tests;
