@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-pub use ringroad_account::counters::{CounterReport, Statistic};
+pub use ringroad_counters::counters::{CounterReport, Statistic};
 use serde::{Deserialize, Serialize};
 
 use crate::message::OpenFlow;

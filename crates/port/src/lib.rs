@@ -22,4 +22,4 @@ pub mod port_settings;
 pub mod trace;
 pub mod vlan_set;
 
-pub use ringroad_account::{counters, drop_cause};
+pub use ringroad_counters::{counters, drop_cause};
