@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::matching;
-use super::value::{self, Value};
+use super::value::{self, Hexadecimal, Value};
 use super::{Pair, Pairs, TextError, Word};
 use crate::action::WHOLE_PACKET;
 use crate::oxm::{Prerequisite, VLAN_PRESENT};
@@ -287,9 +287,12 @@ impl fmt::Display for Instructions {
         );
         words.extend(clear.then(|| "clear_actions".to_owned()));
         words.extend(write.as_ref().map(|write| format!("write_actions({})", ActionsText(write))));
-        words.extend(metadata.map(|(value, mask)| match mask {
-            u64::MAX => format!("write_metadata:{value:#x}"),
-            _ => format!("write_metadata:{value:#x}/{mask:#x}"),
+        words.extend(metadata.map(|(value, mask)| {
+            let [value, mask_text] = [value, mask].map(|number| Hexadecimal(number.into()));
+            match mask {
+                u64::MAX => format!("write_metadata:{value}"),
+                _ => format!("write_metadata:{value}/{mask_text}"),
+            }
         }));
         words.extend(goto.map(|table| format!("goto_table:{table}")));
         f.write_str(if words.is_empty() { "drop" } else { "" })?;
