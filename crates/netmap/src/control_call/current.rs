@@ -112,13 +112,16 @@ fn perform(
     .map(|()| None)
 }
 
+/// The result of a check; `None`: only the binding can tell.
+type Checked = Option<Result<(), Errno>>;
+
 /// An option that a binding takes.
 struct BindingOption {
     option_type: u32,
     /// Errors of the binding that go into this option's status.
     errors: &'static [Errno],
-    /// Checks the body without the port, and puts it into what the binding requests. `None`: only the binding can tell.
-    wish: fn(&[u8], &mut RegisterOptions) -> Option<Result<(), Errno>>,
+    /// Checks the body without the port, and puts it into what the binding requests.
+    wish: fn(&[u8], &mut RegisterOptions) -> Checked,
     /// The body that the program gets back after the binding, if it gets one.
     answer: fn(&RegisterOptions, &Bound) -> Option<Vec<u8>>,
 }

@@ -62,9 +62,9 @@ impl OptionList {
             let address = next as usize;
             let header: OptionHeader = read(address)?;
             let body_bytes = body_bytes(&header);
-            let twin = OptionType::of(header.option_type)
-                .map(|_| self.options.iter().position(|option| option.option_type == header.option_type))
-                .flatten();
+            let twin = OptionType::of(header.option_type).and_then(|_| {
+                self.options.iter().position(|option| option.option_type == header.option_type)
+            });
             self.options.push(ListedOption {
                 address,
                 option_type: header.option_type,
