@@ -15,7 +15,7 @@ use crate::drop_cause::{DropCause, DropTally};
 pub struct Statistic {
     /// Its name in reports. In metrics it follows the name of what has the account.
     pub name: &'static str,
-    /// What it counts.
+    /// Meaning of the value.
     pub meaning: &'static str,
     /// The same for metrics, of whatever has the account.
     pub help: &'static str,
@@ -220,7 +220,7 @@ pub struct Traffic {
 /// Frames that a queue got, and its device has not taken.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
     /// Bytes of those frames, without FCS.
     pub bytes: u64,
@@ -229,7 +229,7 @@ pub struct Waiting {
 /// Frames that a queue got, and its device dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// How many, by cause.
+    /// Number of frames, by cause.
     pub dropped: DropTally,
     /// Bytes of those frames, without FCS.
     pub bytes: u64,

@@ -55,7 +55,7 @@ pub enum DeviceError {
         /// Requested queues.
         asked: u16,
     },
-    /// What only this driver can report.
+    /// An error that only this driver reports.
     #[error(transparent)]
     Driver(DriverFailure),
 }

@@ -81,7 +81,7 @@ impl Wire for PortNo {
 /// A packet goes to the controller whole: in [`Action::Output`]'s `max_len` and in the switch's configuration.
 pub const WHOLE_PACKET: u16 = 0xffff;
 
-/// What an action does with a packet. Code that treats actions differently matches on this, without a wildcard.
+/// Effect of an action on a packet. Code that treats actions differently matches on this, without a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Sends it to a port; `max_len` is how many of its bytes go to a controller.
@@ -150,7 +150,7 @@ macro_rules! actions {
                 match self { $( Self::$kind { .. } => Row::$kind as usize, )* }
             }
 
-            /// What it does.
+            /// Its effect on a packet.
             #[inline]
             pub const fn effect(&self) -> Effect {
                 match *self { $( Self::$kind $(($argument))? $({ $first, $second })? => $effect, )* }
